@@ -1,0 +1,252 @@
+"""The chunk: whole queries (or whole experts of one query) as flat, sorted arrays.
+
+Queries -> lists -> entries, every level an offsets array over the next; entries of a list are sorted
+by rank, lists of a query by expert. Kernels walk these arrays and nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from distagg.types import (
+    INDEX,
+    LABEL,
+    NO_LABEL,
+    OFFSET,
+    RANK,
+    Bools,
+    Floats,
+    Indices,
+    Labels,
+    Offsets,
+)
+
+if TYPE_CHECKING:
+    import scipy.sparse
+    import sparse
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chunk:
+    """One block of work. Q queries, I items, L lists, E entries, P pairs, J missed judgements."""
+
+    n_experts: int  # experts of the whole dataset, not only of this chunk
+    query_ids: pa.StringArray  # (Q,)
+    parts: pa.StringArray  # (Q,) source file that the query came from
+    item_offsets: Offsets  # (Q + 1,)
+    item_ids: pa.StringArray  # (I,); zero-length when loaded without ids
+    labels: Labels  # (I,) NO_LABEL where unknown
+    missed_offsets: Offsets  # (Q + 1,)
+    missed_labels: Labels  # (J,) labels of judged items that are not to be ranked (in no TREC run)
+    list_offsets: Offsets  # (Q + 1,)
+    list_expert: Indices  # (L,)
+    entry_offsets: Offsets  # (L + 1,)
+    entry_item: Indices  # (E,) position of the item inside its query
+    entry_rank: Floats  # (E,) ascending inside a list
+    entry_score: Floats  # (E,) the expert's own scores, or zero-length when it gave none
+    pair_offsets: Offsets  # (Q + 1,)
+    pair_expert: Indices  # (P,)
+    pair_winner: Indices  # (P,)
+    pair_loser: Indices  # (P,)
+    pair_weight: Floats  # (P,)
+    pair_tie: Bools  # (P,)
+
+    def __post_init__(self) -> None:
+        # All arrays read-only: nobody changes shared data, and kernels see one array type, so each
+        # is compiled once whether a chunk came from a Parquet buffer or was built in memory.
+        for name in self.__slots__:
+            value = getattr(self, name)
+            if isinstance(value, np.ndarray):
+                value.setflags(write=False)
+
+    @property
+    def n_queries(self) -> int:
+        return len(self.item_offsets) - 1
+
+    @property
+    def n_items(self) -> int:
+        return int(self.item_offsets[-1])
+
+    @property
+    def n_lists(self) -> int:
+        return len(self.list_expert)
+
+    @property
+    def n_entries(self) -> int:
+        return len(self.entry_item)
+
+    @property
+    def n_pairs(self) -> int:
+        return len(self.pair_winner)
+
+    @property
+    def has_labels(self) -> bool:
+        return bool((self.labels != NO_LABEL).any())
+
+    @property
+    def nbytes(self) -> int:
+        return sum(int(getattr(self, name).nbytes) for name in self.__slots__ if name != "n_experts")
+
+    def item_query(self) -> Indices:
+        """The query position of every item, shape (I,)."""
+        return np.repeat(np.arange(self.n_queries, dtype=INDEX), np.diff(self.item_offsets))
+
+    def entry_row(self) -> Offsets:
+        """The chunk-wide item row of every entry, shape (E,)."""
+        entries = np.diff(self.entry_offsets[self.list_offsets])
+        return np.repeat(self.item_offsets[:-1], entries) + self.entry_item
+
+    def select(self, queries: Bools) -> Chunk:
+        """The chunk of only those queries for which the mask (Q,) is true."""
+        if queries.all():
+            return self
+        keep = np.flatnonzero(queries)
+        items, item_offsets = _spans(self.item_offsets, keep)
+        missed, missed_offsets = _spans(self.missed_offsets, keep)
+        lists, list_offsets = _spans(self.list_offsets, keep)
+        entries, entry_offsets = _spans(self.entry_offsets, lists)
+        pairs, pair_offsets = _spans(self.pair_offsets, keep)
+        return replace(
+            self,
+            query_ids=self.query_ids.take(pa.array(keep)),
+            parts=self.parts.take(pa.array(keep)),
+            item_offsets=item_offsets,
+            item_ids=self.item_ids.take(pa.array(items)) if len(self.item_ids) else self.item_ids,
+            labels=self.labels[items],
+            missed_offsets=missed_offsets,
+            missed_labels=self.missed_labels[missed],
+            list_offsets=list_offsets,
+            list_expert=self.list_expert[lists],
+            entry_offsets=entry_offsets,
+            entry_item=self.entry_item[entries],
+            entry_rank=self.entry_rank[entries],
+            entry_score=self.entry_score[entries] if len(self.entry_score) else self.entry_score,
+            pair_offsets=pair_offsets,
+            pair_expert=self.pair_expert[pairs],
+            pair_winner=self.pair_winner[pairs],
+            pair_loser=self.pair_loser[pairs],
+            pair_weight=self.pair_weight[pairs],
+            pair_tie=self.pair_tie[pairs],
+        )
+
+    def rank_matrix(self, query: int) -> scipy.sparse.csr_array:
+        """Item x expert ranks of one query, as the papers' R; unlisted items are not stored."""
+        import scipy.sparse
+
+        first, last = self.list_offsets[query], self.list_offsets[query + 1]
+        span = slice(self.entry_offsets[first], self.entry_offsets[last])
+        experts = np.repeat(self.list_expert[first:last], np.diff(self.entry_offsets[first : last + 1]))
+        shape = (int(self.item_offsets[query + 1] - self.item_offsets[query]), self.n_experts)
+        return scipy.sparse.csr_array((self.entry_rank[span], (self.entry_item[span], experts)), shape=shape)
+
+    def pair_tensor(self, query: int) -> sparse.COO:
+        """Item x item x expert tensor of one query: entry (i, j, e) is 1 where expert e puts i over j."""
+        import sparse
+
+        coords: list[np.ndarray] = []
+        for a_list in range(self.list_offsets[query], self.list_offsets[query + 1]):
+            span = slice(self.entry_offsets[a_list], self.entry_offsets[a_list + 1])
+            items, ranks = self.entry_item[span], self.entry_rank[span]
+            over, under = np.nonzero(ranks[:, None] < ranks[None, :])
+            expert = np.full(len(over), self.list_expert[a_list])
+            coords.append(np.stack([items[over], items[under], expert]))
+        size = int(self.item_offsets[query + 1] - self.item_offsets[query])
+        where = np.concatenate(coords, axis=1) if coords else np.zeros((3, 0), dtype=INDEX)
+        return sparse.COO(where, np.ones(where.shape[1]), shape=(size, size, self.n_experts))
+
+
+def _spans(offsets: Offsets, keep: np.ndarray) -> tuple[np.ndarray, Offsets]:
+    """Flat positions covered by the kept spans, and the offsets of the kept spans."""
+    sizes = offsets[keep + 1] - offsets[keep]
+    new = np.zeros(len(keep) + 1, dtype=OFFSET)
+    np.cumsum(sizes, out=new[1:])
+    flat = np.arange(new[-1]) + np.repeat(offsets[keep] - new[:-1], sizes)
+    return flat, new
+
+
+def _flat(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """One contiguous array of a table's column."""
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def _list_column(column: pa.ChunkedArray) -> tuple[Offsets, pa.Array]:
+    """Offsets starting at 0 and the flat values of a list column, without copying the values."""
+    array = _flat(column)
+    offsets = array.offsets.to_numpy().astype(OFFSET)
+    values = array.values.slice(offsets[0], offsets[-1] - offsets[0]) if len(offsets) else array.values
+    return (offsets - offsets[0] if len(offsets) else np.zeros(1, dtype=OFFSET)), values
+
+
+def _labels(values: pa.Array) -> Labels:
+    return pc.fill_null(values, NO_LABEL).to_numpy(zero_copy_only=False).astype(LABEL, copy=False)
+
+
+def chunk_from_tables(
+    queries: pa.Table,
+    lists: pa.Table | None,
+    pairs: pa.Table | None,
+    *,
+    n_experts: int,
+    first_query: int = 0,
+) -> Chunk:
+    """The chunk held by rows of the dataset tables (see ``distagg.types``).
+
+    ``first_query`` is the dataset position of the first row of ``queries``. Columns ``item`` of
+    queries and ``score`` of lists may be absent.
+    """
+    n_queries = len(queries)
+    label_offsets, label_values = _list_column(queries["label"])
+    missed_offsets, missed_values = _list_column(queries["missed"])
+    item_ids = pa.array([], pa.string())
+    if "item" in queries.column_names:
+        item_ids = _list_column(queries["item"])[1]
+    bounds = np.arange(first_query, first_query + n_queries + 1)
+
+    list_offsets = np.zeros(n_queries + 1, dtype=OFFSET)
+    list_expert, entry_offsets = np.zeros(0, dtype=INDEX), np.zeros(1, dtype=OFFSET)
+    entry_item, entry_rank, entry_score = np.zeros(0, INDEX), np.zeros(0, RANK), np.zeros(0, RANK)
+    if lists is not None and len(lists):
+        list_offsets = np.searchsorted(_flat(lists["query"]).to_numpy(), bounds).astype(OFFSET)
+        list_expert = _flat(lists["expert"]).to_numpy()
+        entry_offsets, items = _list_column(lists["item"])
+        entry_item = items.to_numpy()
+        entry_rank = _list_column(lists["rank"])[1].to_numpy()
+        if "score" in lists.column_names:
+            entry_score = _list_column(lists["score"])[1].to_numpy(zero_copy_only=False)
+            if len(entry_score) != len(entry_item):
+                entry_score = np.zeros(0, RANK)
+
+    pair_offsets = np.zeros(n_queries + 1, dtype=OFFSET)
+    pair_columns = [np.zeros(0, t) for t in (INDEX, INDEX, INDEX, RANK, np.bool_)]
+    if pairs is not None and len(pairs):
+        pair_offsets = np.searchsorted(_flat(pairs["query"]).to_numpy(), bounds).astype(OFFSET)
+        names = ("expert", "winner", "loser", "weight", "tie")
+        pair_columns = [_flat(pairs[name]).to_numpy(zero_copy_only=False) for name in names]
+
+    return Chunk(
+        n_experts=n_experts,
+        query_ids=_flat(queries["query"]),
+        parts=_flat(queries["part"]),
+        item_offsets=label_offsets,
+        item_ids=item_ids,
+        labels=_labels(label_values),
+        missed_offsets=missed_offsets,
+        missed_labels=_labels(missed_values),
+        list_offsets=list_offsets,
+        list_expert=list_expert,
+        entry_offsets=entry_offsets,
+        entry_item=entry_item,
+        entry_rank=entry_rank,
+        entry_score=entry_score,
+        pair_offsets=pair_offsets,
+        pair_expert=pair_columns[0],
+        pair_winner=pair_columns[1],
+        pair_loser=pair_columns[2],
+        pair_weight=pair_columns[3],
+        pair_tie=pair_columns[4],
+    )

@@ -1,0 +1,125 @@
+"""The manifest of a dataset: what it holds, which files, which blocks. JSON, versioned, hashed.
+
+A block is one row group of each table: the smallest thing that is read. A dataset without its commit
+marker is not a dataset: it is written last (see ``distagg.dataset.commit``).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from distagg.errors import InputError
+from distagg.types import SCHEMA_VERSION
+
+MANIFEST = "manifest.json"
+MARKER = "_SUCCESS"
+FORMAT = "distagg-dataset"
+
+Partition = Literal["query", "expert"]
+Kind = Literal["lists", "pairs"]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Row group ``group`` of file pair ``file``: queries-NNNNN.parquet and lists- or pairs-NNNNN.parquet.
+
+    In an expert-partitioned dataset every block covers the one query of queries-00000.parquet.
+    """
+
+    file: int
+    group: int
+    first_query: int  # dataset position of the block's first query
+    queries: int
+    items: int
+    lists: int
+    entries: int  # entries of lists, or pairs
+    parts: tuple[str, ...]  # source files that the block's queries came from
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    path: str
+    rows: int
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    kind: Kind
+    partition: Partition
+    queries: int
+    items: int
+    experts: int
+    lists: int
+    entries: int
+    ties: int  # entries that share their rank with another entry of their list (or tied pairs)
+    scores: bool  # whether lists carry the experts' own scores
+    positive: bool  # whether every rank is > 0 (false for ratings, whose rank is -rating)
+    labels: dict[str, int]  # label -> items
+    list_lengths: dict[str, int]  # min, median, max
+    query_sizes: dict[str, int]  # min, median, max items of a query
+    parts: tuple[str, ...]
+    files: tuple[File, ...]
+    blocks: tuple[Block, ...]
+
+    @property
+    def missing(self) -> float:
+        """Share of (item, expert) cells that hold no rank."""
+        cells = self.items * self.experts
+        return 1.0 - self.entries / cells if cells and self.kind == "lists" else 0.0
+
+    def to_json(self) -> str:
+        body = {"format": FORMAT, "schema": SCHEMA_VERSION, **asdict(self)}
+        return json.dumps(body, indent=1, sort_keys=True) + "\n"
+
+
+def load_manifest(directory: Path) -> Manifest:
+    """Read and check the manifest of a committed dataset directory."""
+    body = read_committed_json(directory, FORMAT, "a dataset made by 'distagg import'")
+    del body["format"], body["schema"]
+    try:
+        body["files"] = tuple(File(**f) for f in body["files"])
+        body["blocks"] = tuple(Block(**{**b, "parts": tuple(b["parts"])}) for b in body["blocks"])
+        body["parts"] = tuple(body["parts"])
+        return Manifest(**body)
+    except (KeyError, TypeError) as error:
+        raise InputError(
+            str(directory / MANIFEST),
+            found=f"fields that do not fit ({error})",
+            expected=f"a version {SCHEMA_VERSION} dataset manifest",
+            remedy="import the data again",
+        ) from error
+
+
+def read_committed_json(directory: Path, fmt: str, what: str) -> dict[str, Any]:
+    """The manifest of a committed directory, with its format and version checked."""
+    if not directory.is_dir():
+        found = "a file" if directory.exists() else "nothing there"
+        raise InputError(str(directory), found=found, expected=what)
+    if not (directory / MARKER).is_file():
+        raise InputError(
+            str(directory),
+            found=f"no {MARKER} marker",
+            expected=what,
+            remedy="its writing never finished; delete it and make it again",
+        )
+    file = directory / MANIFEST
+    try:
+        body = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(str(file), found=f"an unreadable manifest ({error})", expected="JSON") from error
+    if not isinstance(body, dict) or body.get("format") != fmt:
+        found = body.get("format") if isinstance(body, dict) else type(body).__name__
+        raise InputError(str(file), found=f"format {found!r}", expected=f"'{fmt}', {what}")
+    if not isinstance(body.get("schema"), int) or body["schema"] > SCHEMA_VERSION:
+        raise InputError(
+            str(file),
+            found=f"schema version {body.get('schema')}",
+            expected=f"at most {SCHEMA_VERSION}",
+            remedy="it was written by a newer distagg; upgrade this one",
+        )
+    return body

@@ -1,0 +1,198 @@
+"""A dataset, on disk or in memory, and the plan that cuts it into chunks.
+
+The plan depends on the data and the chunk budget alone, never on the number of workers.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from distagg.dataset.chunk import Chunk, chunk_from_tables
+from distagg.dataset.manifest import Block, Kind, Manifest, Partition, load_manifest
+from distagg.errors import InputError, UsageError
+
+CHUNK_ENTRIES = 1 << 20  # about 12 MB of ranks; tens of milliseconds of work for a linear model
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which queries of a dataset: those of some source parts, or some residues of the position."""
+
+    parts: frozenset[str] | None = None
+    modulus: int = 0
+    residues: frozenset[int] = frozenset()
+
+    def mask(self, parts: pa.StringArray, first_query: int) -> np.ndarray:
+        keep = np.ones(len(parts), dtype=bool)
+        if self.parts is not None:
+            keep &= np.isin(parts.to_numpy(zero_copy_only=False).astype(str), sorted(self.parts))
+        if self.modulus:
+            position = np.arange(first_query, first_query + len(parts))
+            keep &= np.isin(position % self.modulus, sorted(self.residues))
+        return keep
+
+
+EVERYTHING = Selection()
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkRef:
+    """How to load one chunk: recomputable anywhere from a few words. ``held`` is a chunk in memory."""
+
+    path: str
+    kind: Kind
+    partition: Partition
+    blocks: tuple[Block, ...]
+    n_experts: int
+    scores: bool
+    where: Selection = EVERYTHING
+    held: Chunk | None = None
+
+    @property
+    def entries(self) -> int:
+        return sum(block.entries for block in self.blocks)
+
+    def load(self, *, ids: bool = True) -> Chunk:
+        """The chunk; without ``ids`` the item ids stay on disk."""
+        chunk = self.held if self.held is not None else self._read(ids)
+        if self.where == EVERYTHING:
+            return chunk
+        return chunk.select(self.where.mask(chunk.parts, self.blocks[0].first_query))
+
+    def _read(self, ids: bool) -> Chunk:
+        query_columns = ["query", "part", "label", "missed"] + (["item"] if ids else [])
+        columns = ["query", "expert", "item", "rank"] + (["score"] if self.scores else [])
+        if self.partition == "expert":  # every block holds lists of the one query
+            queries = read_groups(Path(self.path) / "queries-00000.parquet", [0], query_columns)
+        else:
+            queries = self._rows("queries", query_columns)
+        rows = self._rows(self.kind, columns if self.kind == "lists" else None)
+        return chunk_from_tables(
+            queries,
+            rows if self.kind == "lists" else None,
+            rows if self.kind == "pairs" else None,
+            n_experts=self.n_experts,
+            first_query=self.blocks[0].first_query,
+        )
+
+    def _rows(self, table: str, columns: list[str] | None) -> pa.Table:
+        """The blocks' row groups of one of the tables, in order."""
+        pieces = []
+        for file in dict.fromkeys(block.file for block in self.blocks):
+            groups = [block.group for block in self.blocks if block.file == file]
+            pieces.append(read_groups(Path(self.path) / f"{table}-{file:05d}.parquet", groups, columns))
+        return pa.concat_tables(pieces)
+
+
+def read_groups(file: Path, groups: list[int], columns: list[str] | None) -> pa.Table:
+    """Row groups of a Parquet file; damage is an InputError that names the file."""
+    try:
+        with pq.ParquetFile(file, memory_map=False) as parquet:
+            return parquet.read_row_groups(groups, columns=columns, use_threads=False)
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(
+            str(file),
+            found=f"an unreadable Parquet file ({error})",
+            expected="the part that the manifest names",
+            remedy="the dataset is damaged; import it again",
+        ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """Queries, items, lists and labels: opened from a directory, or built in memory.
+
+    >>> import pyarrow as pa
+    >>> table = pa.table({"query": ["q"] * 3, "expert": ["a"] * 3, "item": ["x", "y", "z"], "rank": [1, 2, 3]})
+    >>> Dataset.from_arrow(table).manifest.entries
+    3
+    """
+
+    path: str  # "" when in memory
+    manifest: Manifest
+    experts: tuple[str, ...]
+    where: Selection = EVERYTHING
+    held: tuple[Chunk, ...] = ()
+
+    @classmethod
+    def open(cls, path: str | Path) -> Dataset:
+        """Open a committed dataset directory."""
+        directory = Path(path)
+        manifest = load_manifest(directory)
+        for file in manifest.files:
+            found = (directory / file.path).stat().st_size if (directory / file.path).is_file() else None
+            if found != file.bytes:
+                raise InputError(
+                    str(directory / file.path),
+                    found="no such file" if found is None else f"{found} bytes",
+                    expected=f"the {file.bytes} bytes that the manifest names",
+                    remedy="the dataset is damaged; import it again",
+                )
+        experts = read_groups(directory / "experts.parquet", [0], ["expert"])["expert"].to_pylist()
+        return cls(str(directory), manifest, tuple(experts))
+
+    def select(self, *, parts: list[str] | None = None, fold: tuple[int, set[int]] | None = None) -> Dataset:
+        """The queries of some source parts, or those whose position has some residues (modulus, residues)."""
+        where = self.where
+        if parts is not None:
+            for part in parts:
+                if part not in self.manifest.parts:
+                    raise UsageError(f"no part '{part}' in the dataset; it has {', '.join(self.manifest.parts)}")
+            where = replace(where, parts=frozenset(parts))
+        if fold is not None:
+            where = replace(where, modulus=fold[0], residues=frozenset(fold[1]))
+        return replace(self, where=where)
+
+    def plan(self, chunk_entries: int = CHUNK_ENTRIES) -> tuple[ChunkRef, ...]:
+        """Consecutive blocks gathered up to the budget; one entry per chunk, in dataset order."""
+        make = functools.partial(
+            ChunkRef,
+            self.path,
+            self.manifest.kind,
+            self.manifest.partition,
+            n_experts=self.manifest.experts,
+            scores=self.manifest.scores,
+            where=self.where,
+        )
+        if self.held:
+            return tuple(make((b,), held=c) for b, c in zip(self.manifest.blocks, self.held, strict=True))
+        groups: list[list[Block]] = []
+        cost = 0
+        for block in self.manifest.blocks:
+            if self.where.parts is not None and self.where.parts.isdisjoint(block.parts):
+                continue
+            weight = block.entries + block.items
+            if groups and groups[-1] and cost + weight <= chunk_entries and _adjacent(groups[-1][-1], block):
+                groups[-1].append(block)
+                cost += weight
+            else:
+                groups.append([block])
+                cost = weight
+        return tuple(make(tuple(group)) for group in groups)
+
+    def chunks(self, *, ids: bool = True) -> Iterator[Chunk]:
+        for ref in self.plan():
+            yield ref.load(ids=ids)
+
+    def info(self) -> dict[str, Any]:
+        """What is in the dataset, as ``distagg info --json`` prints it."""
+        m = self.manifest
+        return {
+            "kind": m.kind, "partition": m.partition, "queries": m.queries, "items": m.items,
+            "experts": m.experts, "lists": m.lists, "entries": m.entries, "missing": m.missing,
+            "labels": m.labels, "ties": m.ties, "scores": m.scores, "list_lengths": m.list_lengths,
+            "query_sizes": m.query_sizes, "parts": list(m.parts), "blocks": len(m.blocks),
+        }  # fmt: skip
+
+
+def _adjacent(a: Block, b: Block) -> bool:
+    """Whether the queries of ``b`` follow those of ``a``, or both hold lists of the same query."""
+    return b.first_query in (a.first_query + a.queries, a.first_query)

@@ -1,0 +1,64 @@
+"""Every error that distagg raises on purpose, with the exit code that the command line gives it.
+
+A message says what was found, where, what was expected and what to do about it.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class DistaggError(Exception):
+    """Base of all errors raised on purpose."""
+
+    exit_code = 4
+
+
+class UsageError(DistaggError):
+    """A wrong argument, name or configuration (exit 2)."""
+
+    exit_code = 2
+
+
+class InputError(DistaggError):
+    """Bad data (exit 3): where it stands, what was found, what was expected.
+
+    >>> print(InputError("run.txt", line=7, found="rank 'x'", expected="a positive number"))
+    run.txt:7: found rank 'x', expected a positive number
+    """
+
+    exit_code = 3
+
+    def __init__(
+        self, file: str, *, found: str, expected: str, line: int | None = None, remedy: str = ""
+    ) -> None:
+        where = f"{file}:{line}" if line is not None else str(file)
+        super().__init__(f"{where}: found {found}, expected {expected}" + (f"; {remedy}" if remedy else ""))
+        self.file, self.line = str(file), line
+        self.found, self.expected, self.remedy = found, expected, remedy
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild_input_error, (self.file, self.line, self.found, self.expected, self.remedy)
+
+
+class InfrastructureError(DistaggError):
+    """The machines, not the data: workers lost, disk full (exit 4); running again may succeed."""
+
+    exit_code = 4
+
+
+def _rebuild_input_error(file: str, line: int | None, found: str, expected: str, remedy: str) -> InputError:
+    return InputError(file, line=line, found=found, expected=expected, remedy=remedy)
+
+
+def unknown(what: str, name: str, choices: Iterable[str]) -> UsageError:
+    """The error for a name that is not among ``choices``, with the nearest one suggested.
+
+    >>> print(unknown("model", "bordo", ["borda", "rrf"]))
+    unknown model 'bordo'; did you mean 'borda'? known: borda, rrf
+    """
+    known = list(choices)
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    hint = f" did you mean '{near[0]}'?" if near else ""
+    return UsageError(f"unknown {what} '{name}';{hint} known: {', '.join(known)}")

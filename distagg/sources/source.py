@@ -1,0 +1,72 @@
+"""What a source is: an iterator of long Arrow tables, and a way back to the line of a clash.
+
+Sources parse and check each row on its own; what needs several rows (the same item twice in a list, a label
+that changes) is found when rows are grouped, and ``locate`` then names the lines by reading again, so that the
+good case carries no line numbers.
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Literal, Protocol, cast
+
+import pyarrow as pa
+
+from distagg.errors import InputError
+
+BATCH_BYTES = 32 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class SourceTable:
+    """Rows of one source file. Columns as in ``distagg.types``; query and expert may be dictionaries.
+
+    entries
+        (ENTRIES) ranks that experts gave; their items are items of the query. ``score`` may be absent.
+    items
+        (ITEMS) items of the query, in this order, ranked by somebody or not; labels may be null.
+    judgements
+        (ITEMS) labels only: an item that nothing else names is not ranked, but counts as missed.
+    pairs
+        (PAIRS) winner over loser.
+    """
+
+    kind: Literal["entries", "items", "judgements", "pairs"]
+    table: pa.Table
+    part: str  # what the query's part will be: the file's name, or "" where queries span files
+
+
+class Source(Protocol):
+    """A set of files of one format."""
+
+    partition: Literal["query", "expert"]  # "expert" where one query has very many experts
+    files: tuple[Path, ...]
+
+    def tables(self) -> Iterator[SourceTable]: ...
+
+    def locate(self, query: str, expert: str | None, item: str) -> list[tuple[str, int]]:
+        """File and line (or row) of every mention of the item, by the expert or (None) of its label."""
+        ...
+
+
+@contextmanager
+def open_bytes(file: Path) -> Iterator[IO[bytes]]:
+    """A file's bytes, gunzipped when it ends in .gz; a damaged or missing one is an InputError."""
+    try:
+        stream = cast("IO[bytes]", gzip.open(file, "rb") if file.suffix == ".gz" else file.open("rb"))
+        with stream:
+            yield stream
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise InputError(
+            str(file),
+            found=f"a broken gzip stream ({error})",
+            expected="a complete gzip file",
+            remedy="the download or copy was cut short; fetch it again",
+        ) from error
+    except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
+        raise InputError(str(file), found=str(error.strerror).lower(), expected="a readable file") from error

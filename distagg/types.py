@@ -1,0 +1,55 @@
+"""Every dtype and table schema, in one place.
+
+Ranks and scores are float64: ratings, fractional ranks and positions beyond 2**24 all stay exact.
+Item positions are int32 because they count items *inside one query*; offsets are int64 because they
+count entries of a whole chunk. Labels are int32, with ``NO_LABEL`` in memory where a table has null.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+OFFSET = np.int64
+INDEX = np.int32
+RANK = np.float64
+LABEL = np.int32
+NO_LABEL = int(np.iinfo(np.int32).min)
+
+Offsets = NDArray[np.int64]
+Indices = NDArray[np.int32]
+Floats = NDArray[np.float64]
+Labels = NDArray[np.int32]
+Bools = NDArray[np.bool_]
+
+SCHEMA_VERSION = 1
+
+# What sources hand over: long tables, in the order of the source.
+ENTRIES = pa.schema(
+    [("query", pa.string()), ("expert", pa.string()), ("item", pa.string()), ("rank", pa.float64()),
+     ("score", pa.float64())]
+)  # fmt: skip
+ITEMS = pa.schema([("query", pa.string()), ("item", pa.string()), ("label", pa.int32())])
+PAIRS = pa.schema(
+    [("query", pa.string()), ("expert", pa.string()), ("winner", pa.string()), ("loser", pa.string()),
+     ("weight", pa.float64()), ("tie", pa.bool_())]
+)  # fmt: skip
+
+# What a dataset holds on disk. ``query`` in lists and pairs is the query's position in the dataset,
+# ``item`` (and winner, loser) the item's position in its query, ``expert`` a row of experts.parquet.
+QUERIES_TABLE = pa.schema(
+    [("query", pa.string()), ("part", pa.string()), ("item", pa.list_(pa.string())),
+     ("label", pa.list_(pa.int32())), ("missed", pa.list_(pa.int32()))]
+)  # fmt: skip
+LISTS_TABLE = pa.schema(
+    [("query", pa.int64()), ("expert", pa.int32()), ("item", pa.list_(pa.int32())),
+     ("rank", pa.list_(pa.float64())), ("score", pa.list_(pa.float64()))]
+)  # fmt: skip
+PAIRS_TABLE = pa.schema(
+    [("query", pa.int64()), ("expert", pa.int32()), ("winner", pa.int32()), ("loser", pa.int32()),
+     ("weight", pa.float64()), ("tie", pa.bool_())]
+)  # fmt: skip
+RANKINGS_TABLE = pa.schema(
+    [("query", pa.string()), ("item", pa.string()), ("rank", pa.int32()), ("score", pa.float64())]
+)  # fmt: skip
