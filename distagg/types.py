@@ -25,7 +25,8 @@ Bools = NDArray[np.bool_]
 
 SCHEMA_VERSION = 1
 
-# What sources hand over: long tables, in the order of the source.
+# What sources hand over: long tables, in the order of the source. An entry with a score and a null rank is
+# ranked by score when its list is whole: rank = 1 + number of strictly larger scores.
 ENTRIES = pa.schema(
     [("query", pa.string()), ("expert", pa.string()), ("item", pa.string()), ("rank", pa.float64()),
      ("score", pa.float64())]

@@ -36,6 +36,7 @@ class Chunk:
     """One block of work. Q queries, I items, L lists, E entries, P pairs, J missed judgements."""
 
     n_experts: int  # experts of the whole dataset, not only of this chunk
+    positions: Offsets  # (Q,) position of the query in the dataset
     query_ids: pa.StringArray  # (Q,)
     parts: pa.StringArray  # (Q,) source file that the query came from
     item_offsets: Offsets  # (Q + 1,)
@@ -113,6 +114,7 @@ class Chunk:
         pairs, pair_offsets = _spans(self.pair_offsets, keep)
         return replace(
             self,
+            positions=self.positions[keep],
             query_ids=self.query_ids.take(pa.array(keep)),
             parts=self.parts.take(pa.array(keep)),
             item_offsets=item_offsets,
@@ -230,6 +232,7 @@ def chunk_from_tables(
 
     return Chunk(
         n_experts=n_experts,
+        positions=bounds[:-1].astype(OFFSET),
         query_ids=_flat(queries["query"]),
         parts=_flat(queries["part"]),
         item_offsets=label_offsets,

@@ -1,0 +1,33 @@
+"""All models, by name. The registry writes the command line's help and ``distagg models``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from distagg.errors import unknown
+from distagg.models.base import Model, NotConvergedWarning, Params, make
+from distagg.models.majority import Condorcet, Copeland
+from distagg.models.markov import Mc1, Mc2, Mc3, Mc4
+from distagg.models.positional import Borda, CombMnz, CombSum, Mean, Rrf
+from distagg.models.single import BestInput, Median
+
+MODELS: dict[str, type[Model]] = {
+    model.name: model
+    for model in (
+        Borda, Mean, Median, BestInput, Condorcet, Copeland, Rrf, CombSum, CombMnz, Mc1, Mc2, Mc3, Mc4,
+    )
+}  # fmt: skip
+
+
+def model_named(name: str, settings: dict[str, Any] | None = None) -> Model:
+    """A model by its name, with its parameters by name.
+
+    >>> model_named("rrf", {"c": "10"})
+    Rrf(c=10.0)
+    """
+    if name not in MODELS:
+        raise unknown("model", name, MODELS)
+    return make(MODELS[name], settings or {})
+
+
+__all__ = ["MODELS", "Model", "NotConvergedWarning", "Params", "model_named"]

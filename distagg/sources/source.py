@@ -28,6 +28,8 @@ class SourceTable:
 
     entries
         (ENTRIES) ranks that experts gave; their items are items of the query. ``score`` may be absent.
+        A null rank with a score means: rank by score inside the list, when the list is whole
+        (rank = 1 + number of strictly larger scores). Regrouping does it.
     items
         (ITEMS) items of the query, in this order, ranked by somebody or not; labels may be null.
     judgements

@@ -1,0 +1,257 @@
+"""What every command does: open, call the engine, print."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from distagg.dataset import Dataset
+from distagg.engine.progress import Meter
+from distagg.engine.runner import InlineRunner, Runner
+from distagg.errors import UsageError, unknown
+from distagg.models import MODELS, model_named
+from distagg.reports.terminal import comparison_table, render_table
+
+
+def run_import(arguments: argparse.Namespace) -> None:
+    from distagg.engine.importing import import_dataset
+
+    options = {}
+    if arguments.kind == "trec":
+        options = {"expert": arguments.expert, "by": arguments.by}
+        if arguments.qrels:
+            options["qrels"] = Path(arguments.qrels)
+    began = time.perf_counter()
+    with _meter("import", 0) as progress:
+        dataset = import_dataset(arguments.kind, arguments.sources, arguments.output, progress=progress, **options)
+    spent = time.perf_counter() - began
+    if arguments.json:
+        _print_json(dataset.info())
+    else:
+        _say(f"imported {dataset.manifest.entries:,} entries in {spent:.1f} s")
+        print(_info_table(dataset.info()))
+
+
+def run_info(arguments: argparse.Namespace) -> None:
+    dataset = Dataset.open(arguments.dataset)
+    info = dataset.info()
+    if arguments.report:
+        from distagg.engine.describe import describe
+        from distagg.reports import dataset_report, write_report
+
+        write_report(dataset_report(describe(dataset)), Path(arguments.report), overwrite=True)
+        _say(f"report: {arguments.report}")
+    if arguments.json:
+        _print_json(info)
+    else:
+        print(_info_table(info))
+
+
+def run_models(arguments: argparse.Namespace) -> None:
+    if arguments.name and arguments.name not in MODELS:
+        raise unknown("model", arguments.name, MODELS)
+    chosen = [MODELS[arguments.name]] if arguments.name else list(MODELS.values())
+    rows = [
+        {
+            "name": model.name, "kind": "supervised" if model.supervised else "unsupervised", "cost": model.cost,
+            "takes": list(model.inputs), "summary": model.summary, "paper": model.paper,
+            "parameters": {
+                f.name: {"default": f.default, "help": f.metadata["help"], "choices": list(f.metadata["choices"])}
+                for f in dataclasses.fields(model)
+            },
+        }
+        for model in chosen
+    ]  # fmt: skip
+    if arguments.json:
+        _print_json(rows)
+        return
+    if arguments.name:
+        print(f"{rows[0]['name']}: {rows[0]['summary']}\n{rows[0]['kind']}, cost {rows[0]['cost']}, paper {rows[0]['paper']}")
+        for name, about in rows[0]["parameters"].items():
+            print(f"  {name} = {about['default']}\n      {about['help']}")
+        return
+    body = [
+        [r["name"], r["kind"], r["cost"], " ".join(f"{k}={p['default']}" for k, p in r["parameters"].items()) or "-", r["paper"]]
+        for r in rows
+    ]
+    print(render_table(["model", "kind", "cost", "parameters", "paper"], body, "lllll"))
+    print("\n'distagg models MODEL' explains its parameters")
+
+
+def run_fit(arguments: argparse.Namespace) -> None:
+    from distagg.dataset.commit import refuse_existing
+    from distagg.engine.fit import Goal, fit
+    from distagg.engine.saved import Fitted, save_model
+
+    model = model_named(arguments.model, _settings(arguments.settings))
+    refuse_existing(Path(arguments.output))
+    dataset = Dataset.open(arguments.dataset)
+    valid = Dataset.open(arguments.valid) if arguments.valid else None
+    with _runner(arguments) as runner, _meter(f"fit {model.name}", len(dataset.plan())) as progress:
+        goal = Goal(arguments.goal, arguments.protocol)
+        params = fit(model, dataset, valid=valid, goal=goal, runner=runner, progress=progress)
+    save_model(Path(arguments.output), Fitted(model, params, dataset.experts), {"goal": arguments.goal})
+    learned = {name: value.tolist() for name, value in params.items()}
+    if arguments.json:
+        _print_json({"model": model.name, "params": learned})
+    else:
+        shown = ", ".join(f"{n} = {v}" for n, v in learned.items()) or "nothing to learn"
+        print(f"{model.name}: {shown}\nsaved: {arguments.output}")
+
+
+def run_rank(arguments: argparse.Namespace) -> None:
+    from distagg.dataset.rankings import SUFFIXES
+    from distagg.engine.fit import fit
+    from distagg.engine.rank import rank_to
+    from distagg.engine.saved import load_model
+
+    target = Path(arguments.output)
+    fmt = arguments.format or SUFFIXES.get(target.suffix, "parquet")
+    dataset = Dataset.open(arguments.dataset)
+    with _runner(arguments) as runner, _meter("rank", len(dataset.plan())) as progress:
+        if arguments.model not in MODELS and Path(arguments.model).exists():
+            if arguments.settings:
+                raise UsageError("-p belongs to 'distagg fit'; a fitted model has its parameters already")
+            fitted = load_model(Path(arguments.model))
+            model, params = fitted.model, fitted.params_for(dataset.experts)
+        else:
+            model = model_named(arguments.model, _settings(arguments.settings))
+            if model.learns:
+                raise UsageError(f"{model.name} must be fitted first: distagg fit {model.name} DATASET -o MODELDIR")
+            params = fit(model, dataset, runner=runner)
+        rows = rank_to(target, model, params, dataset, fmt=fmt, runner=runner, progress=progress)
+    about = {"model": model.name, "rows": rows, "output": str(target), "format": fmt}
+    if arguments.json:
+        _print_json(about)
+    else:
+        _say(f"ranked {rows:,} items with {model.name}: {target}")
+
+
+def run_evaluate(arguments: argparse.Namespace) -> None:
+    from distagg.dataset.rankings import read_rankings
+    from distagg.engine.compare import DEFAULT_METRICS
+    from distagg.metrics import evaluate_rankings
+
+    dataset = Dataset.open(arguments.dataset)
+    if not dataset.manifest.labels:
+        raise UsageError(f"{arguments.dataset} has no labels to evaluate against; import it with them")
+    table = read_rankings(Path(arguments.rankings))
+    metrics = arguments.metrics or list(DEFAULT_METRICS)
+    result = evaluate_rankings(table, dataset, metrics, protocol=arguments.protocol, source=arguments.rankings)
+    if arguments.json:
+        _print_json({"means": result.means, "protocol": arguments.protocol, "queries": len(result.query_ids)})
+    else:
+        rows = [[name, f"{100 * value:.2f}"] for name, value in result.means.items()]
+        print(render_table(["metric", "mean, %"], rows, "lr"))
+
+
+def run_compare(arguments: argparse.Namespace) -> None:
+    from distagg.engine.compare import DEFAULT_METRICS, compare
+
+    dataset = Dataset.open(arguments.dataset)
+    names = arguments.models.split(",") if arguments.models else _all_models(dataset, arguments.folds)
+    settings: dict[str, dict[str, str]] = {}
+    for key, value in _settings(arguments.settings).items():
+        model, dot, name = key.partition(".")
+        if not dot or model not in names:
+            raise UsageError(f"-p {key}={value}: expected MODEL.key=value with a model that is compared")
+        settings.setdefault(model, {})[name] = value
+    with _runner(arguments) as runner, _meter("compare", len(names) * 5) as progress:
+        result = compare(
+            dataset, names, settings=settings, folds=arguments.folds, metrics=arguments.metrics or DEFAULT_METRICS,
+            protocol=arguments.protocol, goal=arguments.goal, seed=arguments.seed, runner=runner, progress=progress,
+        )  # fmt: skip
+    result["command"] = "distagg " + " ".join(sys.argv[1:])
+    show_comparison(result, dataset, arguments.report, as_json=arguments.json)
+
+
+def run_demo(arguments: argparse.Namespace) -> None:
+    from distagg.cli.demo import demo
+
+    demo(arguments)
+
+
+def show_comparison(result: dict[str, Any], dataset: Dataset, report: str | None, *, as_json: bool) -> None:
+    """The table (or JSON) on stdout, the page in a file."""
+    if report:
+        from distagg.engine.describe import describe
+        from distagg.reports import compare_report, write_report
+
+        write_report(compare_report({**result, "dataset": describe(dataset)}), Path(report), overwrite=True)
+        _say(f"report: {report}")
+    if as_json:
+        _print_json({key: value for key, value in result.items() if key != "per_query"})
+    else:
+        print(comparison_table(result, colour=_colour()))
+
+
+def _all_models(dataset: Dataset, folds: str | None) -> list[str]:
+    kind, positive = dataset.manifest.kind, dataset.manifest.positive
+    fits = [m for m in MODELS.values() if kind in m.inputs and (positive or m.name != "rrf")]
+    return [m.name for m in fits if folds or not m().learns]
+
+
+def _settings(pairs: list[str]) -> dict[str, str]:
+    settings = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise UsageError(f"-p {pair}: found no '=', expected key=value")
+        settings[key] = value
+    return settings
+
+
+@contextmanager
+def _runner(arguments: argparse.Namespace) -> Iterator[Runner]:
+    """Inline unless a cluster is asked for; Dask is imported only then."""
+    if arguments.workers is None and arguments.scheduler is None:
+        yield InlineRunner()
+        return
+    from distagg.engine.cluster import local_cluster, remote_cluster
+
+    place = remote_cluster(arguments.scheduler) if arguments.scheduler else local_cluster(arguments.workers)
+    with place as runner:
+        yield runner
+
+
+@contextmanager
+def _meter(what: str, total: int) -> Iterator[Meter]:
+    meter = Meter(what, total)
+    try:
+        yield meter
+    finally:
+        meter.close()
+
+
+def _info_table(info: dict[str, Any]) -> str:
+    def shown(value: Any) -> str:
+        if isinstance(value, dict):
+            return ", ".join(f"{k}: {v:,}" for k, v in value.items()) or "-"
+        if isinstance(value, list):
+            return ", ".join(map(str, value[:8])) + (", ..." if len(value) > 8 else "") or "-"
+        if isinstance(value, float):
+            return f"{value:.1%}"
+        return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+    return render_table(["", ""], [[key, shown(value)] for key, value in info.items()], "ll")
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, indent=1))
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def _colour() -> bool:
+    import os
+
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")

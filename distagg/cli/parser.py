@@ -1,0 +1,162 @@
+"""Arguments of every command. Nothing heavy is imported here, so that ``--help`` is instant."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+SOURCE_HELP = {
+    "letor": "LETOR aggregation files: label qid:Q 1:RANK ... #docid = ID",
+    "trec": "TREC run files (.gz too), one expert per file or per tag; labels from --qrels",
+    "ratings": "MovieLens u.data, ratings.dat, ratings.csv or Parquet: users are experts",
+    "rankings": "long CSV, Parquet or JSON lines (query, expert, item, rank or score, label), or PrefLib files",
+    "pairs": "CSV, Parquet or JSON lines: winner, loser and perhaps expert, query, weight, tie",
+}
+EXAMPLES = """examples:
+  distagg demo
+  distagg import letor A1.txt A2.txt A3.txt A4.txt A5.txt -o mq
+  distagg compare mq --models rrf,borda,mc4 --folds letor5 -m ndcg@5 -m map --report out.html
+  distagg rank rrf mq -o rankings
+exit codes: 0 done, 1 not converged, 2 wrong usage, 3 bad input, 4 infrastructure, 130/143 interrupted"""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="distagg",
+        description="Combine partial, noisy, conflicting preferences into one ranking per query.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and stop")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    _demo(commands)
+    _import(commands)
+    _info(commands)
+    _models(commands)
+    _fit(commands)
+    _rank(commands)
+    _evaluate(commands)
+    _compare(commands)
+    return parser
+
+
+class _Version(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *rest: Any, **more: Any) -> None:
+        from importlib.metadata import version
+
+        print(f"distagg {version('distagg')}")
+        parser.exit()
+
+
+def _command(commands: Any, name: str, help: str, *, cluster: bool = True) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=help, description=help[0].upper() + help[1:] + ".")
+    parser.set_defaults(run=_late(name))
+    parser.add_argument("--json", action="store_true", help="print data on stdout; talk goes to stderr")
+    parser.add_argument("--seed", type=int, default=0, help="seed of everything that draws (default 0)")
+    if cluster:
+        place = parser.add_mutually_exclusive_group()
+        place.add_argument("--workers", type=int, metavar="N", help="run on N local worker processes (default: inline)")
+        place.add_argument("--scheduler", metavar="ADDRESS", help="run on the Dask cluster at this address")
+    return parser
+
+
+def _late(name: str) -> Callable[[argparse.Namespace], None]:
+    def run(arguments: argparse.Namespace) -> None:
+        getattr(import_module("distagg.cli.commands"), f"run_{name}")(arguments)
+
+    return run
+
+
+def _demo(commands: Any) -> None:
+    parser = _command(commands, "demo", "everything, on built-in synthetic data, with a report")
+    parser.add_argument("-o", "--output", metavar="FOLDER", default="out/demo", help="where results go (default out/demo)")
+    parser.add_argument("--queries", type=int, default=400, help="size of the synthetic data (default 400)")
+
+
+def _import(commands: Any) -> None:
+    parser = _command(commands, "import", "read source files into a sorted, partitioned dataset", cluster=False)
+    kinds = parser.add_subparsers(dest="kind", required=True, metavar="KIND")
+    for kind, help in SOURCE_HELP.items():
+        one = kinds.add_parser(kind, help=help, description=help)
+        one.add_argument("sources", nargs="+", metavar="SRC", help="files, or directories of files")
+        one.add_argument("-o", "--output", required=True, metavar="DATASET", help="the dataset directory to make")
+        one.add_argument("--json", action="store_true", help="print what was imported as JSON")
+        if kind == "trec":
+            one.add_argument("--qrels", metavar="FILE", help="judgements: query 0 item label")
+            one.add_argument("--expert", choices=("file", "tag"), default="file", help="what names the expert (default file)")
+            one.add_argument("--by", choices=("score", "rank"), default="score", help="what orders a list (default score)")
+
+
+def _info(commands: Any) -> None:
+    parser = _command(commands, "info", "what is in a dataset", cluster=False)
+    parser.add_argument("dataset", metavar="DATASET")
+    parser.add_argument("--report", metavar="FILE.html", help="draw it as a self-contained page")
+
+
+def _models(commands: Any) -> None:
+    parser = _command(commands, "models", "all models: name, kind, cost, parameters, paper", cluster=False)
+    parser.add_argument("name", nargs="?", metavar="MODEL", help="only this one, with its parameters explained")
+
+
+def _settings(parser: argparse.ArgumentParser, form: str) -> None:
+    parser.add_argument("-p", dest="settings", action="append", default=[], metavar=form, help="set a model's parameter")
+
+
+def _goal(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--goal", default="map", metavar="METRIC", help="what fitted models choose by (default map)")
+    _protocol(parser)
+
+
+def _protocol(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--protocol", choices=("letor", "trec"), default="letor", help="how metrics are counted (default letor)"
+    )
+
+
+def _metrics(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-m", dest="metrics", action="append", metavar="METRIC",
+        help="ndcg@5, p@3, map, mrr, err, rbp(0.95), tau; repeat for more",
+    )  # fmt: skip
+
+
+def _fit(commands: Any) -> None:
+    parser = _command(commands, "fit", "learn a model's shared parameters")
+    parser.add_argument("model", metavar="MODEL")
+    parser.add_argument("dataset", metavar="DATASET")
+    parser.add_argument("-o", "--output", required=True, metavar="MODELDIR")
+    parser.add_argument("--valid", metavar="DATASET", help="labelled data to choose on (default: the training data)")
+    _settings(parser, "key=value")
+    _goal(parser)
+
+
+def _rank(commands: Any) -> None:
+    parser = _command(commands, "rank", "rank every query of a dataset")
+    parser.add_argument("model", metavar="MODEL|MODELDIR", help="a model's name, or what 'distagg fit' made")
+    parser.add_argument("dataset", metavar="DATASET")
+    parser.add_argument("-o", "--output", required=True, metavar="RANKINGS")
+    parser.add_argument(
+        "--format", choices=("parquet", "trec", "csv"), help="default: by the ending of RANKINGS, else parquet"
+    )
+    _settings(parser, "key=value")
+
+
+def _evaluate(commands: Any) -> None:
+    parser = _command(commands, "evaluate", "evaluate rankings against a dataset's labels", cluster=False)
+    parser.add_argument("rankings", metavar="RANKINGS", help="what 'distagg rank' made, or a TREC run, CSV or Parquet file")
+    parser.add_argument("dataset", metavar="DATASET")
+    _metrics(parser)
+    _protocol(parser)
+
+
+def _compare(commands: Any) -> None:
+    parser = _command(commands, "compare", "evaluate models side by side, with significance tests")
+    parser.add_argument("dataset", metavar="DATASET")
+    parser.add_argument("--models", metavar="a,b,...", help="default: all that fit the data")
+    parser.add_argument("--folds", metavar="letor5|K", help="cross-validate; needed by models that learn")
+    parser.add_argument("--report", metavar="FILE.html", help="write a self-contained page")
+    _settings(parser, "MODEL.key=value")
+    _metrics(parser)
+    _goal(parser)

@@ -1,0 +1,159 @@
+"""Rankings on disk: rows query, item, rank, score as committed Parquet, or one TREC run or CSV file.
+
+Parts are written by whoever ranks a chunk, each under the name of its attempt; the driver takes one attempt for
+each part and publishes all of them at once.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import shutil
+import uuid
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+from distagg.dataset.manifest import MANIFEST, read_committed_json
+from distagg.dataset.reader import read_groups
+from distagg.errors import InputError
+from distagg.types import RANKINGS_TABLE, SCHEMA_VERSION
+
+Format = Literal["parquet", "trec", "csv"]
+FORMATS: tuple[Format, ...] = ("parquet", "trec", "csv")
+RANKINGS_FORMAT = "distagg-rankings"
+SUFFIXES: dict[str, Format] = {".csv": "csv", ".trec": "trec", ".run": "trec", ".txt": "trec"}
+
+
+@dataclass(frozen=True, slots=True)
+class RankedPart:
+    """A part as its writer left it: the attempt's file name, and what must be true of it."""
+
+    attempt: str
+    rows: int
+    bytes: int
+    sha256: str
+
+
+def write_part(table: pa.Table, folder: Path, index: int, fmt: Format, tag: str) -> RankedPart:
+    """Write one chunk's rankings as a new attempt."""
+    attempt = f"part-{index:05d}.{uuid.uuid4().hex[:8]}"
+    if fmt == "parquet":
+        sink = io.BytesIO()
+        pq.write_table(table, sink, compression="zstd", compression_level=1, use_dictionary=["query"])
+        body = sink.getvalue()
+    else:
+        body = as_csv(table, header=False) if fmt == "csv" else as_trec(table, tag)
+    (folder / attempt).write_bytes(body)
+    return RankedPart(attempt, len(table), len(body), hashlib.sha256(body).hexdigest())
+
+
+def publish_directory(folder: Path, parts: Iterable[RankedPart], about: dict[str, Any]) -> None:
+    """Give the accepted attempts their final names and write the manifest; other attempts are dropped."""
+    files = []
+    for index, part in enumerate(parts):
+        name = f"part-{index:05d}.parquet"
+        (folder / part.attempt).rename(folder / name)
+        files.append({"path": name, **{key: value for key, value in asdict(part).items() if key != "attempt"}})
+    for left in folder.glob("part-*"):
+        if left.suffix != ".parquet":
+            left.unlink()
+    body = {"format": RANKINGS_FORMAT, "schema": SCHEMA_VERSION, **about, "files": files}
+    (folder / MANIFEST).write_text(json.dumps(body, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def publish_file(folder: Path, parts: Iterable[RankedPart], target: Path, fmt: Format) -> None:
+    """Join the accepted attempts into one file."""
+    with target.open("wb") as out:
+        if fmt == "csv":
+            out.write(b"query,item,rank,score\n")
+        for part in parts:
+            with (folder / part.attempt).open("rb") as piece:
+                shutil.copyfileobj(piece, out)
+
+
+def as_trec(table: pa.Table, tag: str) -> bytes:
+    """``query Q0 item rank score tag`` lines; tag and ids must hold no white space."""
+    columns = [table["query"], table["item"], pc.cast(table["rank"], pa.string()), _shortest(table["score"])]
+    for name in ("query", "item"):
+        bad = pc.index(pc.match_substring_regex(table[name], r"\s"), True).as_py() if len(table) else -1
+        if bad >= 0:
+            raise InputError(
+                "rankings", found=f"{name} id {table[name][bad].as_py()!r} with white space",
+                expected="ids without it for TREC output", remedy="write parquet or csv",
+            )  # fmt: skip
+    lines = pc.binary_join_element_wise(columns[0], "Q0", columns[1], columns[2], columns[3], tag, " ")
+    return "".join(line + "\n" for line in lines.to_pylist()).encode()
+
+
+def as_csv(table: pa.Table, *, header: bool) -> bytes:
+    sink = io.StringIO(newline="")
+    writer = csv.writer(sink, lineterminator="\n")
+    if header:
+        writer.writerow(table.column_names)
+    scores = _shortest(table["score"]).to_pylist()
+    rows = zip(table["query"].to_pylist(), table["item"].to_pylist(), table["rank"].to_pylist(), scores, strict=True)
+    writer.writerows(rows)
+    return sink.getvalue().encode()
+
+
+def _shortest(values: pa.ChunkedArray) -> pa.Array:
+    """The shortest text that reads back as the same float."""
+    return pa.array([repr(float(value)) for value in values.to_numpy()], pa.string())
+
+
+def read_rankings(path: Path) -> pa.Table:
+    """Rankings of anybody: a committed directory, a Parquet, CSV or TREC run file."""
+    if path.is_dir() or not path.exists():
+        body = read_committed_json(path, RANKINGS_FORMAT, "rankings made by 'distagg rank'")
+        pieces = [read_groups(path / file["path"], [0], None) for file in body["files"]]
+        return pa.concat_tables([RANKINGS_TABLE.empty_table(), *pieces])
+    if path.suffix == ".parquet":
+        table = read_groups(path, list(range(pq.read_metadata(path).num_row_groups)), None)
+        return _checked(table, path)
+    if path.suffix == ".csv":
+        types = {"query": pa.string(), "item": pa.string()}
+        try:
+            return _checked(pa_csv.read_csv(path, convert_options=pa_csv.ConvertOptions(column_types=types)), path)
+        except pa.ArrowInvalid as error:
+            raise InputError(str(path), found=str(error), expected="CSV with query, item, rank or score") from error
+    return _read_trec(path)
+
+
+def _checked(table: pa.Table, path: Path) -> pa.Table:
+    for name in ("query", "item"):
+        if name not in table.column_names:
+            raise InputError(
+                str(path), found=f"columns {', '.join(table.column_names)}", expected="query, item, rank or score"
+            )
+    return table
+
+
+def _read_trec(path: Path) -> pa.Table:
+    """A TREC run; the order inside a query is by descending score, as trec_eval has it."""
+    queries, items, scores = [], [], []
+    with path.open(encoding="utf-8") as lines:
+        for number, line in enumerate(lines, start=1):
+            fields = line.split()
+            try:
+                query, _, item, _, score, *_ = fields
+                queries.append(query)
+                items.append(item)
+                scores.append(float(score))
+            except ValueError:
+                raise InputError(
+                    str(path), line=number, found=repr(line.rstrip()[:80]), expected="query Q0 item rank score tag"
+                ) from None
+    if not np.isfinite(scores).all():
+        line = int(np.flatnonzero(~np.isfinite(scores))[0]) + 1
+        raise InputError(str(path), line=line, found=f"score {scores[line - 1]}", expected="a finite number")
+    return pa.table({"query": queries, "item": items, "score": pa.array(scores, pa.float64())})

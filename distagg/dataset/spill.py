@@ -1,0 +1,249 @@
+"""Rows grouped by key in bounded memory: buffer, order, spill to disk, gather again.
+
+A key is an int64, ``major << 32 | minor``: what is gathered together, and the order inside it. Sources hand rows
+over in runs of equal keys (the list of one expert for one query), so runs are ordered and copied whole; only rows
+without such runs are sorted one by one. Spills are read, not memory-mapped: mapped pages would count as ours.
+Cost: every row is copied twice, linear in rows; sorting touches runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from distagg.types import OFFSET, Offsets
+
+KEY = "key"
+SPILL_ROWS = 1 << 14  # rows of a record batch in a spill: what a read of a few rows costs
+LONG_RUN = 24  # rows; from here on copying a slice is cheaper than taking its rows one by one
+
+
+def make_key(major: NDArray[np.int32], minor: NDArray[np.int32] | int) -> NDArray[np.int64]:
+    return (major.astype(np.int64) << 32) | minor
+
+
+def key_major(key: NDArray[np.int64]) -> NDArray[np.int64]:
+    return key >> 32
+
+
+def key_minor(key: NDArray[np.int64]) -> NDArray[np.int32]:
+    return (key & 0xFFFFFFFF).astype(np.int32)
+
+
+def run_starts(key: NDArray[np.int64]) -> NDArray[np.intp]:
+    """Where runs of equal keys begin."""
+    return np.flatnonzero(np.concatenate([[len(key) > 0], key[1:] != key[:-1]]))
+
+
+@dataclass(slots=True)
+class Spill:
+    """Rows in key order: record batches, in memory or in an Arrow file."""
+
+    starts: Offsets  # (batches + 1,) first row of every batch
+    majors: NDArray[np.int64]  # (U,) ascending
+    bounds: Offsets  # (U + 1,) first row of every major
+    batches: list[pa.RecordBatch] = field(default_factory=list)
+    file: Path | None = None
+    reader: pa.ipc.RecordBatchFileReader | None = None
+    last: tuple[int, pa.RecordBatch] | None = None  # neighbouring reads share a batch
+
+    def rows(self, first: int, last: int) -> list[pa.RecordBatch]:
+        """Rows ``first`` to ``last`` (exclusive), as slices of batches."""
+        pieces = []
+        at = int(np.searchsorted(self.starts, first, side="right")) - 1
+        while at < len(self.starts) - 1 and self.starts[at] < last:
+            lo, hi = max(first, int(self.starts[at])), min(last, int(self.starts[at + 1]))
+            pieces.append(self._batch(at).slice(lo - int(self.starts[at]), hi - lo))
+            at += 1
+        return pieces
+
+    def span(self, lo: int, hi: int) -> tuple[int, int]:
+        """The rows whose major is in ``[lo, hi)``."""
+        first, last = np.searchsorted(self.majors, [lo, hi])
+        return int(self.bounds[first]), int(self.bounds[last])
+
+    def _batch(self, at: int) -> pa.RecordBatch:
+        if self.file is None:
+            return self.batches[at]
+        if self.reader is None:
+            self.reader = pa.ipc.open_file(pa.OSFile(str(self.file)))
+        if self.last is None or self.last[0] != at:
+            self.last = (at, self.reader.get_batch(at))
+        return self.last[1]
+
+
+class Grouper:
+    """Rows of one kind, added in any order, given back by major.
+
+    >>> grouper = Grouper("entries", Path("unused"))
+    >>> grouper.add(pa.record_batch({"key": [2 << 32, 1 << 32], "item": ["x", "y"]}))
+    >>> grouper.finish()
+    >>> grouper.rows(1, 2)["item"].to_pylist()
+    ['y']
+    """
+
+    def __init__(self, name: str, directory: Path) -> None:
+        self.nbytes = 0
+        self.n_rows = 0
+        self._name, self._directory = name, directory
+        self._buffer: list[pa.RecordBatch] = []
+        self._spills: list[Spill] = []
+        self._schema: pa.Schema | None = None
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        if batch.num_rows:
+            self._buffer.append(batch)
+            self._schema = _merged_schema(self._schema, batch.schema)
+            self.nbytes += batch.nbytes
+            self.n_rows += batch.num_rows
+
+    def spill(self) -> None:
+        """Move the buffer to disk."""
+        file = self._directory / f"{self._name}-{len(self._spills):05d}.arrow"
+        batches = self._drain()
+        first = next(batches)
+        counts = [_major_counts(first)]
+        starts = [0, first.num_rows]
+        with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_file(sink, first.schema) as writer:
+            writer.write_batch(first)
+            for batch in batches:
+                writer.write_batch(batch)
+                counts.append(_major_counts(batch))
+                starts.append(starts[-1] + batch.num_rows)
+        self._spills.append(_indexed(starts, counts, file=file))
+
+    def finish(self) -> None:
+        """Order what is left in the buffer; from now on rows can be read."""
+        if self._buffer:
+            batches = list(self._drain())
+            starts = np.concatenate([[0], np.cumsum([batch.num_rows for batch in batches])])
+            self._spills.append(_indexed(list(starts), [_major_counts(b) for b in batches], batches=batches))
+
+    def _drain(self) -> Iterator[pa.RecordBatch]:
+        batches, self._buffer, self.nbytes = self._buffer, [], 0
+        return gather(batches, SPILL_ROWS)
+
+    def counts(self, n_majors: int) -> Offsets:
+        """Rows of every major, shape (n_majors,)."""
+        total = np.zeros(n_majors, dtype=OFFSET)
+        for spill in self._spills:
+            total[spill.majors] += np.diff(spill.bounds)
+        return total
+
+    def rows(self, lo: int, hi: int) -> pa.Table:
+        """All rows whose major is in ``[lo, hi)``: by key, rows of a key in the order they were added."""
+        pieces = [piece for spill in self._spills for piece in spill.rows(*spill.span(lo, hi))]
+        return self._table(gather(pieces, None))
+
+    def slices(self, major: int, size: int) -> Iterator[pa.Table]:
+        """The rows of one major in tables of ``size`` rows, for a major too large to hold. Ignores minors."""
+        for spill in self._spills:
+            first, last = spill.span(major, major + 1)
+            for at in range(first, last, size):
+                yield self._table(iter(spill.rows(at, min(at + size, last))))
+
+    def _table(self, batches: Iterator[pa.RecordBatch]) -> pa.Table:
+        if self._schema is None:
+            return pa.table({KEY: pa.array([], pa.int64())})
+        schema = self._schema
+        tables = [pa.Table.from_batches([batch]).cast(schema) for batch in batches]
+        return pa.concat_tables(tables) if tables else schema.empty_table()
+
+
+def gather(batches: list[pa.RecordBatch], size: int | None) -> Iterator[pa.RecordBatch]:
+    """The rows of all batches in key order (stable), in batches of about ``size`` rows."""
+    if not batches:
+        return
+    batch, start, length = _pieces(batches)
+    columns = _columns(batches)
+    names = batches[0].schema.names
+    total = int(length.sum())
+    if total < LONG_RUN * len(length):
+        flat = [pa.concat_arrays(column) for column in columns]
+        rows = _flat_rows(batches, batch, start, length)
+        for at in range(0, total, size or total):
+            take = pa.array(rows[at : at + (size or total)])
+            yield pa.record_batch([column.take(take) for column in flat], names=names)
+        return
+    ends = np.cumsum(length)
+    at = 0
+    while at < len(length):
+        stop = len(length) if size is None else int(np.searchsorted(ends, ends[at] - length[at] + size)) + 1
+        where = list(zip(batch[at:stop].tolist(), start[at:stop].tolist(), length[at:stop].tolist(), strict=True))
+        arrays = [pa.concat_arrays([column[b].slice(s, n) for b, s, n in where]) for column in columns]
+        yield pa.record_batch(arrays, names=names)
+        at = stop
+
+
+def _pieces(batches: list[pa.RecordBatch]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Batch, start and length of the pieces that, one after the other, are all rows in key order."""
+    keys, starts, lengths = [], [], []
+    for one in batches:
+        key = one[KEY].to_numpy()
+        begin = run_starts(key)
+        keys.append(key[begin])
+        starts.append(begin)
+        lengths.append(np.diff(begin, append=len(key)))
+    batch = np.repeat(np.arange(len(batches)), [len(s) for s in starts])
+    start, length, key = np.concatenate(starts), np.concatenate(lengths), np.concatenate(keys)
+    if (key[1:] < key[:-1]).any():
+        order = np.argsort(key, kind="stable")
+        batch, start, length = batch[order], start[order], length[order]
+    # Neighbours in one batch are one piece: rows that came in order stay whole.
+    joined = (batch[1:] == batch[:-1]) & (start[1:] == start[:-1] + length[:-1])
+    first = np.flatnonzero(np.concatenate([[True], ~joined]))
+    return batch[first], start[first], np.add.reduceat(length, first)
+
+
+def _flat_rows(
+    batches: list[pa.RecordBatch], batch: NDArray[np.int64], start: NDArray[np.int64], length: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Row numbers of the pieces in the concatenation of the batches."""
+    base = np.concatenate([[0], np.cumsum([one.num_rows for one in batches])])
+    ends = np.cumsum(length)
+    return np.repeat(base[batch] + start - (ends - length), length) + np.arange(ends[-1])
+
+
+def _merged_schema(a: pa.Schema | None, b: pa.Schema) -> pa.Schema:
+    """The schema of both, where a column of type null takes the other's type."""
+    if a is None or a == b:
+        return b
+    return pa.schema([pa.field(x.name, y.type if pa.types.is_null(x.type) else x.type) for x, y in zip(a, b, strict=True)])
+
+
+def _columns(batches: list[pa.RecordBatch]) -> list[list[pa.Array]]:
+    """Per column, the arrays of all batches, with one type."""
+    schema = None
+    for batch in batches:
+        schema = _merged_schema(schema, batch.schema)
+    assert schema is not None
+    columns = []
+    for at, one in enumerate(schema):
+        arrays = [batch.column(at) for batch in batches]
+        columns.append([array if array.type == one.type else pa.nulls(len(array), one.type) for array in arrays])
+    return columns
+
+
+def _major_counts(batch: pa.RecordBatch) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    major = key_major(batch[KEY].to_numpy())
+    begin = run_starts(major)
+    return major[begin], np.diff(begin, append=len(major))
+
+
+def _indexed(
+    starts: list[int],
+    counts: list[tuple[NDArray[np.int64], NDArray[np.int64]]],
+    *,
+    batches: list[pa.RecordBatch] | None = None,
+    file: Path | None = None,
+) -> Spill:
+    majors = np.concatenate([c[0] for c in counts])
+    sizes = np.concatenate([c[1] for c in counts])
+    begin = run_starts(majors)
+    bounds = np.concatenate([[0], np.cumsum(np.add.reduceat(sizes, begin))]).astype(OFFSET)
+    return Spill(np.asarray(starts, dtype=OFFSET), majors[begin], bounds, batches=batches or [], file=file)

@@ -1,0 +1,168 @@
+"""The Dask runner: the same map and tree on a local cluster or any scheduler. The only module that knows Dask.
+
+Few, fat tasks: each gets a span of consecutive chunks, loads them itself (lineage: a lost worker's span is simply
+run again elsewhere) and returns merged nodes. Spans follow the number of workers, results do not: nodes merge in
+the fixed tree. Every wait has a deadline, and the driver watches the worker count.
+
+Settings that differ from Dask's defaults, and why:
+
+- ``allowed-failures`` 3 -> 30: a task counts as guilty whenever its worker dies, innocent or not.
+- ``no-workers-timeout`` never -> 60 s: a job without workers should end with an error, not hang.
+- dashboard off on local clusters, everything on loopback: a LocalCluster would listen on every interface.
+- ``NUMBA_NUM_THREADS``, ``OMP_NUM_THREADS`` 1 in workers: parallelism is the engine's.
+- work stealing off: spans are balanced by entries beforehand, and a stolen span loses its cached chunks.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from distagg.dataset.reader import ChunkRef
+from distagg.engine.progress import Progress, silent
+from distagg.engine.runner import Work, collect_span, raise_notes, reduce_span
+from distagg.engine.tree import merge_all
+from distagg.errors import DistaggError, InfrastructureError, UsageError
+
+T = TypeVar("T")
+
+NO_WORKERS_SECONDS = 60.0
+POLL_SECONDS = 1.0
+SPANS_PER_THREAD = 4  # one-pass work: small enough to balance, large enough to hide the scheduler
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+
+SETTINGS = {
+    "distributed.scheduler.allowed-failures": 30,
+    "distributed.scheduler.no-workers-timeout": f"{NO_WORKERS_SECONDS:.0f}s",
+    "distributed.scheduler.work-stealing": False,
+    "distributed.nanny.pre-spawn-environ.NUMBA_NUM_THREADS": 1,
+    "distributed.nanny.pre-spawn-environ.OMP_NUM_THREADS": 1,
+    "distributed.nanny.pre-spawn-environ.OPENBLAS_NUM_THREADS": 1,
+    "distributed.worker.daemon": True,
+}
+
+
+class DaskRunner:
+    """Map and tree over a connected Dask client."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    @property
+    def threads(self) -> int:
+        return max(1, sum(self._client.nthreads().values()))
+
+    def map(self, work: Work, refs: Sequence[ChunkRef], progress: Progress = silent) -> Iterator[Any]:
+        spans = share_out(refs, self.threads * SPANS_PER_THREAD)
+        calls = [(collect_span, (work, refs[a:b], a)) for a, b in spans]
+        for values in self._run(calls, spans, progress):
+            yield from values
+
+    def map_reduce(
+        self, work: Work, refs: Sequence[ChunkRef], reduce: Callable[[T, T], T], progress: Progress = silent
+    ) -> T | None:
+        pieces = 1 if work.repeated else SPANS_PER_THREAD
+        spans = share_out(refs, self.threads * pieces)
+        calls = [(reduce_span, (work, refs[a:b], a, reduce)) for a, b in spans]
+        return merge_all(self._run(calls, spans, progress), reduce)
+
+    def _run(
+        self, calls: list[tuple[Callable[..., Any], tuple[Any, ...]]], spans: list[tuple[int, int]], progress: Progress
+    ) -> Iterator[Any]:
+        """Results in order. A task's own error is raised as it is; anything else is the infrastructure's."""
+        # Lowest number first, so that results can be used (and dropped) in order while later spans still run.
+        futures = [self._client.submit(f, *args, pure=False, priority=-n) for n, (f, args) in enumerate(calls)]
+        try:
+            for n, future in enumerate(futures):
+                value, notes = self._wait(future)
+                raise_notes(notes)
+                progress(spans[n][1] - spans[n][0])
+                futures[n] = None  # lets the cluster forget the result
+                yield value
+        finally:
+            waiting = [future for future in futures if future is not None]
+            if waiting:
+                self._client.cancel(waiting, force=True)
+
+    def _wait(self, future: Any) -> Any:
+        from distributed import KilledWorker
+        from distributed.client import FutureCancelledError
+        from distributed.comm import CommClosedError
+
+        alone_since: float | None = None
+        while True:
+            try:
+                return future.result(timeout=POLL_SECONDS)
+            except TimeoutError:
+                alone_since = self._alone(alone_since)
+            except DistaggError:
+                raise
+            except (KilledWorker, FutureCancelledError, CommClosedError, OSError) as error:
+                raise InfrastructureError(f"the cluster lost a task: {error}; run again to resume") from error
+
+    def _alone(self, since: float | None) -> float | None:
+        """When the last worker left, or None; an error once that is too long ago."""
+        if self._client.nthreads():
+            return None
+        now = time.monotonic()
+        if since is not None and now - since > NO_WORKERS_SECONDS:
+            raise InfrastructureError(f"no worker for {NO_WORKERS_SECONDS:.0f} seconds; check the cluster, run again")
+        return since if since is not None else now
+
+
+def share_out(refs: Sequence[ChunkRef], pieces: int) -> list[tuple[int, int]]:
+    """Consecutive spans of about equal entries, at most ``pieces`` of them."""
+    weights = [ref.entries + 1 for ref in refs]
+    total, spans, first, filled = sum(weights), [], 0, 0
+    for index, weight in enumerate(weights):
+        filled += weight
+        if filled * pieces >= total * (len(spans) + 1) or index == len(refs) - 1:
+            spans.append((first, index + 1))
+            first = index + 1
+    return spans
+
+
+@contextmanager
+def local_cluster(workers: int) -> Iterator[DaskRunner]:
+    """A cluster of processes on this machine, on loopback, that ends with the block."""
+    import dask
+    from distributed import Client, LocalCluster
+
+    if workers < 1:
+        raise UsageError(f"--workers: found {workers}, expected a whole number of at least 1")
+    with (
+        dask.config.set(SETTINGS),
+        LocalCluster(
+            n_workers=workers,
+            threads_per_worker=1,
+            processes=True,
+            host="127.0.0.1",
+            dashboard_address=None,
+            memory_limit=0,
+            silence_logs=50,
+        ) as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        yield DaskRunner(client)
+
+
+@contextmanager
+def remote_cluster(address: str) -> Iterator[DaskRunner]:
+    """A cluster that runs already. Off this machine only with TLS."""
+    import dask
+    from distributed import Client
+
+    host = address.rpartition("://")[2].rpartition(":")[0]
+    if not address.startswith("tls://") and host not in LOOPBACK:
+        raise UsageError(
+            f"--scheduler {address}: found an unencrypted address off this machine, expected tls://HOST:PORT; "
+            "set distributed.comm.tls certificates in the Dask configuration"
+        )
+    try:
+        with dask.config.set(SETTINGS), Client(address, set_as_default=False, timeout=20) as client:
+            client.wait_for_workers(1, timeout=NO_WORKERS_SECONDS)
+            yield DaskRunner(client)
+    except (OSError, TimeoutError) as error:
+        raise InfrastructureError(f"no cluster at {address}: {error}") from error

@@ -1,0 +1,158 @@
+"""Evaluating and comparing: every model on the same queries, per query, per fold, with paired tests."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from distagg.dataset.chunk import Chunk
+from distagg.dataset.reader import Dataset
+from distagg.engine.fit import Goal, check_fits, fit, gather, split_query
+from distagg.engine.folds import Fold, make_folds
+from distagg.engine.progress import Progress, silent
+from distagg.engine.rank import score
+from distagg.engine.runner import InlineRunner, Runner, Work
+from distagg.errors import UsageError
+from distagg.metrics import compare_all, highest_label, mean_over_queries, parse_metrics, score_chunk
+from distagg.models import Model, Params, model_named
+
+DEFAULT_METRICS = ("ndcg@5", "ndcg@10", "p@5", "map")
+
+
+def evaluate_model(
+    model: Model,
+    params: Params,
+    dataset: Dataset,
+    metrics: Sequence[str],
+    *,
+    protocol: str = "letor",
+    runner: Runner | None = None,
+    progress: Progress = silent,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Dataset positions of the queries (Q,), and the value of every metric for each (Q, metrics)."""
+    if not dataset.manifest.labels:
+        raise UsageError(f"{dataset.path or 'the dataset'} has no labels to evaluate against; import it with them")
+    check_fits(model, dataset)
+    params = gather(model, params, dataset, runner)
+    refs = dataset.plan()[:1] if split_query(dataset) else dataset.plan()
+    payload = (model, params, tuple(metrics), protocol, highest_label(dataset.manifest))
+    work = Work(_evaluate_task, payload, ids=protocol == "trec")
+    pieces = list((runner or InlineRunner()).map(work, refs, progress))
+    if not pieces:
+        return np.zeros(0, dtype=np.int64), np.zeros((0, len(metrics)))
+    return np.concatenate([p for p, _ in pieces]), np.concatenate([v for _, v in pieces])
+
+
+def compare(
+    dataset: Dataset,
+    models: Sequence[str | Model],
+    *,
+    settings: Mapping[str, Mapping[str, Any]] | None = None,
+    folds: str | None = None,
+    metrics: Sequence[str] = DEFAULT_METRICS,
+    protocol: str = "letor",
+    goal: str = "map",
+    seed: int = 0,
+    runner: Runner | None = None,
+    progress: Progress = silent,
+) -> dict[str, Any]:
+    """Evaluate models side by side; see DESIGN.md section 6 for what the result holds.
+
+    Models that learn are fitted on the training queries of each fold, choose on its validation queries and are
+    evaluated on its test queries; without folds they are refused. The others are evaluated once.
+    """
+    parse_metrics(metrics)
+    chosen = [m if isinstance(m, Model) else model_named(m, dict((settings or {}).get(m, {}))) for m in models]
+    if len({model.name for model in chosen}) < len(chosen):
+        raise UsageError(f"a model is named twice: {', '.join(model.name for model in chosen)}")
+    for model in chosen:
+        check_fits(model, dataset)
+        if model.learns and folds is None:
+            raise UsageError(f"{model.name} learns from labels; give --folds letor5 or --folds K, so that it is tested fairly")
+    made = make_folds(dataset, folds) if folds else [Fold("all", dataset, dataset, dataset)]
+    fold_of = np.full(dataset.manifest.queries, -1)
+    values: dict[str, np.ndarray] = {}
+    seconds: dict[str, float] = {}
+    for model in chosen:
+        began = time.perf_counter()
+        values[model.name] = np.full((dataset.manifest.queries, len(metrics)), np.nan)
+        common = {"protocol": protocol, "runner": runner}
+        if not model.learns:
+            at, value = evaluate_model(model, {}, dataset, metrics, **common)  # type: ignore[arg-type]
+            values[model.name][at] = value
+        for n, fold in enumerate(made):
+            if model.learns:
+                aim = Goal(goal, protocol)
+                params = fit(model, fold.train, valid=fold.valid, goal=aim, runner=runner)
+                at, value = evaluate_model(model, params, fold.test, metrics, **common)  # type: ignore[arg-type]
+                values[model.name][at] = value
+                fold_of[at] = n
+            progress(1)
+        seconds[model.name] = time.perf_counter() - began
+    if (fold_of < 0).any():
+        for n, fold in enumerate(made):
+            fold_of[_positions(fold.test, runner)] = n
+    return _result(values, fold_of, made, list(metrics), seconds, dataset, folds, protocol, seed)
+
+
+def _result(
+    values: dict[str, np.ndarray],
+    fold_of: np.ndarray,
+    made: list[Fold],
+    metrics: list[str],
+    seconds: dict[str, float],
+    dataset: Dataset,
+    folds: str | None,
+    protocol: str,
+    seed: int,
+) -> dict[str, Any]:
+    """The comparison as plain data: means over folds of means over queries, results, tests, per-query values."""
+    results, means = [], {}
+    for name, value in values.items():
+        by_fold = np.array([mean_over_queries(value[fold_of == n]) for n in range(len(made))])
+        means[name] = dict(zip(metrics, (float(v) for v in by_fold.mean(axis=0)), strict=True))
+        results += [
+            {"model": name, "fold": fold.name, "metric": metric, "value": float(by_fold[n, m]), "seed": seed}
+            for n, fold in enumerate(made)
+            for m, metric in enumerate(metrics)
+        ]
+    best = max(means, key=lambda name: means[name][metrics[0]])
+    tests = []
+    for m, metric in enumerate(metrics):
+        columns = {name: value[:, m] for name, value in values.items()}
+        tests += [
+            {
+                "metric": metric, "a": row.a, "b": row.b, "queries": row.test.queries,
+                "difference": row.test.difference, "low": row.test.low, "high": row.test.high,
+                "p_t": row.test.t_test, "p_randomisation": row.test.randomisation,
+                "p_t_holm": row.t_test_holm, "p_randomisation_holm": row.randomisation_holm,
+            }
+            for row in compare_all(columns, baseline=best, seed=seed)
+        ]  # fmt: skip
+    return {
+        "dataset": {"path": dataset.path, **dataset.info()},
+        "protocol": protocol, "folds": folds, "seed": seed, "baseline": best,
+        "models": list(values), "metrics": metrics, "means": means, "results": results, "tests": tests,
+        "per_query": {n: {m: v[:, i].tolist() for i, m in enumerate(metrics)} for n, v in values.items()},
+        "seconds": seconds,
+    }  # fmt: skip
+
+
+def _positions(dataset: Dataset, runner: Runner | None) -> np.ndarray:
+    pieces = list((runner or InlineRunner()).map(Work(_positions_task, None), dataset.plan()))
+    return np.concatenate(pieces) if pieces else np.zeros(0, dtype=np.int64)
+
+
+def _positions_task(chunk: Chunk, index: int, payload: None) -> np.ndarray:
+    return chunk.positions
+
+
+def _evaluate_task(chunk: Chunk, index: int, payload: tuple[Any, ...]) -> tuple[np.ndarray, np.ndarray]:
+    model, params, metrics, protocol, max_grade = payload
+    scores = score(model, chunk, params)
+    return chunk.positions, score_chunk(
+        chunk, scores, parse_metrics(metrics), protocol=protocol, max_grade=max_grade
+    )

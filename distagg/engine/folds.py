@@ -1,0 +1,45 @@
+"""Folds: which queries train, validate and test."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from distagg.dataset.reader import Dataset
+from distagg.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    name: str
+    train: Dataset
+    valid: Dataset
+    test: Dataset
+
+
+def make_folds(dataset: Dataset, folds: str) -> list[Fold]:
+    """``letor5`` (the five parts in name order) or a number K >= 3 (queries dealt out in turn).
+
+    LETOR's fold k tests on part (k + 3) mod 5 + 1, validates on the part before it, trains on the other three.
+    """
+    if folds == "letor5":
+        parts = sorted(dataset.manifest.parts)
+        if len(parts) != 5:
+            raise UsageError(f"--folds letor5 needs 5 parts, and the dataset has {len(parts)}: {', '.join(parts) or '-'}")
+        made = []
+        for k in range(1, 6):
+            test, valid = (k + 3) % 5, (k + 2) % 5
+            train = [part for n, part in enumerate(parts) if n not in (test, valid)]
+            selected = (dataset.select(parts=p) for p in (train, [parts[valid]], [parts[test]]))
+            made.append(Fold(str(k), *selected))
+        return made
+    if not folds.isdigit() or int(folds) < 3:
+        raise UsageError(f"--folds: found '{folds}', expected letor5 or a whole number of at least 3")
+    count = int(folds)
+    if count > dataset.manifest.queries:
+        raise UsageError(f"--folds {count}: the dataset has only {dataset.manifest.queries} queries")
+    made = []
+    for k in range(count):
+        valid = (k + 1) % count
+        rest = set(range(count)) - {k, valid}
+        made.append(Fold(str(k + 1), *(dataset.select(fold=(count, r)) for r in (rest, {valid}, {k}))))
+    return made

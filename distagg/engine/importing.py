@@ -1,0 +1,35 @@
+"""Importing: sources on one side, the dataset writer on the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from distagg.dataset import Dataset, write_dataset
+from distagg.dataset.commit import refuse_existing
+from distagg.engine.progress import Progress, silent
+from distagg.errors import InputError, unknown
+from distagg.sources import SOURCES
+
+
+def import_dataset(
+    kind: str, sources: Sequence[str | Path], target: str | Path, *, progress: Progress = silent, **options: Any
+) -> Dataset:
+    """Read source files of a kind (letor, trec, ratings, rankings, pairs) into a dataset directory."""
+    if kind not in SOURCES:
+        raise unknown("source kind", kind, SOURCES)
+    refuse_existing(Path(target))
+    files = [file for source in sources for file in _files(Path(source))]
+    write_dataset(SOURCES[kind](files, **options), Path(target), progress=progress)
+    return Dataset.open(target)
+
+
+def _files(source: Path) -> list[Path]:
+    """A file, or the files of a directory in name order."""
+    if not source.is_dir():
+        return [source]
+    files = sorted(file for file in source.iterdir() if file.is_file() and not file.name.startswith((".", "_")))
+    if not files:
+        raise InputError(str(source), found="an empty directory", expected="source files")
+    return files

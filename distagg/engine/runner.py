@@ -1,0 +1,125 @@
+"""Runners supply map and tree; the inline one runs here and now, without Dask.
+
+A task is ``function(chunk, index, payload)`` on a loaded chunk. Warnings that a task raises come back with its
+result and are raised again in the driver, once each.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+from distagg.dataset.chunk import Chunk
+from distagg.dataset.reader import ChunkRef
+from distagg.engine.progress import Progress, silent
+from distagg.engine.tree import Node, merge_all, merge_span
+
+T = TypeVar("T")
+Task = Callable[[Chunk, int, Any], T]
+
+CACHE_BYTES = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What to do with every chunk: the task, what it gets, whether it needs item ids, whether chunks recur."""
+
+    task: Task[Any]
+    payload: Any
+    ids: bool = False
+    repeated: bool = False
+
+
+Outcome = tuple[Any, list[tuple[str, type[Warning]]]]
+
+
+class Runner(Protocol):
+    def map(self, work: Work, refs: Sequence[ChunkRef], progress: Progress = silent) -> Iterator[Any]:
+        """Results in the order of ``refs``."""
+        ...
+
+    def map_reduce(
+        self, work: Work, refs: Sequence[ChunkRef], reduce: Callable[[T, T], T], progress: Progress = silent
+    ) -> T | None:
+        """Results merged in the fixed tree."""
+        ...
+
+
+@dataclass(slots=True)
+class Cache:
+    """Chunks that recur, newest kept, within a budget. Anything dropped is simply loaded again."""
+
+    budget: int = CACHE_BYTES
+    held: OrderedDict[tuple[ChunkRef, bool], Chunk] = field(default_factory=OrderedDict)
+    size: int = 0
+
+    def load(self, ref: ChunkRef, ids: bool) -> Chunk:
+        key = (ref, ids)
+        if key in self.held:
+            self.held.move_to_end(key)
+            return self.held[key]
+        chunk = ref.load(ids=ids)
+        self.held[key] = chunk
+        self.size += chunk.nbytes
+        while self.size > self.budget and len(self.held) > 1:
+            self.size -= self.held.popitem(last=False)[1].nbytes
+        return chunk
+
+
+_cache = Cache()
+
+
+def run_span(work: Work, refs: Sequence[ChunkRef], first: int) -> Iterator[Any]:
+    """Load and work consecutive chunks, one at a time."""
+    for offset, ref in enumerate(refs):
+        chunk = _cache.load(ref, work.ids) if work.repeated else ref.load(ids=work.ids)
+        yield work.task(chunk, first + offset, work.payload)
+
+
+def reduce_span(work: Work, refs: Sequence[ChunkRef], first: int, reduce: Callable[[Any, Any], Any]) -> Outcome:
+    """The merged nodes of a span, and the warnings raised on the way."""
+    return noted(lambda: merge_span(first, run_span(work, refs, first), reduce))
+
+
+def collect_span(work: Work, refs: Sequence[ChunkRef], first: int) -> Outcome:
+    """The results of a span in order, and the warnings raised on the way."""
+    return noted(lambda: list(run_span(work, refs, first)))
+
+
+def noted(call: Callable[[], Any]) -> Outcome:
+    """What a call gives, and the distinct warnings it raised."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        value = call()
+    return value, list(dict.fromkeys((str(w.message), w.category) for w in caught))
+
+
+def raise_notes(notes: list[tuple[str, type[Warning]]]) -> None:
+    for message, category in notes:
+        warnings.warn(message, category, stacklevel=3)
+
+
+class InlineRunner:
+    """Chunk after chunk in this process: the default, with nothing to start."""
+
+    def map(self, work: Work, refs: Sequence[ChunkRef], progress: Progress = silent) -> Iterator[Any]:
+        for index, ref in enumerate(refs):
+            values, notes = collect_span(work, [ref], index)
+            raise_notes(notes)
+            progress(1)
+            yield values[0]
+
+    def map_reduce(
+        self, work: Work, refs: Sequence[ChunkRef], reduce: Callable[[T, T], T], progress: Progress = silent
+    ) -> T | None:
+        def spans() -> Iterator[list[Node]]:
+            for index, ref in enumerate(refs):
+                nodes, notes = reduce_span(work, [ref], index, reduce)
+                raise_notes(notes)
+                progress(1)
+                yield nodes
+
+        return merge_all(spans(), reduce)

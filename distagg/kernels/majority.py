@@ -1,0 +1,182 @@
+"""Kernels on majorities: who beats whom in how many lists, one query at a time.
+
+A query's ranks become a table of places, item x list (int32; ties share a place), so that two items are
+compared by one walk along two rows. Memory: items x lists of one query.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from distagg.kernels.jit import kernel
+from distagg.types import Bools, Floats, Indices, Offsets
+
+UNLISTED = np.int32(2**31 - 1)
+
+
+@kernel
+def place_table(
+    first_list: int, last_list: int, size: int, entry_offsets: Offsets, entry_item: Indices, entry_rank: Floats
+) -> Indices:  # (size, lists)
+    """Place of every item in every list of one query; UNLISTED where a list leaves the item out."""
+    table = np.full((size, last_list - first_list), UNLISTED, dtype=np.int32)
+    for a in range(first_list, last_list):
+        place = 0
+        for e in range(entry_offsets[a], entry_offsets[a + 1]):
+            if e > entry_offsets[a] and entry_rank[e] != entry_rank[e - 1]:
+                place += 1
+            table[entry_item[e], a - first_list] = place
+    return table
+
+
+@kernel
+def margin(table: Indices, i: int, j: int, unlisted_last: bool) -> int:
+    """Lists that put i over j less lists that put j over i."""
+    total = 0
+    for a in range(table.shape[1]):
+        left, right = table[i, a], table[j, a]
+        if unlisted_last or (left != UNLISTED and right != UNLISTED):
+            total += (left < right) - (left > right)
+    return total
+
+
+@kernel
+def add_pairs(
+    matrix: Floats, first: int, last: int, winner: Indices, loser: Indices, weight: Floats, tie: Bools
+) -> None:
+    """Add one query's raw pairs to a matrix of margins; ties add nothing."""
+    for p in range(first, last):
+        if not tie[p]:
+            matrix[winner[p], loser[p]] += weight[p]
+            matrix[loser[p], winner[p]] -= weight[p]
+
+
+@kernel
+def margins(table: Indices, unlisted_last: bool) -> Floats:  # (size, lists) -> (size, size), skew-symmetric
+    """All margins of one query."""
+    size = table.shape[0]
+    matrix = np.zeros((size, size))
+    for i in range(size):
+        for j in range(i):
+            value = margin(table, i, j, unlisted_last)
+            matrix[i, j], matrix[j, i] = value, -value
+    return matrix
+
+
+@kernel
+def majority_sort(start: np.ndarray, table: Indices, matrix: Floats, unlisted_last: bool) -> np.ndarray:
+    """Merge sort by majority from a starting order: O(M log M) comparisons, ties keep that order.
+
+    Compares by the table of places, or by the matrix of margins where the table is empty.
+    """
+    size = len(start)
+    order, spare = start.copy(), np.empty_like(start)
+    width = 1
+    while width < size:
+        for low in range(0, size, 2 * width):
+            middle, high = min(low + width, size), min(low + 2 * width, size)
+            left, right = low, middle
+            for at in range(low, high):
+                take_left = right >= high
+                if left < middle and right < high:
+                    i, j = order[left], order[right]
+                    ahead = margin(table, j, i, unlisted_last) if len(matrix) == 0 else matrix[j, i]
+                    take_left = ahead <= 0
+                if take_left:
+                    spare[at] = order[left]
+                    left += 1
+                else:
+                    spare[at] = order[right]
+                    right += 1
+        order, spare = spare, order
+        width *= 2
+    return order
+
+
+@kernel
+def local_kemeny(start: np.ndarray, table: Indices, matrix: Floats, unlisted_last: bool) -> np.ndarray:
+    """Local Kemenisation (Dwork et al. 2001): lift each item above those that a majority puts below it."""
+    order = start.copy()
+    for at in range(1, len(order)):
+        item = order[at]
+        to = at
+        while to > 0:
+            above = order[to - 1]
+            ahead = margin(table, item, above, unlisted_last) if len(matrix) == 0 else matrix[item, above]
+            if ahead <= 0:
+                break
+            order[to] = above
+            to -= 1
+        order[to] = item
+    return order
+
+
+@kernel
+def copeland_scores(matrix: Floats) -> Floats:  # (size, size) -> (size,)
+    """Majorities won less majorities lost."""
+    size = len(matrix)
+    score = np.zeros(size)
+    for i in range(size):
+        for j in range(size):
+            score[i] += (matrix[i, j] > 0.0) * 1.0 - (matrix[i, j] < 0.0) * 1.0
+    return score
+
+
+@kernel
+def chunk_margins(
+    q: int, unlisted_last: bool, item_offsets: Offsets, list_offsets: Offsets, entry_offsets: Offsets,
+    entry_item: Indices, entry_rank: Floats, pair_offsets: Offsets, pair_winner: Indices, pair_loser: Indices,
+    pair_weight: Floats, pair_tie: Bools,
+) -> Floats:  # (size, size)  # fmt: skip
+    """Margins of query q of a chunk, from its lists and its raw pairs."""
+    size = item_offsets[q + 1] - item_offsets[q]
+    table = place_table(list_offsets[q], list_offsets[q + 1], size, entry_offsets, entry_item, entry_rank)
+    matrix = margins(table, unlisted_last)
+    add_pairs(matrix, pair_offsets[q], pair_offsets[q + 1], pair_winner, pair_loser, pair_weight, pair_tie)
+    return matrix
+
+
+@kernel
+def sort_chunk(
+    local: bool, start: Indices, unlisted_last: bool, item_offsets: Offsets, list_offsets: Offsets,
+    entry_offsets: Offsets, entry_item: Indices, entry_rank: Floats, pair_offsets: Offsets, pair_winner: Indices,
+    pair_loser: Indices, pair_weight: Floats, pair_tie: Bools,
+) -> Floats:  # (I,) M for the first item of a query, down to 1  # fmt: skip
+    """Every query sorted by majority (or locally Kemenised) from a starting order (I,).
+
+    Queries without raw pairs compare places and never build a matrix.
+    """
+    score = np.zeros(item_offsets[-1])
+    for q in range(len(item_offsets) - 1):
+        base, size = item_offsets[q], item_offsets[q + 1] - item_offsets[q]
+        first, last = list_offsets[q], list_offsets[q + 1]
+        table = place_table(first, last, size, entry_offsets, entry_item, entry_rank)
+        matrix = np.zeros((0, 0))
+        if pair_offsets[q] < pair_offsets[q + 1]:
+            matrix = margins(table, unlisted_last)
+            add_pairs(matrix, pair_offsets[q], pair_offsets[q + 1], pair_winner, pair_loser, pair_weight, pair_tie)
+        order = start[base : base + size].astype(np.int64)
+        if local:
+            order = local_kemeny(order, table, matrix, unlisted_last)
+        else:
+            order = majority_sort(order, table, matrix, unlisted_last)
+        for place in range(size):
+            score[base + order[place]] = size - place
+    return score
+
+
+@kernel
+def copeland_chunk(
+    unlisted_last: bool, item_offsets: Offsets, list_offsets: Offsets, entry_offsets: Offsets, entry_item: Indices,
+    entry_rank: Floats, pair_offsets: Offsets, pair_winner: Indices, pair_loser: Indices, pair_weight: Floats,
+    pair_tie: Bools,
+) -> Floats:  # (I,)  # fmt: skip
+    """Copeland scores of every query."""
+    score = np.zeros(item_offsets[-1])
+    for q in range(len(item_offsets) - 1):
+        matrix = chunk_margins(
+            q, unlisted_last, item_offsets, list_offsets, entry_offsets, entry_item, entry_rank, pair_offsets,
+            pair_winner, pair_loser, pair_weight, pair_tie,
+        )  # fmt: skip
+        score[item_offsets[q] : item_offsets[q + 1]] = copeland_scores(matrix)
+    return score

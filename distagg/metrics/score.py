@@ -1,0 +1,190 @@
+"""The value of every metric for every query of a chunk, under one of two protocols.
+
+``letor`` is the script of LETOR 4.0: gain 2^label - 1; discount 1 at positions 1 and 2, then log 2 / log(position);
+NDCG@k is 0 when the query has fewer than k items or no relevant one; unlabelled items have label 0; equal scores
+keep input order; every query counts.
+
+``trec`` is trec_eval's: gain is the label, discount log2(1 + position); judged items that nobody ranked (missed) count
+in the ideal ranking and among the relevant; scores are compared in single precision and ties broken by descending
+item id; an item whose score is -inf is not retrieved. A query without any judged item has NaN everywhere.
+A judged query of which nothing is retrieved has 0 (as with trec_eval -c).
+
+Both: an item is relevant when its label is at least 1, negative labels are not relevant; P@k divides by k; MAP and
+MAP@k divide by the number of relevant items; a query without relevant items has 0. RBP(p) is (1 - p) times the sum
+over relevant items of p^(position - 1), the residual not added. ERR takes (2^label - 1) / 2^(highest grade) as the
+probability that an item satisfies. tau is Kendall's tau-b of scores (as given) and labels, NaN when all scores or
+all labels are equal; under ``trec`` over judged items only, those not retrieved tied at the end. NaN values are
+left out of means.
+
+Cost: one sort of the items, a second one of the labels for NDCG, a linear walk per family of metrics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from distagg.errors import UsageError
+from distagg.kernels.metric import kendall_tau, precision_at_hits, stop_probability, sums_at_cutoffs
+from distagg.kernels.ordering import order_items
+from distagg.metrics.metric import Metric, Protocol, check_protocol
+from distagg.metrics.ranked import Ranked, rank_chunk, read_only, rows_of
+from distagg.types import NO_LABEL, OFFSET, RANK, Floats, Offsets
+
+if TYPE_CHECKING:
+    from distagg.dataset.chunk import Chunk
+
+RBP_PERSISTENCE = 0.8
+LARGEST_GRADE = 1000  # 2^grade must stay a finite float64
+NO_CUTOFF = np.iinfo(OFFSET).max
+
+
+def score_chunk(
+    chunk: Chunk,
+    scores: Floats,
+    metrics: Sequence[Metric],
+    *,
+    protocol: Protocol = "letor",
+    max_grade: int | None = None,
+) -> Floats:
+    """Every metric for every query of a chunk.
+
+    Parameters
+    ----------
+    chunk
+        Items and labels; under ``trec`` loaded with item ids.
+    scores
+        One score per item, shape (I,), larger is better, -inf for items that are not ranked, no NaN.
+    metrics
+        From ``parse_metric``.
+    protocol
+        ``"letor"`` or ``"trec"``, see the module.
+    max_grade
+        The highest label of the whole dataset (see ``highest_label``): needed by ``err`` without a grade of its own.
+
+    Returns
+    -------
+    Values of shape (Q, len(metrics)); NaN where a metric is undefined.
+
+    Examples
+    --------
+    >>> import numpy as np, pyarrow as pa
+    >>> from distagg.dataset.chunk import chunk_from_tables
+    >>> from distagg.metrics import parse_metrics
+    >>> from distagg.types import QUERIES_TABLE
+    >>> row = {"query": "q", "part": "", "item": ["x", "y", "z"], "label": [0, 2, 1], "missed": []}
+    >>> chunk = chunk_from_tables(pa.Table.from_pylist([row], QUERIES_TABLE), None, None, n_experts=0)
+    >>> score_chunk(chunk, np.array([3.0, 2.0, 1.0]), parse_metrics(["p@2", "mrr", "ndcg@3"])).round(4).tolist()
+    [[0.5, 0.5, 0.9077]]
+    """
+    ranked = rank_chunk(chunk, scores, check_protocol(protocol), max_grade)
+    values = np.empty((chunk.n_queries, len(metrics)))
+    groups: dict[tuple[str, float | None], list[int]] = {}
+    for column, metric in enumerate(metrics):
+        groups.setdefault((metric.name, metric.parameter), []).append(column)
+    for (name, parameter), columns in groups.items():
+        # The walk wants cutoffs ascending; the columns are put back in the order asked for.
+        columns.sort(key=lambda column: metrics[column].cutoff or NO_CUTOFF)
+        cutoffs = np.array([min(metrics[c].cutoff or NO_CUTOFF, NO_CUTOFF) for c in columns], dtype=OFFSET)
+        values[:, columns] = SCORERS[name](ranked, cutoffs, parameter)
+    if ranked.protocol == "trec":
+        values[ranked.judged == 0] = np.nan
+    return values
+
+
+def mean_over_queries(values: Floats) -> Floats:
+    """Mean of every column of (Q, metrics) over the queries that have a value; NaN where none has.
+
+    >>> import numpy as np
+    >>> mean_over_queries(np.array([[1.0, np.nan], [0.0, np.nan]])).tolist()
+    [0.5, nan]
+    """
+    known = ~np.isnan(values)
+    total, count = np.where(known, values, 0.0).sum(axis=0), known.sum(axis=0)
+    means: Floats = np.divide(total, count, out=np.full(values.shape[1], np.nan), where=count > 0)
+    return means
+
+
+def _ndcg(ranked: Ranked, cutoffs: Offsets, _: float | None) -> Floats:
+    offsets, pool = ranked.pool
+    best = pool[rows_of(offsets, order_items(offsets, read_only(pool.astype(RANK))))]
+    letor = ranked.protocol == "letor"
+    if letor and pool.max(initial=0) > LARGEST_GRADE:
+        raise UsageError(
+            f"found the label {pool.max()}, expected at most {LARGEST_GRADE} for the gain 2^label - 1 of the letor "
+            "protocol; use smaller grades, or the trec protocol, whose gain is the label"
+        )
+    position = np.arange(1.0, ranked.longest + 1)
+    discounts = 1.0 / np.log2(np.maximum(position, 2.0) if letor else position + 1.0)
+    gain, ideal = ((np.exp2(g) - 1.0 if letor else g.astype(RANK)) for g in (ranked.grades, best))
+    found = sums_at_cutoffs(ranked.offsets, gain, discounts, cutoffs)
+    values = _divide(found, sums_at_cutoffs(offsets, ideal, discounts, cutoffs))
+    if letor:
+        values[(ranked.sizes[:, None] < cutoffs) & (cutoffs != NO_CUTOFF)] = 0.0
+    return values
+
+
+def _precision(ranked: Ranked, cutoffs: Offsets, _: float | None) -> Floats:
+    hits = sums_at_cutoffs(ranked.offsets, ranked.relevant.astype(RANK), ranked.ones, cutoffs)
+    return hits / cutoffs
+
+
+def _average_precision(ranked: Ranked, cutoffs: Offsets, _: float | None) -> Floats:
+    values = precision_at_hits(ranked.offsets, ranked.relevant)
+    return _divide(sums_at_cutoffs(ranked.offsets, values, ranked.ones, cutoffs), ranked.n_relevant[:, None])
+
+
+def _reciprocal_rank(ranked: Ranked, cutoffs: Offsets, _: float | None) -> Floats:
+    return _cascade(ranked, ranked.relevant.astype(RANK), cutoffs)
+
+
+def _expected_reciprocal_rank(ranked: Ranked, cutoffs: Offsets, highest: float | None) -> Floats:
+    highest = highest if highest is not None else ranked.max_grade
+    if highest is None:
+        raise UsageError("err needs the highest grade of the dataset: give max_grade, or write it like err(2)")
+    found = int(ranked.grades.max(initial=0))
+    if found > highest or highest > LARGEST_GRADE:
+        raise UsageError(
+            f"found the label {found} with {highest:g} as the highest grade of err, "
+            f"expected labels up to it and at most {LARGEST_GRADE}; write the right one, like err({max(found, 1)})"
+        )
+    return _cascade(ranked, (np.exp2(ranked.grades) - 1.0) / 2.0**highest, cutoffs)
+
+
+def _cascade(ranked: Ranked, satisfied: Floats, cutoffs: Offsets) -> Floats:
+    stops = stop_probability(ranked.offsets, satisfied)
+    return sums_at_cutoffs(ranked.offsets, stops, 1.0 / np.arange(1.0, ranked.longest + 1), cutoffs)
+
+
+def _rank_biased_precision(ranked: Ranked, cutoffs: Offsets, persistence: float | None) -> Floats:
+    p = RBP_PERSISTENCE if persistence is None else persistence
+    discounts = (1.0 - p) * p ** np.arange(ranked.longest, dtype=RANK)
+    return sums_at_cutoffs(ranked.offsets, ranked.relevant.astype(RANK), discounts, cutoffs)
+
+
+def _tau(ranked: Ranked, cutoffs: Offsets, _: float | None) -> Floats:
+    known = ranked.chunk.labels != NO_LABEL
+    labels = np.where(known, ranked.chunk.labels, 0).astype(RANK)
+    used = known if ranked.protocol == "trec" else np.ones(len(known), dtype=bool)
+    order = ranked.order if ranked.protocol == "letor" else order_items(ranked.offsets, ranked.scores)
+    taus = kendall_tau(ranked.offsets, ranked.scores, labels, used, order)
+    return np.repeat(taus[:, None], len(cutoffs), axis=1)
+
+
+SCORERS: dict[str, Callable[[Ranked, Offsets, float | None], Floats]] = {
+    "ndcg": _ndcg,
+    "p": _precision,
+    "map": _average_precision,
+    "mrr": _reciprocal_rank,
+    "err": _expected_reciprocal_rank,
+    "rbp": _rank_biased_precision,
+    "tau": _tau,
+}
+
+
+def _divide(above: Floats, below: Floats | Offsets) -> Floats:
+    """Quotient, 0 where the divisor is 0."""
+    quotient: Floats = np.divide(above, below, out=np.zeros_like(above), where=below > 0)
+    return quotient

@@ -1,0 +1,158 @@
+"""What a model is: frozen hyperparameters and four pure functions on a chunk.
+
+``map(chunk, params) -> statistics``, ``reduce(a, b)``, ``finish(statistics, params) -> params`` and
+``score(chunk, params) -> scores``. A model never knows where it runs; the engine owns the loop.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from distagg.dataset.chunk import Chunk
+from distagg.errors import UsageError, unknown
+from distagg.kernels.lists import sum_by_item
+from distagg.types import Floats
+
+Params = dict[str, np.ndarray]  # shared parameters of a round, by name
+Statistics = dict[str, np.ndarray]
+
+
+class NotConvergedWarning(UserWarning):
+    """A model stopped before its criterion was met; its answer is its last state (exit 1)."""
+
+
+def param(
+    default: Any, help: str, *, choices: Sequence[str] = (), above: float | None = None, least: float | None = None
+) -> Any:
+    """A hyperparameter of a model: its default, what it means, what it may be."""
+    metadata = {"help": help, "choices": tuple(choices), "above": above, "least": least}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """Base of all models. Subclasses add hyperparameters with ``param`` and override what they need."""
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    paper: ClassVar[str]
+    cost: ClassVar[str] = "entries"
+    supervised: ClassVar[bool] = False
+    inputs: ClassVar[tuple[str, ...]] = ("lists",)
+    additive: ClassVar[bool] = False  # statistics of an expert-partitioned query add up over chunks
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            _check(self.name, field, getattr(self, field.name))
+
+    @property
+    def learns(self) -> bool:
+        """Whether the model must be fitted before it can score."""
+        return self.supervised
+
+    def candidates(self, n_experts: int) -> list[Params]:
+        """Parameters to choose from by a metric on labelled data; empty when nothing is to be chosen."""
+        return []
+
+    def chosen(self, candidates: list[Params], values: Floats) -> Params:
+        """The parameters to keep, given each candidate's metric: the first of the best."""
+        return candidates[int(np.argmax(values))]
+
+    def map(self, chunk: Chunk, params: Params) -> Statistics:
+        raise NotImplementedError
+
+    def reduce(self, a: Statistics, b: Statistics) -> Statistics:
+        return {key: a[key] + b[key] for key in a}
+
+    def finish(self, statistics: Statistics, params: Params) -> Params:
+        return {**params, **statistics}
+
+    def done(self, params: Params) -> bool:
+        """Whether another round is not needed; most models need one."""
+        return True
+
+    def score(self, chunk: Chunk, params: Params) -> Floats:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tally(Model):
+    """A per-query model: ``map`` tallies statistics for each item, ``settle`` turns them into scores.
+
+    On whole queries ``score`` tallies and settles at once. On an expert-partitioned dataset the engine maps
+    and reduces the tallies first, and hands them to ``score`` as parameters: the same four functions.
+    """
+
+    additive: ClassVar[bool] = True
+
+    def settle(self, chunk: Chunk, tally: Statistics, params: Params) -> Floats:
+        raise NotImplementedError
+
+    def score(self, chunk: Chunk, params: Params) -> Floats:
+        if "tallied" in params:
+            return self.settle(chunk, params, params)
+        return self.settle(chunk, self.map(chunk, params), params)
+
+    def finish(self, statistics: Statistics, params: Params) -> Params:
+        return {**params, **statistics, "tallied": np.ones(1)}
+
+
+def sum_entries(chunk: Chunk, weights: Floats) -> Floats:
+    """Sum of entry weights for each item of the chunk, shape (I,)."""
+    weights.setflags(write=False)
+    return sum_by_item(chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets, chunk.entry_item, weights)
+
+
+def make(model: type[Model], settings: dict[str, Any]) -> Model:
+    """A model from settings by name; strings (from a command line) are read as the parameter's type.
+
+    Unknown names are refused with the nearest known one.
+    """
+    fields = {field.name: field for field in dataclasses.fields(model)}
+    for key in settings:
+        if key not in fields:
+            raise unknown(f"parameter of {model.name}", key, sorted(fields))
+    return model(**{key: _read(model.name, fields[key], value) for key, value in settings.items()})
+
+
+def _read(model: str, field: dataclasses.Field[Any], value: Any) -> Any:
+    """A value as the type of the parameter's default."""
+    if not isinstance(value, str):
+        return value
+    if value in field.metadata["choices"]:
+        return value
+    try:
+        if isinstance(field.default, bool):
+            return {"true": True, "false": False, "1": True, "0": False}[value.lower()]
+        if isinstance(field.default, int | float):
+            return type(field.default)(value)
+    except (KeyError, ValueError):
+        kind = {bool: "true or false", int: "a whole number", float: "a number"}[type(field.default)]
+        others = "".join(f" or {choice}" for choice in field.metadata["choices"])
+        raise UsageError(f"parameter {field.name} of {model}: found '{value}', expected {kind}{others}") from None
+    return value
+
+
+def _check(model: str, field: dataclasses.Field[Any], value: Any) -> None:
+    meta = field.metadata
+    if value in meta["choices"]:
+        return
+    where = f"parameter {field.name} of {model}: found {value!r}, expected"
+    if isinstance(field.default, str):
+        raise UsageError(f"{where} one of {', '.join(meta['choices'])}")
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if isinstance(field.default, bool):
+        if not isinstance(value, bool):
+            raise UsageError(f"{where} true or false")
+        return
+    if not number or not np.isfinite(value):
+        raise UsageError(f"{where} a finite number" + "".join(f" or '{c}'" for c in meta["choices"]))
+    if meta["above"] is not None and value <= meta["above"]:
+        raise UsageError(f"{where} a number above {meta['above']}")
+    if meta["least"] is not None and value < meta["least"]:
+        raise UsageError(f"{where} a number of at least {meta['least']}")

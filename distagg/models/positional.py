@@ -1,0 +1,194 @@
+"""Models that add up something for each place an expert gave an item. Cost: one linear pass over entries.
+
+borda (Aslam & Montague 2001), mean, rrf (Cormack et al. 2009), combsum and combmnz (Fox & Shaw 1994).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from distagg.dataset.chunk import Chunk
+from distagg.kernels.lists import mid_positions
+from distagg.models.base import Params, Statistics, Tally, param, sum_entries
+from distagg.types import Floats
+
+RRF_CANDIDATES = (1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 40.0, 60.0, 80.0, 100.0, 150.0, 200.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Borda(Tally):
+    """Points for every item that a list leaves behind; pairs give their winner a point each."""
+
+    name: ClassVar[str] = "borda"
+    summary: ClassVar[str] = "points for every item that a list leaves behind"
+    paper: ClassVar[str] = "000 section 2.2; Aslam & Montague 2001"
+    inputs: ClassVar[tuple[str, ...]] = ("lists", "pairs")
+
+    unlisted: Any = param(
+        "zero",
+        "what a list gives the items it leaves out: zero points; the average of the points left over; or "
+        "ignore (mean points over the lists that hold the item)",
+        choices=("zero", "average", "ignore"),
+    )
+
+    def map(self, chunk: Chunk, params: Params) -> Statistics:
+        sizes = np.diff(chunk.item_offsets)
+        points = np.zeros(chunk.n_items)
+        held = np.zeros(chunk.n_items)
+        leftover = np.zeros(chunk.n_queries)
+        if chunk.n_entries:
+            size_of_list = np.repeat(sizes, np.diff(chunk.list_offsets)).astype(float)
+            length = np.diff(chunk.entry_offsets)
+            rest = np.maximum(size_of_list - length - 1, 0.0) / 2  # mean points of the places left over
+            given = np.repeat(size_of_list, length) - mid_positions(chunk.entry_offsets, chunk.entry_rank)
+            if self.unlisted == "average":
+                given -= np.repeat(rest, length)
+                queries = np.repeat(np.arange(chunk.n_queries), np.diff(chunk.list_offsets))
+                leftover = np.bincount(queries, weights=rest, minlength=chunk.n_queries)
+            points = sum_entries(chunk, given)
+            held = sum_entries(chunk, np.ones(chunk.n_entries))
+        if chunk.n_pairs:
+            base = np.repeat(chunk.item_offsets[:-1], np.diff(chunk.pair_offsets))
+            win = np.where(chunk.pair_tie, 0.5, 1.0) * chunk.pair_weight
+            lose = np.where(chunk.pair_tie, 0.5, 0.0) * chunk.pair_weight
+            points = points + np.bincount(base + chunk.pair_winner, win, chunk.n_items)
+            points = points + np.bincount(base + chunk.pair_loser, lose, chunk.n_items)
+            for side in (chunk.pair_winner, chunk.pair_loser):
+                held = held + np.bincount(base + side, chunk.pair_weight, chunk.n_items)
+        return {"points": points, "held": held, "leftover": leftover}
+
+    def settle(self, chunk: Chunk, tally: Statistics, params: Params) -> Floats:
+        if self.unlisted == "average":
+            return tally["points"] + np.repeat(tally["leftover"], np.diff(chunk.item_offsets))
+        if self.unlisted == "ignore":
+            return tally["points"] / np.maximum(tally["held"], np.finfo(float).tiny)
+        return tally["points"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mean(Tally):
+    """Mean rank, smallest first."""
+
+    name: ClassVar[str] = "mean"
+    summary: ClassVar[str] = "mean rank"
+    paper: ClassVar[str] = "000 section 2.2"
+
+    unlisted: Any = param(
+        "last",
+        "rank of the items a list leaves out: last (one behind the list's largest rank) or ignore (mean over the "
+        "lists that hold the item)",
+        choices=("last", "ignore"),
+    )
+
+    def map(self, chunk: Chunk, params: Params) -> Statistics:
+        length = np.diff(chunk.entry_offsets)
+        behind = np.zeros(chunk.n_lists)
+        behind[length > 0] = chunk.entry_rank[chunk.entry_offsets[1:][length > 0] - 1] + 1.0
+        queries = np.repeat(np.arange(chunk.n_queries), np.diff(chunk.list_offsets))
+        return {
+            "held": sum_entries(chunk, np.ones(chunk.n_entries)),
+            "ranks": sum_entries(chunk, chunk.entry_rank.copy()),
+            "behind": sum_entries(chunk, np.repeat(behind, length)),  # what the item's own lists give others
+            "all_behind": np.bincount(queries, weights=behind, minlength=chunk.n_queries),
+            "lists": np.diff(chunk.list_offsets).astype(float),
+        }
+
+    def settle(self, chunk: Chunk, tally: Statistics, params: Params) -> Floats:
+        sizes = np.diff(chunk.item_offsets)
+        if self.unlisted == "ignore":
+            mean = tally["ranks"] / np.maximum(tally["held"], 1.0)
+            worst = np.full(chunk.n_queries, -np.inf)
+            queries = np.repeat(np.arange(chunk.n_queries), sizes)
+            np.maximum.at(worst, queries, mean)
+            return -np.where(tally["held"] > 0, mean, np.repeat(worst, sizes) + 1.0)
+        lists = np.repeat(np.maximum(tally["lists"], 1.0), sizes)
+        return -(tally["ranks"] + np.repeat(tally["all_behind"], sizes) - tally["behind"]) / lists
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rrf(Tally):
+    """Reciprocal rank fusion: the sum of 1 / (c + rank) over the lists that hold the item."""
+
+    name: ClassVar[str] = "rrf"
+    summary: ClassVar[str] = "reciprocal rank fusion: sum of 1 / (c + rank)"
+    paper: ClassVar[str] = "000 section 3.3; Cormack et al. 2009"
+
+    c: Any = param(60.0, "the constant; auto chooses it by a metric on labelled data", choices=("auto",), least=0.0)
+
+    @property
+    def learns(self) -> bool:
+        return bool(self.c == "auto")
+
+    def candidates(self, n_experts: int) -> list[Params]:
+        return [{"c": np.array(c)} for c in RRF_CANDIDATES] if self.learns else []
+
+    def map(self, chunk: Chunk, params: Params) -> Statistics:
+        c = float(params["c"]) if self.learns else float(self.c)
+        return {"sum": sum_entries(chunk, 1.0 / (c + chunk.entry_rank))}
+
+    def settle(self, chunk: Chunk, tally: Statistics, params: Params) -> Floats:
+        return tally["sum"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CombSum(Tally):
+    """Sum of the experts' scores, each list brought to one scale first."""
+
+    name: ClassVar[str] = "combsum"
+    summary: ClassVar[str] = "sum of the experts' normalised scores"
+    paper: ClassVar[str] = "Fox & Shaw 1994"
+
+    norm: Any = param(
+        "rank",
+        "how a list's scores are brought to one scale: rank (1 - (position - 1) / length, which needs no scores), "
+        "minmax, sum (shifted to 0, divided by the sum) or zmuv (mean 0, variance 1). Where experts gave no scores, "
+        "minus the rank stands for them",
+        choices=("rank", "minmax", "sum", "zmuv"),
+    )
+
+    def map(self, chunk: Chunk, params: Params) -> Statistics:
+        return {
+            "sum": sum_entries(chunk, self._normalised(chunk)),
+            "held": sum_entries(chunk, np.ones(chunk.n_entries)),
+        }
+
+    def settle(self, chunk: Chunk, tally: Statistics, params: Params) -> Floats:
+        return tally["sum"]
+
+    def _normalised(self, chunk: Chunk) -> Floats:
+        """Each entry's score on the common scale, shape (E,)."""
+        length = np.diff(chunk.entry_offsets)
+        some = length > 0
+        if self.norm == "rank":
+            position = mid_positions(chunk.entry_offsets, chunk.entry_rank)
+            return 1.0 - (position - 1.0) / np.repeat(length, length)
+        value = chunk.entry_score if len(chunk.entry_score) else -chunk.entry_rank
+        starts, size = chunk.entry_offsets[:-1][some], length[some]
+        if not len(starts):
+            return np.zeros(0)
+
+        def spread(per_list: np.ndarray) -> Floats:
+            return np.repeat(per_list, size)
+
+        if self.norm == "zmuv":
+            centred = value - spread(np.add.reduceat(value, starts) / size)
+            deviation = np.sqrt(np.add.reduceat(centred * centred, starts) / size)
+            return centred / spread(np.where(deviation > 0, deviation, 1.0))
+        lifted = value - spread(np.minimum.reduceat(value, starts))
+        reach = np.maximum.reduceat(lifted, starts) if self.norm == "minmax" else np.add.reduceat(lifted, starts)
+        flat = reach <= 0  # one item, or all tied: they are all at the top
+        return np.where(spread(flat), 1.0, lifted / spread(np.where(flat, 1.0, reach)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class CombMnz(CombSum):
+    """CombSUM times the number of lists that hold the item."""
+
+    name: ClassVar[str] = "combmnz"
+    summary: ClassVar[str] = "combsum times the number of lists that hold the item"
+
+    def settle(self, chunk: Chunk, tally: Statistics, params: Params) -> Floats:
+        return tally["sum"] * tally["held"]

@@ -1,0 +1,175 @@
+"""What a comparison's result dictionary says, read once and asked by every table and picture.
+
+The dictionary is what ``distagg compare --json`` prints; only ``means`` must be there. Differences are the
+first model's figure minus the second's. Intervals are Student's, of the mean over queries, or over folds
+where the result keeps no figures per query.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from scipy.special import stdtrit
+
+from distagg.errors import InputError
+from distagg.reports.text import number
+
+LEVEL = 0.05  # of the significance marks; the intervals hold 1 - LEVEL
+_DECIMALS = 4  # of a fraction: what two decimals of a percentage show
+
+
+@dataclass(frozen=True, slots=True)
+class PairedTest:
+    """A paired test of model ``a`` against model ``b``; ``*_holm`` are corrected for the many comparisons."""
+
+    metric: str
+    a: str
+    b: str
+    difference: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+    p_t: float = math.nan
+    p_randomisation: float = math.nan
+    p_t_holm: float = math.nan
+    p_randomisation_holm: float = math.nan
+    queries: float = math.nan
+
+    @property
+    def p(self) -> float:
+        """The corrected p-value that decides: the randomisation test's, or the t-test's where there is none."""
+        return self.p_randomisation_holm if math.isfinite(self.p_randomisation_holm) else self.p_t_holm
+
+    @property
+    def significant(self) -> bool:
+        return self.p < LEVEL
+
+    def turned(self) -> PairedTest:
+        """The same test, told from the other model's side."""
+        return replace(self, a=self.b, b=self.a, difference=-self.difference, low=-self.high, high=-self.low)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    models: tuple[str, ...]
+    metrics: tuple[str, ...]
+    means: Mapping[str, Mapping[str, float]]  # model -> metric -> mean
+    folds: Mapping[tuple[str, str], Mapping[str, float]]  # (model, metric) -> fold -> mean over seeds
+    per_query: Mapping[tuple[str, str], Sequence[float]]  # (model, metric) -> one figure per query
+    tests: Mapping[tuple[str, str, str], PairedTest]  # (metric, a, b)
+    baseline: str | None  # the model that all others are held against; None: the best one
+
+    def value(self, model: str, metric: str) -> float:
+        return self.means.get(model, {}).get(metric, math.nan)
+
+    def ordered(self, metric: str | None = None) -> list[str]:
+        """Models by a metric (the first), the best first, those without a figure last; ties keep their order."""
+        metric = metric if metric is not None else next(iter(self.metrics), "")
+        return sorted(self.models, key=lambda model: -_or_lowest(self.value(model, metric)))
+
+    def best(self, metric: str) -> frozenset[str]:
+        """The models with the highest figure as it is shown: a difference that nobody sees makes no winner."""
+        shown = {model: round(self.value(model, metric), _DECIMALS) for model in self.models}
+        highest = max((v for v in shown.values() if math.isfinite(v)), default=math.nan)
+        return frozenset(model for model, v in shown.items() if v == highest)
+
+    def reference(self, metric: str) -> str | None:
+        """The model that the others are held against for ``metric``."""
+        if self.baseline is not None:
+            return self.baseline
+        leader = next(iter(self.ordered(metric)), None)
+        return leader if leader is not None and math.isfinite(self.value(leader, metric)) else None
+
+    def test(self, metric: str, a: str, b: str) -> PairedTest | None:
+        """The test of ``a`` against ``b``, whichever way round it was made."""
+        if (metric, a, b) in self.tests:
+            return self.tests[metric, a, b]
+        other = self.tests.get((metric, b, a))
+        return other.turned() if other is not None else None
+
+    def interval(self, model: str, metric: str) -> tuple[float, float]:
+        """Ends of the 95% confidence interval around the mean; NaN where there are not two figures."""
+        sample = self.per_query.get((model, metric)) or list(self.folds.get((model, metric), {}).values())
+        half = _half_width(sample)
+        return self.value(model, metric) - half, self.value(model, metric) + half
+
+    def differences(self, model: str, reference: str, metric: str) -> list[float]:
+        """Per-query differences; empty where either has no figures or they do not pair up."""
+        ours, theirs = self.per_query.get((model, metric), ()), self.per_query.get((reference, metric), ())
+        if len(ours) != len(theirs):
+            return []
+        paired = (a - b for a, b in zip(ours, theirs, strict=True))
+        return [difference for difference in paired if math.isfinite(difference)]
+
+
+def read_comparison(result: Mapping[str, Any]) -> Comparison:
+    """The comparison that a result dictionary holds.
+
+    >>> seen = read_comparison({"means": {"rrf": {"map": 0.47}, "borda": {"map": 0.41}}})
+    >>> seen.models, seen.metrics, sorted(seen.best("map"))
+    (('rrf', 'borda'), ('map',), ['rrf'])
+    """
+    means = result.get("means")
+    if not isinstance(means, Mapping) or not all(isinstance(row, Mapping) for row in means.values()):
+        raise InputError(
+            "comparison result",
+            found=f"'means' of type {type(means).__name__}" if means is not None else "no 'means'",
+            expected='{"means": {MODEL: {METRIC: value}}, ...}',
+            remedy="pass what 'distagg compare --json' printed",
+        )
+    models = tuple(str(model) for model in result.get("models") or means)
+    listed = result.get("metrics") or dict.fromkeys(metric for row in means.values() for metric in row)
+    tests = [_read_test(row) for row in result.get("tests") or ()]
+    per_query = result.get("per_query") or {}
+    return Comparison(
+        models=models,
+        metrics=tuple(str(metric) for metric in listed),
+        means={str(m): {str(k): number(v) for k, v in row.items()} for m, row in means.items()},
+        folds=_read_folds(result.get("results") or ()),
+        per_query={
+            (str(m), str(k)): [number(v) for v in values] for m, row in per_query.items() for k, values in row.items()
+        },
+        tests={(test.metric, test.a, test.b): test for test in tests},
+        baseline=_baseline(result.get("baseline"), models, tests),
+    )
+
+
+def _read_test(row: Mapping[str, Any]) -> PairedTest:
+    names = {key: str(row.get(key, "")) for key in ("metric", "a", "b")}
+    figures = {key: number(row.get(key)) for key in PairedTest.__slots__ if key not in names}
+    return PairedTest(**names, **figures)
+
+
+def _read_folds(results: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], dict[str, float]]:
+    seeds: dict[tuple[str, str], dict[str, list[float]]] = {}
+    for row in results:
+        of_model = seeds.setdefault((str(row.get("model")), str(row.get("metric"))), {})
+        of_model.setdefault(str(row.get("fold")), []).append(number(row.get("value")))
+    return {
+        key: {fold: math.fsum(values) / len(values) for fold, values in folds.items()} for key, folds in seeds.items()
+    }
+
+
+def _baseline(given: object, models: Sequence[str], tests: Sequence[PairedTest]) -> str | None:
+    """The given baseline, or the one model that takes part in every test while others do not."""
+    if given is not None and str(given) in models:
+        return str(given)
+    common = set(models) if len(models) > 2 else set()
+    for test in tests:
+        common &= {test.a, test.b}
+    return common.pop() if tests and len(common) == 1 else None
+
+
+def _half_width(sample: Sequence[float]) -> float:
+    known = [value for value in sample if math.isfinite(value)]
+    if len(known) < 2:
+        return math.nan
+    mean = math.fsum(known) / len(known)
+    variance = math.fsum((value - mean) ** 2 for value in known) / (len(known) - 1)
+    return float(stdtrit(len(known) - 1, 1 - LEVEL / 2)) * math.sqrt(variance / len(known))
+
+
+def _or_lowest(value: float) -> float:
+    return value if math.isfinite(value) else -math.inf

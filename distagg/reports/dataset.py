@@ -1,0 +1,134 @@
+"""The report of a dataset: how much there is, how it is spread, who covers what.
+
+Its input is what ``distagg info --json`` prints, with ``histograms`` and ``coverage`` where they were counted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from distagg.reports import svg
+from distagg.reports.markup import Child, Markup, element
+from distagg.reports.page import facts, figure, figures, folded, page, section, table
+from distagg.reports.rankings import rankings_section
+from distagg.reports.text import NOTHING, count, number, plural, share
+
+_COUNTS = ("queries", "items", "experts", "lists", "entries", "ties")
+_SPREADS = {"list_lengths": "list length", "query_sizes": "query size"}
+_PICTURES = {"list_length": "List lengths", "query_size": "Items per query"}
+_NAMED_EXPERTS = 40  # more than this many become cells without names
+_LISTED_EXPERTS = 500
+_LISTED_PARTS = 40
+
+
+def dataset_report(info: Mapping[str, Any]) -> str:
+    """The HTML report of a dataset.
+
+    Examples
+    --------
+    >>> html = dataset_report({"name": "mq2008-agg", "queries": 784, "items": 15211, "labels": {"0": 12279}})
+    >>> "15,211" in html and "<script" not in html
+    True
+    """
+    sections = [
+        section("What it holds", dataset_facts(info)),
+        section("How it is spread", dataset_pictures(info)),
+        _parts_section(info.get("parts") or ()),
+        rankings_section(info.get("rankings") or ()),
+    ]
+    about = [str(info[key]) for key in ("kind",) if info.get(key)]
+    if info.get("partition"):
+        about.append(f"partitioned by {info['partition']}")
+    return page(dataset_name(info), " · ".join(["Dataset", *about]), sections)
+
+
+def dataset_name(info: Mapping[str, Any]) -> str:
+    """What the reports call the dataset."""
+    return str(info.get("name") or info.get("path") or "Dataset")
+
+
+def dataset_facts(info: Mapping[str, Any]) -> Markup:
+    """The counts, the missing share and the spreads, as short figures."""
+    pairs = [(key, count(info[key])) for key in _COUNTS if key in info]
+    if "missing" in info:
+        pairs.append(("cells missing", share(info["missing"])))
+    for key, name in _SPREADS.items():
+        spread = info.get(key)
+        if isinstance(spread, Mapping):
+            low, middle, high = (count(spread.get(end)) for end in ("min", "median", "max"))
+            pairs.append((f"{name}, median", middle))
+            pairs.append((f"{name}, range", f"{low} to {high}"))
+    return facts(pairs) if pairs else Markup("")
+
+
+def dataset_pictures(info: Mapping[str, Any]) -> Markup:
+    """Labels, list lengths, query sizes and coverage, each with its numbers folded below it."""
+    histograms = info.get("histograms") or {}
+    pictures: list[Child] = [_labels_figure(info.get("labels") or {})]
+    pictures += [_histogram_figure(title, histograms.get(key) or {}) for key, title in _PICTURES.items()]
+    pictures.append(_coverage_figure(info.get("coverage") or {}))
+    return figures(pictures)
+
+
+def _labels_figure(labels: Mapping[str, Any]) -> Markup:
+    if not labels:
+        return Markup("")
+    ordered = sorted(labels.items(), key=lambda pair: (_label_order(pair[0]), str(pair[0])))
+    total = math.fsum(number(amount) for _, amount in ordered) or math.nan
+    rows = [(str(label), number(amount), share(number(amount) / total)) for label, amount in ordered]
+    drawn = [svg.Bar(f"label {label}", amount, f"{count(amount)} ({part})") for label, amount, part in rows]
+    picture = svg.bars(drawn, title="Items per label", desc="How many items carry each relevance label.")
+    numbers = table(["label", "items", "share"], [[a, count(b), c] for a, b, c in rows], label="Items per label")
+    return element("div", figure("Items per label", picture), folded("Numbers", numbers))
+
+
+def _histogram_figure(title: str, histogram: Mapping[str, Any]) -> Markup:
+    edges = [number(edge) for edge in histogram.get("edges") or ()]
+    counts = [number(amount) for amount in histogram.get("counts") or ()]
+    usable = len(edges) == len(counts) + 1 and counts and all(math.isfinite(v) for v in (*edges, *counts))
+    if not usable:
+        return Markup("")
+    picture = svg.histogram(edges, counts, title=title, desc=f"{title}, from {count(edges[0])} to {count(edges[-1])}.")
+    rows = [[f"{count(a)} to {count(b)}", count(n)] for a, b, n in zip(edges[:-1], edges[1:], counts, strict=True)]
+    return element("div", figure(title, picture), folded("Numbers", table(["from, to", "count"], rows, label=title)))
+
+
+def _coverage_figure(coverage: Mapping[str, Any]) -> Markup:
+    if not coverage:
+        return Markup("")
+    shares = {str(expert): number(part) for expert, part in coverage.items()}
+    title, desc = "Coverage per expert", "Share of the items that each expert lists."
+    if len(shares) <= _NAMED_EXPERTS:
+        picture = svg.bars([svg.Bar(name, part, share(part)) for name, part in shares.items()], title=title, desc=desc)
+    else:
+        picture = svg.heat_strip(shares, title=title, desc=desc)
+    known = sorted(part for part in shares.values() if math.isfinite(part))
+    middle = share(known[len(known) // 2]) if known else NOTHING
+    note = f"{plural(len(shares), 'expert')}; the median one lists {middle} of the items."
+    if len(shares) > svg.CELLS:
+        note += f" {svg.CELLS:,} of them are drawn, evenly spaced."
+    rows = [[name, share(part)] for name, part in list(shares.items())[:_LISTED_EXPERTS]]
+    numbers = table(["expert", "items listed"], rows, label=title)
+    more = _left_out(len(shares), _LISTED_EXPERTS, "expert")
+    return element("div", figure(title, picture, note=note), folded("Numbers", numbers, more))
+
+
+def _parts_section(parts: Sequence[Any]) -> Markup:
+    names = [str(part.get("name", part)) if isinstance(part, Mapping) else str(part) for part in parts]
+    shown = element("p", ", ".join(names[:_LISTED_PARTS])) if names else ""
+    return section("Source parts", shown, _left_out(len(names), _LISTED_PARTS, "part") if names else "")
+
+
+def _left_out(amount: int, limit: int, noun: str) -> Markup:
+    if amount <= limit:
+        return Markup("")
+    return element("p", f"The first {limit:,} of {plural(amount, noun)}; --json has all.", class_="note")
+
+
+def _label_order(label: object) -> float:
+    try:
+        return float(str(label))
+    except ValueError:
+        return math.inf

@@ -1,0 +1,89 @@
+"""Text tables for the terminal: monospaced, aligned by the columns that names take, plain unless asked."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from distagg.errors import UsageError
+from distagg.reports.comparison import read_comparison
+from distagg.reports.text import NOTHING, columns, number, percent, printable
+
+_BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
+
+
+def render_table(
+    headers: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    align: str | None = None,
+    *,
+    bold: Collection[tuple[int, int]] = (),
+    colour: bool = False,
+) -> str:
+    """Rows under headers, two spaces between columns, no space at the ends of lines.
+
+    Parameters
+    ----------
+    align
+        One letter per column, ``l`` or ``r``; by default the first column is left, the others right.
+    bold
+        (row, column) of the cells to print bold, where ``colour`` allows it.
+    colour
+        Whether the terminal takes ANSI codes; without it the text holds none.
+
+    Examples
+    --------
+    >>> print(render_table(["model", "map"], [["rrf", "47.71"], ["borda", None]]))
+    model    map
+    -----  -----
+    rrf    47.71
+    borda      –
+    """
+    sides = align if align is not None else "l" + "r" * (len(headers) - 1)
+    if len(sides) != len(headers) or set(sides) - {"l", "r"}:
+        raise UsageError(f"found align {sides!r}, expected one 'l' or 'r' for each of {len(headers)} columns")
+    wrong = next((row for row in rows if len(row) != len(headers)), None)
+    if wrong is not None:
+        raise UsageError(f"found a row of {len(wrong)} cells, expected {len(headers)}: {list(wrong)!r}")
+    head = [printable(name) for name in headers]
+    body = [[_cell(value) for value in row] for row in rows]
+    widths = [max(columns(row[place]) for row in [head, *body]) for place in range(len(head))]
+
+    def line(cells: Sequence[str], row: int) -> str:
+        padded = []
+        for place, (cell, width, side) in enumerate(zip(cells, widths, sides, strict=True)):
+            space = " " * (width - columns(cell))
+            shown = f"{_BOLD}{cell}{_PLAIN}" if colour and (row, place) in bold else cell
+            padded.append(space + shown if side == "r" else shown + space)
+        return "  ".join(padded).rstrip()
+
+    rule = "  ".join("-" * width for width in widths)
+    return "\n".join([line(head, -1), rule, *(line(cells, row) for row, cells in enumerate(body))])
+
+
+def comparison_table(result: Mapping[str, Any], *, colour: bool = False) -> str:
+    """Models by metrics, in percent, the best model of the first metric on top, the best of a column bold.
+
+    >>> print(comparison_table({"means": {"rrf": {"map": 0.4771}, "borda": {"map": 0.41}}}))
+    model    map
+    -----  -----
+    rrf    47.71
+    borda  41.00
+    """
+    seen = read_comparison(result)
+    best = {metric: seen.best(metric) for metric in seen.metrics}
+    models = seen.ordered()
+    rows = [[model, *(percent(seen.value(model, metric)) for metric in seen.metrics)] for model in models]
+    bold = {
+        (row, place)
+        for row, model in enumerate(models)
+        for place, metric in enumerate(seen.metrics, start=1)
+        if model in best[metric]
+    }
+    return render_table(["model", *seen.metrics], rows, bold=bold, colour=colour)
+
+
+def _cell(value: object) -> str:
+    if value is None or (isinstance(value, float) and number(value) != number(value)):
+        return NOTHING
+    return printable(value)

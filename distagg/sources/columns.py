@@ -1,0 +1,106 @@
+"""The columns of a long table: what a cell may hold, checked a batch at a time.
+
+A column converts strings (CSV) and native types (Parquet, JSON) alike. When a batch does not convert, the same
+conversion on ever smaller slices finds the first bad cell, so there is one rule and no second parser to disagree.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: its name, what it holds, and in words what an error says was expected."""
+
+    name: str
+    kind: Literal["id", "number", "integer", "flag"]
+    expected: str
+    above: float = -np.inf  # numbers must exceed this
+    least: float = -np.inf  # and numbers and integers reach this
+    blank: bool = False  # whether a cell may be empty
+
+    def convert(self, values: pa.ChunkedArray) -> pa.ChunkedArray:
+        """Values as string, float64, int32 or bool; ArrowInvalid when a cell is not what it should be."""
+        if pa.types.is_dictionary(values.type):
+            values = values.cast(values.type.value_type)
+        if pa.types.is_large_string(values.type) or pa.types.is_string_view(values.type):
+            values = values.cast(pa.string())
+        if pa.types.is_null(values.type):
+            values = values.cast(pa.string())
+        result: pa.ChunkedArray
+        if self.kind == "id":
+            result = _ids(values)
+        elif self.kind == "flag":
+            result = _flags(values)
+        else:
+            result = self._numbers(values)
+        if result.null_count and not self.blank:
+            raise pa.ArrowInvalid("empty cell")
+        return result
+
+    def _numbers(self, values: pa.ChunkedArray) -> pa.ChunkedArray:
+        if pa.types.is_boolean(values.type) or not (_is_number(values.type) or pa.types.is_string(values.type)):
+            raise pa.ArrowInvalid(f"type {values.type}")
+        if pa.types.is_string(values.type):
+            values = _blank_to_null(pc.ascii_trim_whitespace(values))
+        numbers = pc.cast(values, pa.float64())
+        if self.blank:  # pandas writes a missing number as NaN
+            numbers = pc.if_else(pc.is_nan(numbers), pa.scalar(None, pa.float64()), numbers)
+        good = pc.and_(pc.is_finite(numbers), pc.greater_equal(numbers, self.least))
+        good = pc.and_(good, pc.greater(numbers, self.above))
+        if not pc.all(good, min_count=0).as_py():
+            raise pa.ArrowInvalid("number out of range")
+        return pc.cast(numbers, pa.int32()) if self.kind == "integer" else numbers
+
+    def first_bad(self, values: pa.ChunkedArray) -> int:
+        """The row of the first cell that does not convert."""
+        first, last = 0, len(values)  # the first bad cell is in this span
+        while last - first > 1:
+            middle = (first + last) // 2
+            try:
+                self.convert(values.slice(first, middle - first))
+                first = middle
+            except pa.ArrowInvalid:
+                last = middle
+        return first
+
+
+def _is_number(dtype: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(dtype) or pa.types.is_floating(dtype) or pa.types.is_decimal(dtype))
+
+
+def _blank_to_null(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pc.if_else(pc.equal(values, ""), pa.scalar(None, pa.string()), values)
+
+
+def _ids(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Text as it stands ("007" stays "007") or whole numbers; never numbers that print in several ways."""
+    if pa.types.is_integer(values.type):
+        return pc.cast(values, pa.string())
+    if not pa.types.is_string(values.type):
+        raise pa.ArrowInvalid(f"type {values.type}")
+    values.validate(full=True)  # UTF-8, which the JSON reader does not check
+    if pc.any(pc.equal(values, ""), min_count=0).as_py():
+        raise pa.ArrowInvalid("empty id")
+    return values
+
+
+def _flags(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    if pa.types.is_boolean(values.type):
+        return values
+    if _is_number(values.type):
+        values = pc.cast(pc.cast(values, pa.int8()), pa.string())
+    if not pa.types.is_string(values.type):
+        raise pa.ArrowInvalid(f"type {values.type}")
+    words = _blank_to_null(pc.utf8_lower(pc.ascii_trim_whitespace(values)))
+    true = pc.is_in(words, pa.array(["1", "true"]))
+    known = pc.or_(true, pc.is_in(words, pa.array(["0", "false"])))
+    if not pc.all(pc.or_(known, pc.is_null(words)), min_count=0).as_py():
+        raise pa.ArrowInvalid("not a truth value")
+    return pc.if_else(pc.is_null(words), pa.scalar(None, pa.bool_()), true)

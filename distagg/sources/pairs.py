@@ -1,0 +1,139 @@
+"""Observed pairs as long tables: winner, loser, and optionally expert, query, weight, tie.
+
+Battles between two named models are read too: model_a, model_b, and winner, one of ``model_a``, ``model_b``, ``tie``,
+``tie (bothbad)`` (or ``both_bad``). Battle logs carry much else, so their other columns are passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from distagg.sources.columns import Column
+from distagg.sources.longtable import LongTable, open_long_table
+from distagg.sources.source import SourceTable
+
+ID = "an id: text that is not empty, or a whole number"
+_SHARED = (
+    Column("expert", "id", ID),
+    Column("query", "id", ID),
+    Column("weight", "number", "a finite number of at least 0", least=0),
+)
+COLUMNS = (
+    Column("winner", "id", ID),
+    Column("loser", "id", ID),
+    *_SHARED,
+    Column("tie", "flag", "0, 1, true or false"),
+)
+OUTCOMES = {"model_a": "model_a", "model_b": "model_b", "tie": "tie", "tie (bothbad)": "tie", "both_bad": "tie"}
+BATTLE_COLUMNS = (Column("model_a", "id", ID), Column("model_b", "id", ID), Column("winner", "id", ID), *_SHARED)
+NO_NAME = "all"  # the one expert, or query, of a table without that column
+
+
+class PairsSource:
+    """Pairs in long tables; every file is a part. Without queries, chunks are cut between experts.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "games.csv"
+    ...     _ = file.write_text("winner,loser\\nx,y\\n")
+    ...     next(PairsSource([file]).tables()).table.to_pylist()
+    [{'query': 'all', 'expert': 'all', 'winner': 'x', 'loser': 'y', 'weight': 1.0, 'tie': False}]
+    """
+
+    def __init__(self, files: Sequence[str | Path]) -> None:
+        self.files: tuple[Path, ...] = tuple(Path(file) for file in files)
+        self._tables = [_open(file) for file in self.files]
+        with_query = any("query" in table.header for table in self._tables)
+        self.partition: Literal["query", "expert"] = "query" if with_query else "expert"
+
+    def tables(self) -> Iterator[SourceTable]:
+        """The pairs of each batch of rows."""
+        for table in self._tables:
+            shared = "query" not in table.header and len(self.files) > 1  # one query, told in several files
+            for pairs in _pairs(table):
+                yield SourceTable("pairs", pairs, "" if shared else table.file.name)
+
+    def locate(self, query: str, expert: str | None, item: str) -> list[tuple[str, int]]:
+        """File and line (in Parquet: row) of every pair with the item, by the expert or (None) by anyone."""
+        found: list[tuple[str, int]] = []
+        for table in self._tables:
+            rows: list[int] = []
+            first = 0
+            for pairs in _pairs(table):
+                mask = pc.or_(pc.equal(pairs["winner"], item), pc.equal(pairs["loser"], item))
+                mask = pc.and_(mask, pc.equal(pairs["query"].cast(pa.string()), query))
+                if expert is not None:
+                    mask = pc.and_(mask, pc.equal(pairs["expert"].cast(pa.string()), expert))
+                rows += (first + np.flatnonzero(mask.to_numpy(zero_copy_only=False))).tolist()
+                first += len(pairs)
+            found += [(str(table.file), line) for line in table.lines(rows)]
+        return found
+
+
+def _open(file: Path) -> LongTable:
+    table = open_long_table(file, COLUMNS)
+    if {"model_a", "model_b", "winner"} <= set(table.header):
+        return open_long_table(file, BATTLE_COLUMNS)
+    table.refuse_others(COLUMNS)
+    for name in ("winner", "loser"):
+        if name not in table.header:
+            raise table.error(f"no column '{name}'", "columns winner and loser, or model_a, model_b and winner", line=1)
+    return table
+
+
+def _pairs(table: LongTable) -> Iterator[pa.Table]:
+    battle = "model_a" in table.header
+    row = 0
+    for batch in table.batches():
+        n = len(batch)
+        winner, loser, tie = _battle(table, batch, row) if battle else _plain(batch)
+        same = pc.index(pc.equal(winner, loser), True).as_py()
+        if same >= 0:
+            raise table.row_error(
+                row + same, f"'{winner[same]}' against itself", "two different items", remedy="remove the pair"
+            )
+        weight = batch["weight"] if "weight" in batch.column_names else pa.repeat(1.0, n)
+        yield pa.table(
+            {
+                "query": _name(batch, "query"),
+                "expert": _name(batch, "expert"),
+                "winner": winner,
+                "loser": loser,
+                "weight": weight,
+                "tie": tie,
+            }
+        )
+        row += n
+
+
+def _plain(batch: pa.Table) -> tuple[pa.ChunkedArray, pa.ChunkedArray, pa.Array | pa.ChunkedArray]:
+    tie = batch["tie"] if "tie" in batch.column_names else pa.repeat(False, len(batch))
+    return batch["winner"], batch["loser"], tie
+
+
+def _battle(
+    table: LongTable, batch: pa.Table, first_row: int
+) -> tuple[pa.ChunkedArray, pa.ChunkedArray, pa.Array | pa.ChunkedArray]:
+    """Winner, loser and tie of battles; in a tie model_a stands first."""
+    outcome = batch["winner"]
+    unknown = pc.index(pc.is_in(outcome, pa.array(list(OUTCOMES))), False).as_py()
+    if unknown >= 0:
+        raise table.row_error(first_row + unknown, f"winner '{outcome[unknown]}'", f"one of {', '.join(OUTCOMES)}")
+    b_won = pc.equal(outcome, "model_b")
+    ties = pa.array([word for word, meaning in OUTCOMES.items() if meaning == "tie"])
+    winner = pc.if_else(b_won, batch["model_b"], batch["model_a"])
+    loser = pc.if_else(b_won, batch["model_a"], batch["model_b"])
+    return winner, loser, pc.is_in(outcome, ties)
+
+
+def _name(batch: pa.Table, column: str) -> pa.Array | pa.ChunkedArray:
+    if column in batch.column_names:
+        return batch[column].dictionary_encode()
+    zeros = pa.repeat(pa.scalar(0, pa.int32()), len(batch))
+    return pa.DictionaryArray.from_arrays(zeros, pa.array([NO_NAME]))

@@ -1,0 +1,34 @@
+"""Work of several threads, in order: for functions that release the GIL (pyarrow, numpy, kernels)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+
+def ordered_map(function: Callable[[S], T], values: Iterable[S], workers: int = 2) -> Iterator[T]:
+    """``map`` on a few threads, results in the order of ``values``.
+
+    At most ``workers + 1`` values are under way, so memory stays bounded however long ``values`` is; they are
+    drawn in the caller's thread. An error surfaces where its result would have come.
+
+    >>> list(ordered_map(abs, [-1, 2, -3]))
+    [1, 2, 3]
+    """
+    pending: deque[Future[T]] = deque()
+    with ThreadPoolExecutor(workers, thread_name_prefix="distagg") as pool:
+        try:
+            for value in values:
+                pending.append(pool.submit(function, value))
+                if len(pending) > workers:
+                    yield pending.popleft().result()
+            while pending:
+                yield pending.popleft().result()
+        finally:
+            for future in pending:
+                future.cancel()

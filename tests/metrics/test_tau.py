@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from distagg.metrics import parse_metrics, score_chunk
+
+
+@pytest.mark.parametrize("levels", [2, 3, 1000])
+@pytest.mark.parametrize("protocol", ["letor", "trec"])
+def test_equals_scipy(make_chunk: Any, protocol: Any, levels: int) -> None:
+    rng = np.random.default_rng(levels)
+    labels = [[int(g) for g in rng.integers(0, levels, n)] for n in rng.integers(2, 120, 60)]
+    scores = [rng.integers(0, rng.choice([2, 5, 10_000]), len(row)).astype(float) for row in labels]
+    values = score_chunk(make_chunk(labels), np.concatenate(scores), parse_metrics(["tau"]), protocol=protocol)
+    wanted = [scipy.stats.kendalltau(s, row).statistic for s, row in zip(scores, labels, strict=True)]
+    np.testing.assert_allclose(values[:, 0], wanted, atol=1e-12)
+
+
+def test_undefined_is_nan(make_chunk: Any) -> None:
+    chunk = make_chunk([[1, 1], [0, 1], [1], []])
+    values = score_chunk(chunk, np.array([1.0, 2.0, 3.0, 3.0, 1.0]), parse_metrics(["tau"]))
+    assert np.isnan(values).all()
+
+
+def test_unlabelled_is_zero_in_letor_and_left_out_in_trec(make_chunk: Any) -> None:
+    chunk = make_chunk([[2, None, 1]])
+    scores = np.array([3.0, 2.0, 1.0])
+    assert score_chunk(chunk, scores, parse_metrics(["tau"]))[0, 0] == pytest.approx(1 / 3)
+    assert score_chunk(chunk, scores, parse_metrics(["tau"]), protocol="trec")[0, 0] == pytest.approx(1.0)
+
+
+def test_items_not_retrieved_are_tied_at_the_end(make_chunk: Any) -> None:
+    scores = np.array([3.0, -np.inf, -np.inf])
+    wanted = scipy.stats.kendalltau([3, 0, 0], [2, 1, 0]).statistic
+    for protocol in ("letor", "trec"):
+        value = score_chunk(make_chunk([[2, 1, 0]]), scores, parse_metrics(["tau"]), protocol=protocol)
+        assert value[0, 0] == pytest.approx(wanted)
