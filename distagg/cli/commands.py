@@ -35,7 +35,7 @@ def run_import(arguments: argparse.Namespace) -> None:
     if arguments.json:
         _print_json(dataset.info())
     else:
-        _say(f"imported {dataset.manifest.entries:,} entries in {spent:.1f} s")
+        say(f"imported {dataset.manifest.entries:,} entries in {spent:.1f} s")
         print(_info_table(dataset.info()))
 
 
@@ -47,7 +47,7 @@ def run_info(arguments: argparse.Namespace) -> None:
         from distagg.reports import dataset_report, write_report
 
         write_report(dataset_report(describe(dataset)), Path(arguments.report), overwrite=True)
-        _say(f"report: {arguments.report}")
+        say(f"report: {arguments.report}")
     if arguments.json:
         _print_json(info)
     else:
@@ -94,7 +94,7 @@ def run_fit(arguments: argparse.Namespace) -> None:
     refuse_existing(Path(arguments.output))
     dataset = Dataset.open(arguments.dataset)
     valid = Dataset.open(arguments.valid) if arguments.valid else None
-    with _runner(arguments) as runner, _meter(f"fit {model.name}", len(dataset.plan())) as progress:
+    with run_in(arguments) as runner, _meter(f"fit {model.name}", len(dataset.plan())) as progress:
         goal = Goal(arguments.goal, arguments.protocol)
         params = fit(model, dataset, valid=valid, goal=goal, runner=runner, progress=progress)
     save_model(Path(arguments.output), Fitted(model, params, dataset.experts), {"goal": arguments.goal})
@@ -115,7 +115,7 @@ def run_rank(arguments: argparse.Namespace) -> None:
     target = Path(arguments.output)
     fmt = arguments.format or SUFFIXES.get(target.suffix, "parquet")
     dataset = Dataset.open(arguments.dataset)
-    with _runner(arguments) as runner, _meter("rank", len(dataset.plan())) as progress:
+    with run_in(arguments) as runner, _meter("rank", len(dataset.plan())) as progress:
         if arguments.model not in MODELS and Path(arguments.model).exists():
             if arguments.settings:
                 raise UsageError("-p belongs to 'distagg fit'; a fitted model has its parameters already")
@@ -131,7 +131,7 @@ def run_rank(arguments: argparse.Namespace) -> None:
     if arguments.json:
         _print_json(about)
     else:
-        _say(f"ranked {rows:,} items with {model.name}: {target}")
+        say(f"ranked {rows:,} items with {model.name}: {target}")
 
 
 def run_evaluate(arguments: argparse.Namespace) -> None:
@@ -163,10 +163,11 @@ def run_compare(arguments: argparse.Namespace) -> None:
         if not dot or model not in names:
             raise UsageError(f"-p {key}={value}: expected MODEL.key=value with a model that is compared")
         settings.setdefault(model, {})[name] = value
-    with _runner(arguments) as runner, _meter("compare", len(names) * 5) as progress:
+    with run_in(arguments) as runner, _meter("compare", len(names) * 5) as progress:
         result = compare(
             dataset, names, settings=settings, folds=arguments.folds, metrics=arguments.metrics or DEFAULT_METRICS,
-            protocol=arguments.protocol, goal=arguments.goal, seed=arguments.seed, runner=runner, progress=progress,
+            protocol=arguments.protocol, goal=arguments.goal, baseline=arguments.baseline, seed=arguments.seed, runner=runner,
+            progress=progress,
         )  # fmt: skip
     result["command"] = "distagg " + " ".join(sys.argv[1:])
     show_comparison(result, dataset, arguments.report, as_json=arguments.json)
@@ -185,7 +186,7 @@ def show_comparison(result: dict[str, Any], dataset: Dataset, report: str | None
         from distagg.reports import compare_report, write_report
 
         write_report(compare_report({**result, "dataset": describe(dataset)}), Path(report), overwrite=True)
-        _say(f"report: {report}")
+        say(f"report: {report}")
     if as_json:
         _print_json({key: value for key, value in result.items() if key != "per_query"})
     else:
@@ -209,7 +210,7 @@ def _settings(pairs: list[str]) -> dict[str, str]:
 
 
 @contextmanager
-def _runner(arguments: argparse.Namespace) -> Iterator[Runner]:
+def run_in(arguments: argparse.Namespace) -> Iterator[Runner]:
     """Inline unless a cluster is asked for; Dask is imported only then."""
     if arguments.workers is None and arguments.scheduler is None:
         yield InlineRunner()
@@ -247,7 +248,7 @@ def _print_json(value: Any) -> None:
     print(json.dumps(value, indent=1))
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
     print(text, file=sys.stderr)
 
 

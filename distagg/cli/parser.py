@@ -156,6 +156,7 @@ def _compare(commands: Any) -> None:
     parser.add_argument("dataset", metavar="DATASET")
     parser.add_argument("--models", metavar="a,b,...", help="default: all that fit the data")
     parser.add_argument("--folds", metavar="letor5|K", help="cross-validate; needed by models that learn")
+    parser.add_argument("--baseline", metavar="MODEL", help="what others are tested against (default: the best)")
     parser.add_argument("--report", metavar="FILE.html", help="write a self-contained page")
     _settings(parser, "MODEL.key=value")
     _metrics(parser)

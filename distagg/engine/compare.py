@@ -15,7 +15,7 @@ from distagg.engine.folds import Fold, make_folds
 from distagg.engine.progress import Progress, silent
 from distagg.engine.rank import score
 from distagg.engine.runner import InlineRunner, Runner, Work
-from distagg.errors import UsageError
+from distagg.errors import UsageError, unknown
 from distagg.metrics import compare_all, highest_label, mean_over_queries, parse_metrics, score_chunk
 from distagg.models import Model, Params, model_named
 
@@ -55,6 +55,7 @@ def compare(
     metrics: Sequence[str] = DEFAULT_METRICS,
     protocol: str = "letor",
     goal: str = "map",
+    baseline: str | None = None,
     seed: int = 0,
     runner: Runner | None = None,
     progress: Progress = silent,
@@ -62,7 +63,9 @@ def compare(
     """Evaluate models side by side; see DESIGN.md section 6 for what the result holds.
 
     Models that learn are fitted on the training queries of each fold, choose on its validation queries and are
-    evaluated on its test queries; without folds they are refused. The others are evaluated once.
+    evaluated on its test queries; without folds they are refused. The others are evaluated once. Paired tests are
+    against ``baseline`` (default: the best model of the first metric; then p-values are a little too small, since
+    the best was picked afterwards).
     """
     parse_metrics(metrics)
     chosen = [m if isinstance(m, Model) else model_named(m, dict((settings or {}).get(m, {}))) for m in models]
@@ -72,6 +75,8 @@ def compare(
         check_fits(model, dataset)
         if model.learns and folds is None:
             raise UsageError(f"{model.name} learns from labels; give --folds letor5 or --folds K, so that it is tested fairly")
+    if baseline is not None and baseline not in {model.name for model in chosen}:
+        raise unknown("baseline", baseline, [model.name for model in chosen])
     made = make_folds(dataset, folds) if folds else [Fold("all", dataset, dataset, dataset)]
     fold_of = np.full(dataset.manifest.queries, -1)
     values: dict[str, np.ndarray] = {}
@@ -95,21 +100,22 @@ def compare(
     if (fold_of < 0).any():
         for n, fold in enumerate(made):
             fold_of[_positions(fold.test, runner)] = n
-    return _result(values, fold_of, made, list(metrics), seconds, dataset, folds, protocol, seed)
+    results, means = _means(values, fold_of, made, metrics, seed)
+    reference = baseline or max(means, key=lambda name: means[name][metrics[0]])
+    return {
+        "dataset": {"path": dataset.path, **dataset.info()},
+        "protocol": protocol, "folds": folds, "seed": seed, "baseline": reference,
+        "models": list(values), "metrics": list(metrics), "means": means, "results": results,
+        "tests": _tests(values, metrics, reference, seed),
+        "per_query": {n: {m: v[:, i].tolist() for i, m in enumerate(metrics)} for n, v in values.items()},
+        "seconds": seconds,
+    }  # fmt: skip
 
 
-def _result(
-    values: dict[str, np.ndarray],
-    fold_of: np.ndarray,
-    made: list[Fold],
-    metrics: list[str],
-    seconds: dict[str, float],
-    dataset: Dataset,
-    folds: str | None,
-    protocol: str,
-    seed: int,
-) -> dict[str, Any]:
-    """The comparison as plain data: means over folds of means over queries, results, tests, per-query values."""
+def _means(
+    values: dict[str, np.ndarray], fold_of: np.ndarray, made: list[Fold], metrics: Sequence[str], seed: int
+) -> tuple[list[dict[str, Any]], dict[str, dict[str, float]]]:
+    """Means over queries for every fold, and the means of those over folds."""
     results, means = [], {}
     for name, value in values.items():
         by_fold = np.array([mean_over_queries(value[fold_of == n]) for n in range(len(made))])
@@ -119,26 +125,21 @@ def _result(
             for n, fold in enumerate(made)
             for m, metric in enumerate(metrics)
         ]
-    best = max(means, key=lambda name: means[name][metrics[0]])
-    tests = []
-    for m, metric in enumerate(metrics):
-        columns = {name: value[:, m] for name, value in values.items()}
-        tests += [
-            {
-                "metric": metric, "a": row.a, "b": row.b, "queries": row.test.queries,
-                "difference": row.test.difference, "low": row.test.low, "high": row.test.high,
-                "p_t": row.test.t_test, "p_randomisation": row.test.randomisation,
-                "p_t_holm": row.t_test_holm, "p_randomisation_holm": row.randomisation_holm,
-            }
-            for row in compare_all(columns, baseline=best, seed=seed)
-        ]  # fmt: skip
-    return {
-        "dataset": {"path": dataset.path, **dataset.info()},
-        "protocol": protocol, "folds": folds, "seed": seed, "baseline": best,
-        "models": list(values), "metrics": metrics, "means": means, "results": results, "tests": tests,
-        "per_query": {n: {m: v[:, i].tolist() for i, m in enumerate(metrics)} for n, v in values.items()},
-        "seconds": seconds,
-    }  # fmt: skip
+    return results, means
+
+
+def _tests(values: dict[str, np.ndarray], metrics: Sequence[str], reference: str, seed: int) -> list[dict[str, Any]]:
+    """Paired tests of every model against the reference, corrected within each metric."""
+    return [
+        {
+            "metric": metric, "a": row.a, "b": row.b, "queries": row.test.queries,
+            "difference": row.test.difference, "low": row.test.low, "high": row.test.high,
+            "p_t": row.test.t_test, "p_randomisation": row.test.randomisation,
+            "p_t_holm": row.t_test_holm, "p_randomisation_holm": row.randomisation_holm,
+        }
+        for m, metric in enumerate(metrics)
+        for row in compare_all({n: v[:, m] for n, v in values.items()}, baseline=reference, seed=seed)
+    ]  # fmt: skip
 
 
 def _positions(dataset: Dataset, runner: Runner | None) -> np.ndarray:

@@ -98,13 +98,14 @@ def median_ranks(
     entry_item: Indices,  # (E,)
     entry_rank: Floats,  # (E,)
     unlisted_last: bool,
-) -> Floats:  # (I,)
-    """Median rank of every item; inf where it is in no list.
+) -> tuple[Floats, Floats]:  # (I,), (I,)
+    """Median rank of every item (inf where it is in no list), and how many lists hold it.
 
     With ``unlisted_last`` every list counts and an unlisted item stands behind all: its median is inf when
     fewer than half of the lists hold it.
     """
     median = np.full(item_offsets[-1], np.inf)
+    support = np.zeros(item_offsets[-1])
     for q in range(len(item_offsets) - 1):
         base, size = item_offsets[q], item_offsets[q + 1] - item_offsets[q]
         first, last = entry_offsets[list_offsets[q]], entry_offsets[list_offsets[q + 1]]
@@ -125,10 +126,9 @@ def median_ranks(
             filled[i] += 1
         for i in range(size):
             held = start[i + 1] - start[i]
+            support[base + i] = held
             count = list_offsets[q + 1] - list_offsets[q] if unlisted_last else held
             low, high = (count - 1) // 2, count // 2
             if high < held:
                 median[base + i] = 0.5 * (ranks[start[i] + low] + ranks[start[i] + high])
-            elif low < held:
-                median[base + i] = np.inf
-    return median
+    return median, support

@@ -1,7 +1,7 @@
 """Markov chain kernels MC1-MC4 (Dwork et al. 2001): scores are the stationary distribution of a walk to better items.
 
 MC1-MC3 take a step through all lists by suffix sums, O(entries) a step, without any matrix. MC4 walks on the
-majority relation, held sparse.
+majority relation, which nearly every pair of items is in: a dense matrix, whose rows are added at full width.
 """
 
 from __future__ import annotations
@@ -27,27 +27,28 @@ def step_lists(
 ) -> Floats:  # (size,)
     """One step of MC1, MC2 or MC3 within one query."""
     y = np.zeros(len(x))
+    mass = np.empty(len(x))  # what each item sends into each of its lists, or to each entry (MC1)
     for i in range(len(x)):
+        mass[i] = x[i] / (reach[i] if kind == 1 else lists[i])
         if lists[i] == 0.0:
             y[i] = x[i]  # in no list: nowhere to go but by teleport
     for a in range(first_list, last_list):
-        first, end = entry_offsets[a], entry_offsets[a + 1]
-        length = float(end - first)
+        first, last = entry_offsets[a], entry_offsets[a + 1]
+        end = last
+        length = float(last - first)
         flow = 0.0  # what comes up from worse entries
         while end > first:
             start = end - 1
             while start > first and entry_rank[start - 1] == entry_rank[end - 1]:
                 start -= 1
             group = 0.0
+            within = 1.0 if kind == 1 else 1.0 / (end - first if kind == 2 else length)
+            stay = (last - start) / length
             for e in range(start, end):
                 i = entry_item[e]
-                if kind == 1:
-                    group += x[i] / reach[i]
-                elif kind == 2:
-                    group += x[i] / (lists[i] * (end - first))
-                else:
-                    group += x[i] / (lists[i] * length)
-                    y[i] += x[i] / lists[i] * (1.0 - (start - first) / length) + flow
+                group += mass[i] * within
+                if kind == 3:
+                    y[i] += mass[i] * stay + flow
             flow += group
             if kind != 3:
                 for e in range(start, end):
@@ -113,27 +114,25 @@ def list_walks(
 def majority_walk(margins: Floats, teleport: float, tolerance: float, steps: int) -> tuple[Floats, bool]:
     """Stationary distribution of MC4 for one query, and whether it converged."""
     size = len(margins)
-    better = np.empty(size * size, dtype=np.int32)  # items that a majority puts over item i, row after row
-    starts = np.zeros(size + 1, dtype=np.int64)
+    share = 1.0 / max(size, 1)
+    move = np.empty((size, size))  # from item (row) to item (column)
     for i in range(size):
-        n = starts[i]
+        away = 0.0
         for j in range(size):
-            if margins[j, i] > 0.0:
-                better[n] = j
-                n += 1
-        starts[i + 1] = n
-    x = np.full(size, 1.0 / max(size, 1))
+            move[i, j] = share if margins[i, j] < 0.0 else 0.0
+            away += move[i, j]
+        move[i, i] = 1.0 - away
+    x = np.full(size, share)
+    y = np.empty(size)
     change, step = 1.0, 0
     while change > tolerance and step < steps:
-        y = np.empty(size)
+        y[:] = 0.0
         for i in range(size):
-            y[i] = x[i] * (1.0 - (starts[i + 1] - starts[i]) / size)
-        for i in range(size):
-            flow = x[i] / size
-            for n in range(starts[i], starts[i + 1]):
-                y[better[n]] += flow
+            mass = x[i]
+            for j in range(size):
+                y[j] += mass * move[i, j]
         change = teleported(y, x, teleport)
-        x = y
+        x, y = y, x
         step += 1
     return x, change <= tolerance
 

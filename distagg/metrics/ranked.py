@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from distagg.errors import UsageError
-from distagg.kernels.ordering import order_items
+from distagg.kernels.metric import sums_at_cutoffs
+from distagg.kernels.ordering import order_items, order_spans, read_only
 from distagg.metrics.metric import Protocol
 from distagg.types import LABEL, NO_LABEL, OFFSET, RANK, Bools, Floats, Indices, Labels, Offsets
 
 if TYPE_CHECKING:
     from distagg.dataset.chunk import Chunk
 
-Array = TypeVar("Array", Floats, Offsets)
+NO_CUTOFF = np.iinfo(OFFSET).max
 
 
 @dataclass(frozen=True)
@@ -46,12 +47,9 @@ class Ranked:
         return int(np.diff(self.pool[0]).max(initial=0))
 
     @functools.cached_property
-    def ones(self) -> Floats:
-        return np.ones(self.longest)
-
-    @functools.cached_property
-    def relevant(self) -> Bools:
-        return self.grades >= 1
+    def relevant(self) -> Floats:
+        """1 where the item is relevant, else 0, shape (I,)."""
+        return (self.grades >= 1).astype(RANK)
 
     @functools.cached_property
     def pool(self) -> tuple[Offsets, Labels]:
@@ -59,7 +57,7 @@ class Ranked:
         chunk = self.chunk
         if self.protocol == "letor" or not len(chunk.missed_labels):
             return chunk.item_offsets, np.maximum(chunk.labels, 0)
-        offsets = read_only(chunk.item_offsets + chunk.missed_offsets)
+        offsets = chunk.item_offsets + chunk.missed_offsets
         grades = np.empty(offsets[-1], dtype=LABEL)
         # An item moves by the missed labels of the queries before its own, a missed label by the items up to its own.
         grades[np.arange(chunk.n_items) + np.repeat(chunk.missed_offsets[:-1], self.sizes)] = chunk.labels
@@ -68,17 +66,21 @@ class Ranked:
         return offsets, np.maximum(grades, 0)
 
     @functools.cached_property
-    def n_relevant(self) -> Offsets:
+    def n_relevant(self) -> Floats:
         """Relevant items of every query, retrieved or not, shape (Q,)."""
         offsets, grades = self.pool
         return _count(offsets, grades >= 1)
 
     @functools.cached_property
-    def judged(self) -> Offsets:
+    def n_judged(self) -> Floats:
         """Judged items of every query, shape (Q,)."""
         chunk = self.chunk
         items = _count(chunk.item_offsets, chunk.labels != NO_LABEL)
         return items + _count(chunk.missed_offsets, chunk.missed_labels != NO_LABEL)
+
+    def sums(self, values: Floats, cutoffs: Offsets, discounts: Floats | None = None) -> Floats:
+        """Sums of ``values`` (I,), in ranking order, times ``discounts`` (longest,) up to each cutoff, shape (Q, C)."""
+        return span_sums(self.offsets, values, cutoffs, discounts)
 
 
 def rank_chunk(chunk: Chunk, scores: Floats, protocol: Protocol, max_grade: int | None) -> Ranked:
@@ -87,43 +89,46 @@ def rank_chunk(chunk: Chunk, scores: Floats, protocol: Protocol, max_grade: int 
         raise UsageError(f"found scores of shape {np.shape(scores)}, expected one per item: ({chunk.n_items},)")
     if np.isnan(scores).any():
         raise UsageError("found NaN among the scores, expected numbers; give items that are not ranked -inf")
-    scores = read_only(np.ascontiguousarray(scores, dtype=RANK))
+    scores = np.ascontiguousarray(scores, dtype=RANK)
     grades = np.maximum(chunk.labels, 0)
     if protocol == "letor":
         order = order_items(chunk.item_offsets, scores)
     else:
-        order = _trec_order(chunk, scores)
-        grades[np.isneginf(scores)] = 0
+        retrieved = scores != -np.inf
+        order = _trec_order(chunk, scores, retrieved)
+        grades *= retrieved
     return Ranked(chunk, protocol, max_grade, scores, order, grades[rows_of(chunk.item_offsets, order)])
 
 
-def _trec_order(chunk: Chunk, scores: Floats) -> Indices:
+def _trec_order(chunk: Chunk, scores: Floats, retrieved: Bools) -> Indices:
     """By descending score in single precision, ties by descending item id, items that are not retrieved last."""
     if len(chunk.item_ids) != chunk.n_items:
         raise UsageError("the trec protocol breaks ties by item id; load the chunk with its ids")
-    limit = float(np.finfo(np.float32).max)
-    single = np.clip(scores, -limit, limit).astype(np.float32).astype(RANK)
-    single[np.isneginf(scores)] = -np.inf
-    return _break_ties(chunk, single, order_items(chunk.item_offsets, read_only(single)))
-
-
-def _break_ties(chunk: Chunk, scores: Floats, order: Indices) -> Indices:
-    """The order with runs of equal scores sorted by descending item id; only ids of tied items are looked at."""
-    if not len(order):
-        return order
-    rows = rows_of(chunk.item_offsets, order)
-    ordered = scores[rows]
-    follows = np.zeros(len(order) + 1, dtype=bool)  # whether a position ties with the one before it
-    follows[1:-1] = (ordered[1:] == ordered[:-1]) & ~np.isneginf(ordered[1:])
-    follows[chunk.item_offsets] = False
-    tied = np.flatnonzero(follows[:-1] | follows[1:])
-    if not len(tied):
-        return order
-    run = np.cumsum(~follows[:-1])[tied]
-    ids = chunk.item_ids.take(rows[tied])
-    by_id = pc.sort_indices(pa.table({"run": run, "id": ids}), [("run", "ascending"), ("id", "descending")])
-    order[tied] = order[tied][by_id.to_numpy()]
+    with np.errstate(over="ignore"):
+        single = scores.astype(np.float32).astype(RANK)
+    single[retrieved & (single == -np.inf)] = np.finfo(np.float32).min  # retrieved all the same
+    order, ordered, _ = order_spans(chunk.item_offsets, single)
+    # Only the ids of tied items are looked at.
+    follows = ties_with_previous(chunk.item_offsets, ordered) & (ordered != -np.inf)
+    if follows.any():
+        tied = follows.copy()
+        tied[:-1] |= follows[1:]
+        at = np.flatnonzero(tied)
+        ids = chunk.item_ids.take(rows_of(chunk.item_offsets, order)[at])
+        runs = np.cumsum(~follows[at])
+        by_id = pc.sort_indices(pa.table({"run": runs, "id": ids}), [("run", "ascending"), ("id", "descending")])
+        order[at] = order[at][by_id.to_numpy()]
     return order
+
+
+def ties_with_previous(offsets: Offsets, *ordered: Floats) -> Bools:
+    """Whether each position has the same values as the position before it in the same span, shape (I,)."""
+    n = len(ordered[0])
+    same = np.ones(n, dtype=bool)
+    for values in ordered:
+        same[1:] &= values[1:] == values[:-1]
+    same[offsets[:-1][offsets[:-1] < n]] = False  # empty spans at the end start beyond the last position
+    return same
 
 
 def rows_of(offsets: Offsets, order: Indices) -> Offsets:
@@ -131,15 +136,15 @@ def rows_of(offsets: Offsets, order: Indices) -> Offsets:
     return np.repeat(offsets[:-1], np.diff(offsets)) + order
 
 
-def _count(offsets: Offsets, flags: Bools) -> Offsets:
+def span_sums(offsets: Offsets, values: Floats, cutoffs: Offsets, discounts: Floats | None = None) -> Floats:
+    """Sums over the first positions of each span, as ``sums_at_cutoffs`` with undiscounted values by default."""
+    if discounts is None:
+        discounts = np.ones(np.diff(offsets).max(initial=0))
+    sums = np.empty((len(offsets) - 1, len(cutoffs)))
+    sums_at_cutoffs(read_only(offsets), values, discounts, cutoffs, sums)
+    return sums
+
+
+def _count(offsets: Offsets, flags: Bools) -> Floats:
     """True flags inside every span, shape (Q,)."""
-    before = np.zeros(len(flags) + 1, dtype=OFFSET)
-    np.cumsum(flags, out=before[1:])
-    return before[offsets[1:]] - before[offsets[:-1]]
-
-
-def read_only(array: Array) -> Array:
-    """A read-only view: kernels see the one array type of chunks and are compiled once."""
-    view = array.view()
-    view.setflags(write=False)
-    return view
+    return span_sums(offsets, flags.astype(RANK), np.array([NO_CUTOFF]))[:, 0]

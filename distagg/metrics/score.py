@@ -27,18 +27,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from distagg.errors import UsageError
-from distagg.kernels.metric import kendall_tau, precision_at_hits, stop_probability, sums_at_cutoffs
-from distagg.kernels.ordering import order_items
+from distagg.kernels.metric import precision_at_hits, stop_probability
+from distagg.kernels.ordering import order_spans
 from distagg.metrics.metric import Metric, Protocol, check_protocol
-from distagg.metrics.ranked import Ranked, rank_chunk, read_only, rows_of
-from distagg.types import NO_LABEL, OFFSET, RANK, Floats, Offsets
+from distagg.metrics.ranked import NO_CUTOFF, Ranked, rank_chunk, span_sums
+from distagg.metrics.tau import kendall_tau
+from distagg.types import NO_LABEL, OFFSET, RANK, Floats, Labels, Offsets
 
 if TYPE_CHECKING:
     from distagg.dataset.chunk import Chunk
 
 RBP_PERSISTENCE = 0.8
 LARGEST_GRADE = 1000  # 2^grade must stay a finite float64
-NO_CUTOFF = np.iinfo(OFFSET).max
 
 
 def score_chunk(
@@ -90,7 +90,7 @@ def score_chunk(
         cutoffs = np.array([min(metrics[c].cutoff or NO_CUTOFF, NO_CUTOFF) for c in columns], dtype=OFFSET)
         values[:, columns] = SCORERS[name](ranked, cutoffs, parameter)
     if ranked.protocol == "trec":
-        values[ranked.judged == 0] = np.nan
+        values[ranked.n_judged == 0] = np.nan
     return values
 
 
@@ -109,35 +109,43 @@ def mean_over_queries(values: Floats) -> Floats:
 
 def _ndcg(ranked: Ranked, cutoffs: Offsets, _: float | None) -> Floats:
     offsets, pool = ranked.pool
-    best = pool[rows_of(offsets, order_items(offsets, read_only(pool.astype(RANK))))]
     letor = ranked.protocol == "letor"
-    if letor and pool.max(initial=0) > LARGEST_GRADE:
-        raise UsageError(
-            f"found the label {pool.max()}, expected at most {LARGEST_GRADE} for the gain 2^label - 1 of the letor "
-            "protocol; use smaller grades, or the trec protocol, whose gain is the label"
-        )
     position = np.arange(1.0, ranked.longest + 1)
     discounts = 1.0 / np.log2(np.maximum(position, 2.0) if letor else position + 1.0)
-    gain, ideal = ((np.exp2(g) - 1.0 if letor else g.astype(RANK)) for g in (ranked.grades, best))
-    found = sums_at_cutoffs(ranked.offsets, gain, discounts, cutoffs)
-    values = _divide(found, sums_at_cutoffs(offsets, ideal, discounts, cutoffs))
+    gains, possible = (
+        (_powers(ranked.grades), _powers(pool)) if letor else (ranked.grades.astype(RANK), pool.astype(RANK))
+    )
+    ideal = order_spans(offsets, possible)[1]
+    values = _divide(ranked.sums(gains, cutoffs, discounts), span_sums(offsets, ideal, cutoffs, discounts))
     if letor:
         values[(ranked.sizes[:, None] < cutoffs) & (cutoffs != NO_CUTOFF)] = 0.0
     return values
 
 
+def _powers(grades: Labels) -> Floats:
+    """2^grade - 1, looked up: grades are few."""
+    highest = int(grades.max(initial=0))
+    if highest > LARGEST_GRADE:
+        raise UsageError(
+            f"found the label {highest}, expected at most {LARGEST_GRADE} where the gain is 2^label - 1; "
+            "use smaller grades, or ndcg of the trec protocol, whose gain is the label"
+        )
+    powers: Floats = np.exp2(np.arange(highest + 1.0)) - 1.0
+    return powers[grades]
+
+
 def _precision(ranked: Ranked, cutoffs: Offsets, _: float | None) -> Floats:
-    hits = sums_at_cutoffs(ranked.offsets, ranked.relevant.astype(RANK), ranked.ones, cutoffs)
-    return hits / cutoffs
+    return ranked.sums(ranked.relevant, cutoffs) / cutoffs
 
 
 def _average_precision(ranked: Ranked, cutoffs: Offsets, _: float | None) -> Floats:
-    values = precision_at_hits(ranked.offsets, ranked.relevant)
-    return _divide(sums_at_cutoffs(ranked.offsets, values, ranked.ones, cutoffs), ranked.n_relevant[:, None])
+    values = np.empty(len(ranked.relevant))
+    precision_at_hits(ranked.offsets, ranked.relevant, values)
+    return _divide(ranked.sums(values, cutoffs), ranked.n_relevant[:, None])
 
 
 def _reciprocal_rank(ranked: Ranked, cutoffs: Offsets, _: float | None) -> Floats:
-    return _cascade(ranked, ranked.relevant.astype(RANK), cutoffs)
+    return _cascade(ranked, ranked.relevant, cutoffs)
 
 
 def _expected_reciprocal_rank(ranked: Ranked, cutoffs: Offsets, highest: float | None) -> Floats:
@@ -150,26 +158,26 @@ def _expected_reciprocal_rank(ranked: Ranked, cutoffs: Offsets, highest: float |
             f"found the label {found} with {highest:g} as the highest grade of err, "
             f"expected labels up to it and at most {LARGEST_GRADE}; write the right one, like err({max(found, 1)})"
         )
-    return _cascade(ranked, (np.exp2(ranked.grades) - 1.0) / 2.0**highest, cutoffs)
+    return _cascade(ranked, _powers(ranked.grades) / 2.0**highest, cutoffs)
 
 
 def _cascade(ranked: Ranked, satisfied: Floats, cutoffs: Offsets) -> Floats:
-    stops = stop_probability(ranked.offsets, satisfied)
-    return sums_at_cutoffs(ranked.offsets, stops, 1.0 / np.arange(1.0, ranked.longest + 1), cutoffs)
+    stops = np.empty(len(satisfied))
+    stop_probability(ranked.offsets, satisfied, stops)
+    return ranked.sums(stops, cutoffs, 1.0 / np.arange(1.0, ranked.longest + 1))
 
 
 def _rank_biased_precision(ranked: Ranked, cutoffs: Offsets, persistence: float | None) -> Floats:
     p = RBP_PERSISTENCE if persistence is None else persistence
     discounts = (1.0 - p) * p ** np.arange(ranked.longest, dtype=RANK)
-    return sums_at_cutoffs(ranked.offsets, ranked.relevant.astype(RANK), discounts, cutoffs)
+    return ranked.sums(ranked.relevant, cutoffs, discounts)
 
 
 def _tau(ranked: Ranked, cutoffs: Offsets, _: float | None) -> Floats:
     known = ranked.chunk.labels != NO_LABEL
     labels = np.where(known, ranked.chunk.labels, 0).astype(RANK)
     used = known if ranked.protocol == "trec" else np.ones(len(known), dtype=bool)
-    order = ranked.order if ranked.protocol == "letor" else order_items(ranked.offsets, ranked.scores)
-    taus = kendall_tau(ranked.offsets, ranked.scores, labels, used, order)
+    taus = kendall_tau(ranked.offsets, ranked.scores, labels, used)
     return np.repeat(taus[:, None], len(cutoffs), axis=1)
 
 
@@ -184,7 +192,7 @@ SCORERS: dict[str, Callable[[Ranked, Offsets, float | None], Floats]] = {
 }
 
 
-def _divide(above: Floats, below: Floats | Offsets) -> Floats:
+def _divide(above: Floats, below: Floats) -> Floats:
     """Quotient, 0 where the divisor is 0."""
     quotient: Floats = np.divide(above, below, out=np.zeros_like(above), where=below > 0)
     return quotient

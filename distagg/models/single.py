@@ -25,8 +25,8 @@ class Median(Tally):
     paper: ClassVar[str] = "000 section 2.2; Fagin et al. 2003"
 
     unlisted: Any = param(
-        "ignore",
-        "items a list leaves out: ignore (median over the lists that hold the item) or last (they stand behind all)",
+        "last",
+        "items a list leaves out: last (they stand behind all) or ignore (median over the lists that hold the item)",
         choices=("last", "ignore"),
     )
 
@@ -57,9 +57,7 @@ class Median(Tally):
         if "tallied" in params:
             return super().score(chunk, params)
         arrays = (chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets, chunk.entry_item, chunk.entry_rank)
-        median = median_ranks(*arrays, self.unlisted == "last")
-        held = np.bincount(chunk.entry_row(), minlength=chunk.n_items).astype(float)
-        return _last_by_support(chunk, median, held)
+        return _last_by_support(chunk, *median_ranks(*arrays, self.unlisted == "last"))
 
 
 def _merged(row: np.ndarray, rank: np.ndarray, count: np.ndarray) -> Statistics:

@@ -108,7 +108,7 @@ def _means_section(seen: Comparison) -> Markup:
 
 
 def _name(seen: Comparison, model: str) -> Child:
-    return join([model, " (baseline)"]) if model == seen.baseline else model
+    return join([model, " (reference)"]) if model == seen.baseline else model
 
 
 def _mark(seen: Comparison, model: str, metric: str) -> str:
@@ -123,7 +123,7 @@ def _legend(seen: Comparison) -> str:
     said = "Means in percent, best first by the first metric; the best of each column is bold."
     if not seen.tests:
         return said + " No significance tests were made."
-    against = f"the baseline {seen.baseline}" if seen.baseline is not None else "the best model of the column"
+    against = f"the reference {seen.baseline}" if seen.baseline is not None else "the best model of the column"
     marks = f"{_WORSE} significantly below {against}"
     if seen.baseline is not None:
         marks += f", {_BETTER} significantly above it"
@@ -208,7 +208,13 @@ def _folds_section(seen: Comparison) -> Markup:
             rows.append([model, *figures_of_folds, percent(seen.value(model, metric))])
         if folds:
             tables.append(element("h3", metric))
-            tables.append(table(["model", *(f"fold {f}" for f in folds), "mean"], rows, label=f"{metric} by fold"))
+            tables.append(
+                table(
+                    ["model", *(f"fold {f}" if f.isdigit() else f for f in folds), "mean"],
+                    rows,
+                    label=f"{metric} by fold",
+                )
+            )
     return section("Fold by fold", folded("Figures of every fold, in percent", *tables) if tables else "")
 
 
@@ -225,7 +231,8 @@ def _tests_section(seen: Comparison) -> Markup:
     others = [test for test in seen.tests.values() if (test.metric, frozenset((test.a, test.b))) not in told]
     note = (
         "Paired over queries; the first model minus the second, in percentage points. "
-        f"Holm's correction is for all comparisons made; bold where a corrected p is below {LEVEL}."
+        f"Holm's correction is over the tests of one metric; bold where a corrected p is below {LEVEL}. "
+        "Against a model that was chosen for being best on these same queries, p-values are somewhat too small."
     )
     if len(others) > _LISTED_TESTS:
         note += f" {len(others):,} tests between other pairs of models are left out here; --json has all."
@@ -268,7 +275,7 @@ def _cost_section(spent: Mapping[str, Any], seen: Comparison) -> Markup:
     drawn = svg.bars([svg.Bar(m, known[m], seconds(known[m])) for m in ordered], title="Seconds per model")
     numbers = table(["model", "seconds"], [[m, seconds(known[m])] for m in ordered], label="Seconds per model")
     lead = element("div", figure("Seconds per model", drawn), numbers, class_="lead-figure")
-    return section("Cost", lead, note="Wall-clock time of fitting and ranking, all folds together.")
+    return section("Cost", lead, note="Wall-clock time of fitting, ranking and evaluating, all folds together.")
 
 
 def _command_section(command: object) -> Markup:

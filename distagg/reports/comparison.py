@@ -137,9 +137,9 @@ def read_comparison(result: Mapping[str, Any]) -> Comparison:
 
 
 def _read_test(row: Mapping[str, Any]) -> PairedTest:
-    names = {key: str(row.get(key, "")) for key in ("metric", "a", "b")}
-    figures = {key: number(row.get(key)) for key in PairedTest.__slots__ if key not in names}
-    return PairedTest(**names, **figures)
+    metric, a, b = (str(row.get(key, "")) for key in ("metric", "a", "b"))
+    figures = {key: number(row.get(key)) for key in PairedTest.__slots__ if key not in ("metric", "a", "b")}
+    return PairedTest(metric, a, b, **figures)
 
 
 def _read_folds(results: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], dict[str, float]]:

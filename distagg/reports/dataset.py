@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import PurePath
 from typing import Any
 
 from distagg.reports import svg
@@ -45,8 +46,12 @@ def dataset_report(info: Mapping[str, Any]) -> str:
 
 
 def dataset_name(info: Mapping[str, Any]) -> str:
-    """What the reports call the dataset."""
-    return str(info.get("name") or info.get("path") or "Dataset")
+    """What the reports call the dataset: its name, or the last part of its path.
+
+    >>> dataset_name({"path": "data/mq2008-agg/"})
+    'mq2008-agg'
+    """
+    return str(info.get("name") or PurePath(str(info.get("path") or "")).name or "Dataset")
 
 
 def dataset_facts(info: Mapping[str, Any]) -> Markup:

@@ -50,10 +50,11 @@ def bars(rows: Sequence[Bar], *, title: str, desc: str = "") -> Markup:
     right = WIDTH - 10 - _LETTER * max((columns(row.text) for row in rows), default=0)
     ends = [end for row in rows for end in (row.value, row.low, row.high) if math.isfinite(end)]
     low, high = min([0.0, *ends]), max([0.0, *ends])
-    scale = (right - left) / ((high - low) or 1.0)
+    span = (high - low) or 1.0
 
     def across(value: float) -> float:
-        return left + (value - low) * scale
+        # Divided first: a span may be so small that its inverse is infinite.
+        return left + (value - low) / span * (right - left)
 
     drawn: list[Child] = []
     for position, (row, label) in enumerate(zip(rows, labels, strict=True)):

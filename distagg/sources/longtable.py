@@ -98,7 +98,7 @@ class LongTable:
 
     def row_error(self, row: int, found: str, expected: str, *, remedy: str = "") -> InputError:
         """The error for a row of the table, counted from 0."""
-        return self.error(found, expected, remedy=remedy, line=(self.lines([row]) or [None])[0])
+        return self.error(found, expected, remedy=remedy, line=next(iter(self.lines([row])), None))
 
     def _convert(self, column: Column, batch: pa.Table, first_row: int) -> pa.ChunkedArray:
         values = batch[column.name]

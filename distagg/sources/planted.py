@@ -45,10 +45,10 @@ def plant_experts(n: int, *, seed: int, missing: float, random: float, adversari
     excellent = -(-n_good // 8)
     quality = np.concatenate(
         [
-            np.full(excellent, 0.85),
-            np.linspace(0.5, 0.2, n_good - excellent),
+            np.full(excellent, 0.75),
+            np.linspace(0.4, 0.1, n_good - excellent),
             np.zeros(n_random),
-            np.full(n_adversarial, -0.5),
+            np.full(n_adversarial, -0.4),
         ]
     )
     kind = np.repeat(np.arange(3), [n_good, n_random, n_adversarial])
@@ -144,7 +144,7 @@ def plant_rated(n_items: int, seed: int) -> tuple[Floats, Ints]:
 def plant_ratings(
     key: tuple[int, int], truth: Floats, popular: Ints, quality: Floats, mean_ratings: float
 ) -> tuple[Ints, Ints, Floats]:
-    """Expert (in the block), item and rating 1..5 of a block of experts: few rate much, and few items are rated much."""
+    """Expert (in the block), item and rating 1..5 of a block of experts: few rate much, few items are rated much."""
     rng = random_numbers(key[0], RATINGS, key[1])
     n_experts, n_items = len(quality), len(truth)
     least = min(20.0, mean_ratings / 2)
@@ -168,4 +168,5 @@ def _by_popularity(rng: np.random.Generator, n: int, n_items: int) -> Ints:
     """Popularity ranks from 0 with odds (rank + c)^-0.8, by inverting the distribution function."""
     c = 1 + n_items / 100
     low, high = c**0.2, (n_items + c) ** 0.2
-    return np.minimum((low + (high - low) * rng.random(n)) ** 5 - c, n_items - 1).astype(np.int64)
+    ranks: Ints = np.minimum((low + (high - low) * rng.random(n)) ** 5 - c, n_items - 1).astype(np.int64)
+    return ranks

@@ -151,7 +151,9 @@ def _order(file: Path, line: int, text: str, known: int) -> tuple[int, np.ndarra
         raise refuse(f"'{text[:40]}'", ROW_SHAPE)
     if int(row[1]) == 0:
         raise refuse("count 0", "a count of at least 1")
-    alternatives, ranks, seen = [], [], set()
+    alternatives: list[int] = []
+    ranks: list[float] = []
+    seen: set[int] = set()
     for group in re.findall(r"\{[^}]*\}|\d+", row[2]):
         rank = len(alternatives) + 1
         for word in re.findall(r"\d+", group):

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Literal
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from distagg.errors import InputError
 from distagg.sources.columns import Column
@@ -86,9 +85,13 @@ class RankingsSource:
             if table is None:
                 found += locate_preflib(file, query, expert, item)
             elif ("query" in table.header or query == NO_QUERY) and (expert is not None or "label" in table.header):
-                rows, first = [], 0
+                rows: list[int] = []
+                first = 0
                 for batch in table.batches():
-                    rows += [first + int(row) for row in match_rows(batch, wanted)]
+                    here = match_rows(batch, wanted)
+                    if expert is None:
+                        here = here[batch["label"].take(pa.array(here)).is_valid().to_numpy()]
+                    rows += (first + here).tolist()
                     first += len(batch)
                 found += [(str(file), line) for line in table.lines(rows)]
         return found
@@ -116,8 +119,6 @@ def _query(batch: pa.Table) -> pa.Array | pa.ChunkedArray:
 
 
 def _labels(query: pa.Array | pa.ChunkedArray, batch: pa.Table) -> pa.Table:
-    """Each item of the batch once with each label that it has (a second label is refused when grouped)."""
+    """Each item of the batch in order, once with each label that it has; grouping refuses a second label."""
     rows = pa.table({"query": query, "item": batch["item"], "label": batch["label"]})
-    distinct = rows.group_by(["query", "item", "label"], use_threads=False).aggregate([])
-    known = pc.is_valid(distinct["label"])
-    return distinct.filter(known).cast(ITEMS)
+    return rows.group_by(["query", "item", "label"], use_threads=False).aggregate([]).cast(ITEMS)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
@@ -52,7 +51,7 @@ class Shape:
 
 SHAPES = {
     "mq2008": Shape(
-        784, 19, 25, 0.65, (0.193, 0.0612), (0, 0.05, 0.1, 0.5, 0.75, 0.9, 0.95, 1), (5, 7, 8, 8, 16, 32, 60, 121)
+        784, 20, 25, 0.65, (0.193, 0.0612), (0, 0.05, 0.1, 0.5, 0.75, 0.9, 0.95, 1), (5, 7, 8, 8, 16, 32, 60, 121)
     ),
     "mq2007": Shape(1692, 41, 21, 0.348, (0.258, 0.0555), (0, 0.05, 0.9, 0.95, 1), (6, 40, 40, 50, 147)),
     "movielens": Shape(1, 1682, 943, 0.937, (0.193, 0.0612)),
@@ -81,7 +80,7 @@ class SyntheticSource:
     >>> next(source.tables()).table.slice(0, 1).to_pylist()
     [{'query': 'q0', 'item': 'q0-d0', 'label': 0}]
     >>> len(source.truth(0)), source.expert_names[0], round(float(source.qualities[0]), 2)
-    (8, 'good-0', 0.5)
+    (9, 'good-0', 0.75)
     """
 
     files: tuple[Path, ...] = ()
@@ -116,9 +115,8 @@ class SyntheticSource:
         self.expert_names: list[str] = [f"{KINDS[kind]}-{at}" for at, kind in enumerate(self._experts.kind.tolist())]
         sizes = np.array(self._like.size, float)
         self._spread = np.array(self._like.size_at, float), sizes / np.trapezoid(sizes, self._like.size_at)
-        largest = self.items * self._spread[1].max() * self.experts
-        self._block_queries = int(np.clip(BLOCK_CELLS // largest * 4, 1, BLOCK_QUERIES))
-        self._block = lru_cache(maxsize=1)(self._draw_block)
+        self._block_queries = int(np.clip(BLOCK_CELLS // (self.items * self.experts), 1, BLOCK_QUERIES))
+        self._drawn: tuple[int, Lists] | None = None  # the last block, which the next batch may need too
 
     def _check(self, random: float, adversarial: float) -> None:
         for name in ("queries", "items", "experts", "batch"):
@@ -151,7 +149,6 @@ class SyntheticSource:
         for part in range(N_PARTS):
             first, end = (-(-self.queries * at // N_PARTS) for at in (part, part + 1))
             while first < end:
-                # Batches end where blocks do, as far as possible: a block that is cut is drawn twice.
                 last = min(end, (first // self.batch + 1) * self.batch)
                 yield from self._list_tables(first, last, f"S{part + 1}")
                 first = last
@@ -160,9 +157,11 @@ class SyntheticSource:
         """Nothing: there are no files."""
         return []
 
-    def _draw_block(self, block: int) -> Lists:
-        rng, offsets, truth = plant_truth((self.seed, block), self._block_queries, self.items, self._spread)
-        return plant_lists(rng, offsets, truth, self._experts, self.missing)
+    def _block(self, block: int) -> Lists:
+        if self._drawn is None or self._drawn[0] != block:
+            rng, offsets, truth = plant_truth((self.seed, block), self._block_queries, self.items, self._spread)
+            self._drawn = block, plant_lists(rng, offsets, truth, self._experts, self.missing)
+        return self._drawn[1]
 
     def _list_tables(self, first: int, last: int, part: str) -> Iterator[SourceTable]:
         """The two tables of queries first .. last - 1."""

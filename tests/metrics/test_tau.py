@@ -7,6 +7,7 @@ import pytest
 import scipy.stats
 
 from distagg.metrics import parse_metrics, score_chunk
+from distagg.metrics.tau import kendall_tau
 
 
 @pytest.mark.parametrize("levels", [2, 3, 1000])
@@ -39,3 +40,25 @@ def test_items_not_retrieved_are_tied_at_the_end(make_chunk: Any) -> None:
     for protocol in ("letor", "trec"):
         value = score_chunk(make_chunk([[2, 1, 0]]), scores, parse_metrics(["tau"]), protocol=protocol)
         assert value[0, 0] == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_kendall_tau_counts_pairs(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(2, 50))
+    scores, labels = rng.integers(0, 6, n).astype(float), rng.integers(0, 4, n).astype(float)
+    used = rng.random(n) < 0.8
+    offsets = np.array([0, n])
+    tau = kendall_tau(offsets, scores, labels, used)[0]
+    x, y = scores[used], labels[used]
+    dx, dy = np.sign(x[:, None] - x), np.sign(y[:, None] - y)
+    scale = np.sqrt((dx**2).sum() * (dy**2).sum())
+    assert tau == pytest.approx((dx * dy).sum() / scale if scale else np.nan, nan_ok=True)
+
+
+def test_kendall_tau_of_a_long_query() -> None:
+    rng = np.random.default_rng(3)
+    scores, labels = rng.normal(size=100_000), rng.integers(0, 3, 100_000).astype(float)
+    offsets = np.array([0, 100_000])
+    tau = kendall_tau(offsets, scores, labels, np.ones(100_000, dtype=bool))[0]
+    assert tau == pytest.approx(scipy.stats.kendalltau(scores, labels).statistic, abs=1e-12)

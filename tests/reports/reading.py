@@ -40,7 +40,8 @@ class _Reader(HTMLParser):
             self._rows = None
 
     def handle_data(self, data: str) -> None:
-        self.text.append(data)
+        if "style" not in self.open:
+            self.text.append(data)
         if self._rows and self._rows[-1] and {"td", "th"} & set(self.open):
             self._rows[-1][-1] += data
 

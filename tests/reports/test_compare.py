@@ -85,7 +85,7 @@ def test_same_result_gives_the_same_bytes() -> None:
 
 
 def test_hostile_names_stay_text() -> None:
-    result = comparison(HOSTILE, METRICS[:1] + ["<i>metric"])
+    result = comparison(HOSTILE, [*METRICS[:1], "<i>metric"])
     result["dataset"]["name"] = HOSTILE[0]
     result["dataset"]["coverage"] = dict.fromkeys(HOSTILE, 0.5)
     result["dataset"]["parts"] = HOSTILE
@@ -146,7 +146,7 @@ def test_marks_against_a_baseline_point_both_ways() -> None:
         test["p_randomisation_holm"] = 0.01
     report = Report(compare_report(result))
     shown = _means(report)
-    assert "rrf (baseline)" in shown
+    assert "rrf (reference)" in shown
     for model in ("borda", "crf"):
         above = result["means"][model]["map"] > result["means"]["rrf"]["map"]
         assert shown[model]["map"][-1] == ("▴" if above else "▾")

@@ -1,0 +1,40 @@
+# distagg: 'make help' lists what there is to do.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint format bench clean
+
+help:  ## this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /	/' | column -t -s '	'
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	touch $(READY)
+
+setup: $(READY)  ## make the environment in .venv
+
+demo: $(READY)  ## everything on synthetic data, ending in a table and out/demo/report.html
+	$(BIN)/distagg demo
+
+test: $(READY)  ## all tests; those on real data run when it is there (DISTAGG_DATA, default ../shared/data)
+	$(BIN)/python -m pytest
+
+lint: $(READY)  ## style, types, layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(READY)  ## let ruff fix and format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(READY)  ## benchmarks against the peers, installed into .venv-peers
+	$(BIN)/python jobs/bench/run.py
+
+clean:  ## remove what the other targets made
+	rm -rf $(VENV) .venv-peers out build *.egg-info

@@ -1,0 +1,33 @@
+"""distagg: many partial, noisy, conflicting preferences in, one ranking per query out."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from distagg.dataset import Dataset
+    from distagg.engine import compare, evaluate, fit, import_dataset, rank
+    from distagg.models import MODELS, model_named
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Dataset": "distagg.dataset",
+    "MODELS": "distagg.models",
+    "model_named": "distagg.models",
+    "compare": "distagg.engine",
+    "evaluate": "distagg.engine",
+    "fit": "distagg.engine",
+    "import_dataset": "distagg.engine",
+    "rank": "distagg.engine",
+}
+
+__all__ = ["MODELS", "Dataset", "compare", "evaluate", "fit", "import_dataset", "model_named", "rank"]
+
+
+def __getattr__(name: str) -> Any:
+    """Load on first use, so that ``import distagg`` is instant and never brings Dask along."""
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'distagg' has no attribute {name!r}")

@@ -1,0 +1,7 @@
+"""``python -m distagg``."""
+
+import sys
+
+from distagg.cli.main import main
+
+sys.exit(main())

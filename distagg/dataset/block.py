@@ -1,0 +1,197 @@
+"""One block of a dataset from the gathered rows of whole queries, or of whole experts of the one query."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from distagg.dataset.clash import Clash
+from distagg.dataset.items import Mentions, NumberedItems, number_items
+from distagg.dataset.lists import find_repeated, order_lists
+from distagg.dataset.spill import KEY, key_major, key_minor, run_starts
+from distagg.dataset.tally import Tally, count_labels, count_values
+from distagg.types import LISTS_TABLE, NO_LABEL, PAIRS_TABLE, QUERIES_TABLE, RANK, Floats, Indices, Labels, Offsets
+
+LABELLED = pa.schema([("key", pa.int64()), ("item", pa.string()), ("label", pa.int32())])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BlockTables:
+    """A block as the dataset's tables hold it. ``queries`` is None after the first block of the one query."""
+
+    first_query: int
+    queries: pa.Table | None
+    rows: pa.Table  # LISTS_TABLE or PAIRS_TABLE
+    parts: tuple[str, ...]
+    tally: Tally = field(default_factory=Tally)  # of this block alone
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class QueryRows:
+    """Gathered rows of consecutive queries, keyed ``query code, expert code``."""
+
+    codes: NDArray[np.int64]  # (Q,) ascending codes of the queries that stay
+    first_query: int  # dataset position of the first one
+    names: list[str]  # (Q,)
+    parts: list[str]  # (Q,)
+    ranked: pa.Table  # entries: key, item, rank, score; pairs: key, winner, loser, weight, tie
+    declared: pa.Table  # LABELLED
+    judged: pa.Table  # LABELLED
+    scores: bool
+
+
+def query_block(rows: QueryRows) -> BlockTables:
+    """A block of whole queries."""
+    key = rows.ranked[KEY].to_numpy()
+    query = np.searchsorted(rows.codes, key_major(key))
+    pairs = "winner" in rows.ranked.column_names
+    names = ("winner", "loser") if pairs else ("item",)
+    ids = [_one(_column(rows.ranked, name, pa.string())) for name in names]
+    item = interleaved(*ids) if pairs else ids[0]
+    ranked = Mentions(np.repeat(query, 2) if pairs else query, item)
+    try:
+        items = number_items(
+            len(rows.codes), _mentions(rows.declared, rows.codes), ranked, _mentions(rows.judged, rows.codes)
+        )
+    except Clash as clash:
+        clash.query = int(rows.codes[clash.query])
+        raise
+    tally = Tally(
+        queries=len(rows.codes),
+        items=len(items.labels),
+        labels=count_labels(items.labels),
+        query_sizes=count_values(np.diff(items.offsets)),
+    )
+    where = query + rows.first_query
+    try:
+        if pairs:
+            table = pair_rows(rows.ranked, where, key_minor(key), items.position.reshape(-1, 2), tally)
+        else:
+            table = list_rows(rows.ranked, where, key_minor(key), items.position, rows.scores, tally)
+    except BadRow as bad:
+        at = bad.row * (2 if pairs else 1)
+        raise Clash(bad.kind, int(key_major(key)[bad.row]), int(key_minor(key)[bad.row]), item[at].as_py()) from None
+    queries = queries_table(rows.names, rows.parts, items)
+    return BlockTables(rows.first_query, queries, table, tuple(dict.fromkeys(rows.parts)), tally)
+
+
+class BadRow(Exception):  # noqa: N818  # becomes a Clash where the ids are known
+    """The row, among those of a block, that must not be."""
+
+    def __init__(self, kind: Literal["entry", "self"], row: int) -> None:
+        super().__init__(kind, row)
+        self.kind: Literal["entry", "self"] = kind
+        self.row = row
+
+
+def list_rows(
+    entries: pa.Table, query: NDArray[np.int64], expert: Indices, position: Indices, scores: bool, tally: Tally
+) -> pa.Table:
+    """LISTS_TABLE rows of entries that stand together by (query, expert); counts go to ``tally``."""
+    starts = run_starts((query.astype(np.int64) << 32) | expert)
+    repeated = find_repeated(starts, position)
+    if repeated is not None:
+        raise BadRow("entry", repeated)
+    lists = order_lists(starts, position, floats(entries, "rank"), _scores(entries))
+    offsets = np.append(starts, len(position))
+    tally.lists += len(starts)
+    tally.entries += len(position)
+    tally.ties += lists.ties
+    tally.positive &= bool((lists.rank > 0).all())
+    tally.list_lengths.update(count_values(np.diff(offsets)))
+    columns = {
+        "query": pa.array(query[starts], pa.int64()),
+        "expert": pa.array(expert[starts], pa.int32()),
+        "item": _lists(offsets, pa.array(lists.position)),
+        "rank": _lists(offsets, pa.array(lists.rank)),
+    }
+    if scores and lists.score is not None:
+        columns["score"] = _lists(offsets, pa.array(lists.score))
+    return pa.table(columns, schema=lists_schema(scores))
+
+
+def pair_rows(
+    pairs: pa.Table, query: NDArray[np.int64], expert: Indices, position: NDArray[np.int32], tally: Tally
+) -> pa.Table:
+    """PAIRS_TABLE rows; ``position`` has winner and loser of every pair, shape (P, 2)."""
+    same = position[:, 0] == position[:, 1]
+    if same.any():
+        raise BadRow("self", int(np.argmax(same)))
+    tie = _one(_column(pairs, "tie", pa.bool_()))
+    tie = pc.fill_null(tie, False)
+    tally.entries += len(position)
+    tally.ties += int(pc.sum(tie).as_py() or 0)
+    columns = [
+        pa.array(query, pa.int64()), pa.array(expert, pa.int32()),
+        pa.array(np.ascontiguousarray(position[:, 0])), pa.array(np.ascontiguousarray(position[:, 1])),
+        pc.fill_null(_one(_column(pairs, "weight", pa.float64())), 1.0), tie,
+    ]  # fmt: skip
+    return pa.table(columns, schema=PAIRS_TABLE)
+
+
+def lists_schema(scores: bool) -> pa.Schema:
+    return LISTS_TABLE if scores else LISTS_TABLE.remove(LISTS_TABLE.get_field_index("score"))
+
+
+def queries_table(names: list[str], parts: list[str], items: NumberedItems) -> pa.Table:
+    columns = [
+        pa.array(names, pa.string()),
+        pa.array(parts, pa.string()),
+        _lists(items.offsets, items.ids),
+        _lists(items.offsets, _nullable(items.labels)),
+        _lists(items.missed_offsets, _nullable(items.missed_labels)),
+    ]
+    return pa.table(columns, schema=QUERIES_TABLE)
+
+
+def floats(table: pa.Table, name: str) -> Floats:
+    """A column as float64, NaN where it is null or absent."""
+    if name not in table.column_names or pa.types.is_null(table.schema.field(name).type):
+        return np.full(len(table), np.nan, dtype=RANK)
+    return _one(table[name]).to_numpy(zero_copy_only=False)
+
+
+def _scores(entries: pa.Table) -> Floats | None:
+    has = "score" in entries.column_names and not pa.types.is_null(entries.schema.field("score").type)
+    return floats(entries, "score") if has else None
+
+
+def _mentions(table: pa.Table, codes: NDArray[np.int64]) -> Mentions:
+    """Labelled rows of the queries that stay."""
+    code = key_major(table[KEY].to_numpy())
+    query = np.searchsorted(codes, code)
+    stays = codes[np.minimum(query, len(codes) - 1)] == code
+    if not stays.all():
+        table, query = table.filter(pa.array(stays)), query[stays]
+    return Mentions(query, _one(_column(table, "item", pa.string())), _one(_column(table, "label", pa.int32())))
+
+
+def interleaved(winner: pa.Array, loser: pa.Array) -> pa.Array:
+    """Winner, loser, winner, loser, ...: the order in which pairs mention items."""
+    order = np.arange(2 * len(winner)).reshape(2, -1).T.ravel()
+    return pa.concat_arrays([winner, loser]).take(pa.array(order))
+
+
+def _column(table: pa.Table, name: str, dtype: pa.DataType) -> pa.ChunkedArray:
+    """A column by name; all null when the source has none."""
+    if name not in table.column_names:
+        return pa.chunked_array([pa.nulls(len(table), dtype)])
+    return table[name].cast(dtype)
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    array = column.combine_chunks()
+    return array if not isinstance(array, pa.ChunkedArray) else pa.concat_arrays(array.chunks)
+
+
+def _lists(offsets: Offsets | NDArray[np.intp], values: pa.Array) -> pa.ListArray:
+    return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), values)
+
+
+def _nullable(labels: Labels) -> pa.Array:
+    return pa.array(labels, pa.int32(), mask=labels == NO_LABEL)

@@ -1,0 +1,133 @@
+"""Regrouping for one query that very many experts rank: blocks of whole experts.
+
+The items are numbered while reading and stay in memory, so rows are a few numbers each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from distagg.dataset.block import BadRow, BlockTables, interleaved, list_rows, pair_rows, queries_table
+from distagg.dataset.clash import Clash
+from distagg.dataset.items import Mentions, NumberedItems, number_items
+from distagg.dataset.manifest import Kind, Partition
+from distagg.dataset.intake import Codes, Regroup, Rows, RowSource, cut, number_column, strings
+from distagg.dataset.spill import KEY, key_major, make_key
+from distagg.dataset.tally import Tally, count_labels
+from distagg.threads import ordered_map
+from distagg.types import INDEX, Indices
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _ExpertRows:
+    """Gathered rows of consecutive experts."""
+
+    ranked: pa.Table  # entries: key, item, rank, score; pairs: key, winner, loser, weight, tie; items are codes
+    kind: Kind
+    position: Indices  # (I,) of every item code
+    scores: bool
+
+
+class ExpertRegroup(Regroup):
+    """Rows of the one query to blocks of whole experts (pairs: cut anywhere)."""
+
+    partition: Partition = "expert"
+
+    def __init__(self, source: RowSource, directory: Path) -> None:
+        super().__init__(source, directory)
+        self.items = Codes()
+        self.declared: list[pa.RecordBatch] = []
+        self.judged: list[pa.RecordBatch] = []
+
+    def add(self, rows: Rows, batch: pa.RecordBatch) -> None:
+        self.queries.encode(batch["query"])
+        if len(self.queries.names) > 1:
+            raise self.bad_source(f"queries {' and '.join(map(repr, self.queries.names[:2]))}", "one query")
+        if rows.kind in ("items", "judgements"):
+            (self.declared if rows.kind == "items" else self.judged).append(batch)
+        else:
+            self._add_ranked(rows, batch)
+        if rows.kind != "judgements":
+            self.note_parts(rows.part)
+
+    def _add_ranked(self, rows: Rows, batch: pa.RecordBatch) -> None:
+        key = pa.array(make_key(self.experts.encode(batch["expert"]), 0))
+        if rows.kind == "entries":
+            item = pa.array(self.items.encode(batch["item"]))
+            rank, score = self.ranks(batch)
+            self.ranked.add(pa.record_batch({KEY: key, "item": item, "rank": rank, "score": score}))
+            return
+        both = self.items.encode(interleaved(strings(batch["winner"]), strings(batch["loser"]))).reshape(-1, 2)
+        columns = {KEY: key, "winner": pa.array(both[:, 0].copy()), "loser": pa.array(both[:, 1].copy())}
+        columns["weight"] = number_column(batch, "weight", pa.float64())
+        columns["tie"] = number_column(batch, "tie", pa.bool_())
+        self.ranked.add(pa.record_batch(columns))
+
+    def blocks(self, block_entries: int) -> Iterator[BlockTables]:
+        return self.explained(self._blocks(block_entries))
+
+    def _blocks(self, block_entries: int) -> Iterator[BlockTables]:
+        names = pa.array(self.items.names, pa.string())
+        ranked = Mentions(np.zeros(len(names), dtype=np.int64), names)
+        items = number_items(1, _mentions(self.declared), ranked, _mentions(self.judged))
+        part = self.parts[0]
+        queries: pa.Table | None = queries_table(self.queries.names, [part], items)
+        tables = (
+            _ExpertRows(table, self.kind, items.position, self.scores) for table in self._tables(block_entries)
+        )
+        for rows, tally in ordered_map(self._block, tables):
+            if queries is not None:
+                _count_query(tally, items)
+            yield BlockTables(0, queries, rows, (part,), tally)
+            queries = None
+
+    def _tables(self, block_entries: int) -> Iterator[pa.Table]:
+        counts = self.ranked.counts(len(self.experts.names))
+        if not len(counts):
+            yield pa.table({KEY: pa.array([], pa.int64())})
+        for lo, hi in cut(counts, block_entries):
+            if self.kind == "pairs" and hi == lo + 1 and counts[lo] > block_entries:
+                yield from self.ranked.slices(lo, block_entries)
+            else:
+                yield self.ranked.rows(lo, hi)
+
+    def _block(self, rows: _ExpertRows) -> tuple[pa.Table, Tally]:
+        expert = key_major(rows.ranked[KEY].to_numpy()).astype(INDEX)
+        query = np.zeros(len(expert), dtype=np.int64)
+        tally = Tally()
+        try:
+            if rows.kind == "pairs":
+                both = [rows.position[rows.ranked[name].to_numpy()] for name in ("winner", "loser")]
+                return pair_rows(rows.ranked, query, expert, np.stack(both, axis=1), tally), tally
+            position = rows.position[_codes(rows.ranked)]
+            return list_rows(rows.ranked, query, expert, position, rows.scores, tally), tally
+        except BadRow as bad:
+            name = "winner" if rows.kind == "pairs" else "item"
+            item = self.items.names[rows.ranked[name][bad.row].as_py()]
+            raise Clash(bad.kind, 0, int(expert[bad.row]), item) from None
+
+
+def _codes(ranked: pa.Table) -> NDArray[np.int32]:
+    codes: NDArray[np.int32] = ranked["item"].to_numpy() if "item" in ranked.column_names else np.zeros(0, INDEX)
+    return codes
+
+
+def _count_query(tally: Tally, items: NumberedItems) -> None:
+    tally.queries, tally.items = 1, len(items.labels)
+    tally.labels.update(count_labels(items.labels))
+    tally.query_sizes[len(items.labels)] += 1
+
+
+def _mentions(batches: list[pa.RecordBatch]) -> Mentions:
+    """Labelled rows of the one query."""
+    items = [strings(batch["item"]) for batch in batches]
+    labels = [number_column(batch, "label", pa.int32()).cast(pa.int32()) for batch in batches]
+    item = pa.concat_arrays(items) if items else pa.array([], pa.string())
+    label = pa.concat_arrays(labels) if labels else pa.array([], pa.int32())
+    return Mentions(np.zeros(len(item), dtype=np.int64), item, label)

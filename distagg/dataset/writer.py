@@ -1,0 +1,183 @@
+"""Write a dataset: blocks to Parquet row groups, then the manifest, then all of it appears at once.
+
+Encodings were chosen by measuring reads first, writes second (126 lists of 1,000 entries to a block): LZ4; item
+positions as packed differences, ranks by dictionary, scores plain. Zstandard saves a fifth of the room and reads
+a third slower. No statistics: nothing reads them. The same rows always give the same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from distagg.dataset.block import BlockTables, lists_schema
+from distagg.dataset.commit import staged_directory
+from distagg.dataset.intake import Progress, Regroup, RowSource
+from distagg.dataset.manifest import MANIFEST, Block, File, Manifest
+from distagg.dataset.regroup import MEMORY_BYTES, no_progress, regroup
+from distagg.dataset.tally import Tally, spread
+from distagg.types import PAIRS_TABLE, QUERIES_TABLE
+
+BLOCK_ENTRIES = 1 << 17  # of a row group: what is read at once is never less
+FILE_BLOCKS = 64
+
+_SHARED: dict[str, Any] = {"compression": "lz4", "write_statistics": False}
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "queries": {"use_dictionary": ["part", "label.list.element", "missed.list.element"]},
+    "lists": {
+        "use_dictionary": ["query", "expert", "rank.list.element"],
+        "column_encoding": {"item.list.element": "DELTA_BINARY_PACKED"},
+    },
+    "pairs": {
+        "use_dictionary": ["query", "expert", "weight"],
+        "column_encoding": {"winner": "DELTA_BINARY_PACKED", "loser": "DELTA_BINARY_PACKED"},
+    },
+}
+
+
+def write_dataset(
+    source: RowSource, target: Path, *, progress: Progress | None = None, memory_bytes: int = MEMORY_BYTES
+) -> Manifest:
+    """Import a source into a new dataset directory.
+
+    Parameters
+    ----------
+    source
+        Files to read, as in ``distagg.sources``.
+    target
+        The directory to make; it must not exist, and appears only when the import has succeeded.
+    progress
+        Called with the number of rows just read and, in the second pass, with the number just written.
+    memory_bytes
+        Rows held before they are spilled to disk; the process needs a small multiple of it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from distagg.dataset.frames import TableSource
+    >>> table = pa.table({"query": ["q", "q"], "expert": ["a", "a"], "item": ["x", "y"], "rank": [1.0, 2.0]})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_dataset(TableSource(table), Path(folder) / "dataset").entries
+    2
+    """
+    said = progress or no_progress
+    with staged_directory(Path(target)) as staging:
+        spills = staging / "spills"
+        spills.mkdir()
+        grouped = regroup(source, spills, memory_bytes=memory_bytes, progress=said)
+        with ExitStack() as stack:
+            writer = stack.enter_context(_Writer(staging, grouped))
+            for block in grouped.blocks(BLOCK_ENTRIES):
+                writer.write(block)
+                said(block.tally.entries)
+            files = writer.finish()
+        shutil.rmtree(spills)
+        manifest = make_manifest(grouped, writer.total, tuple(writer.blocks), files)
+        (staging / MANIFEST).write_text(manifest.to_json(), encoding="utf-8")
+    return manifest
+
+
+def make_manifest(grouped: Regroup, total: Tally, blocks: tuple[Block, ...], files: tuple[File, ...]) -> Manifest:
+    """The manifest of regrouped rows."""
+    return Manifest(
+        kind=grouped.kind,
+        partition=grouped.partition,
+        queries=total.queries,
+        items=total.items,
+        experts=len(grouped.experts.names),
+        lists=total.lists,
+        entries=total.entries,
+        ties=total.ties,
+        scores=grouped.scores,
+        positive=total.positive,
+        labels=total.label_counts(),
+        list_lengths=spread(total.list_lengths),
+        query_sizes=spread(total.query_sizes),
+        parts=tuple(dict.fromkeys(part for block in blocks for part in block.parts)),
+        files=files,
+        blocks=blocks,
+    )
+
+
+def make_block(tables: BlockTables, total: Tally, file: int, group: int) -> Block:
+    """The manifest's entry for a block, whose tally ``total`` includes already."""
+    one_query = tables.queries is None  # every block of the one query covers all of its items
+    return Block(
+        file=file,
+        group=group,
+        first_query=tables.first_query,
+        queries=1 if one_query else tables.tally.queries,
+        items=total.items if one_query else tables.tally.items,
+        lists=tables.tally.lists,
+        entries=tables.tally.entries,
+        parts=tables.parts,
+    )
+
+
+class _Writer:
+    """Rolling Parquet files; finished ones are hashed on a thread while the next are written."""
+
+    def __init__(self, directory: Path, grouped: Regroup) -> None:
+        self.total = Tally()
+        self.blocks: list[Block] = []
+        self._directory, self._grouped = directory, grouped
+        self._open: dict[str, pq.ParquetWriter] = {}
+        self._rows: dict[str, int] = {}
+        self._files: list[Future[File]] = []
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="distagg-hash")
+
+    def __enter__(self) -> _Writer:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for writer in self._open.values():
+            writer.close()
+        self._pool.shutdown(cancel_futures=True)
+
+    def write(self, tables: BlockTables) -> None:
+        file, group = divmod(len(self.blocks), FILE_BLOCKS)
+        if group == 0:
+            self._close()
+        self.total.add(tables.tally)
+        self.blocks.append(make_block(tables, self.total, file, group))
+        if tables.queries is not None:
+            self._append("queries", file, QUERIES_TABLE, tables.queries)
+        kind = self._grouped.kind
+        schema = PAIRS_TABLE if kind == "pairs" else lists_schema(self._grouped.scores)
+        self._append(kind, file, schema, tables.rows)
+
+    def finish(self) -> tuple[File, ...]:
+        """Close everything and give the files in the order of their names."""
+        self._close()
+        experts = pa.table({"expert": pa.array(self._grouped.experts.names, pa.string())})
+        pq.write_table(experts, self._directory / "experts.parquet", use_dictionary=False, **_SHARED)
+        self._files.append(self._pool.submit(_describe, self._directory / "experts.parquet", len(experts)))
+        return tuple(sorted((future.result() for future in self._files), key=lambda file: file.path))
+
+    def _append(self, table: str, file: int, schema: pa.Schema, rows: pa.Table) -> None:
+        name = f"{table}-{file:05d}.parquet"
+        if name not in self._open:
+            self._open[name] = pq.ParquetWriter(self._directory / name, schema, **_SHARED, **_OPTIONS[table])
+            self._rows[name] = 0
+        self._open[name].write_table(rows, row_group_size=max(1, len(rows)))
+        self._rows[name] += len(rows)
+
+    def _close(self) -> None:
+        for name, writer in self._open.items():
+            writer.close()
+            self._files.append(self._pool.submit(_describe, self._directory / name, self._rows[name]))
+        self._open = {}
+
+
+def _describe(file: Path, rows: int) -> File:
+    with file.open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    return File(path=file.name, rows=rows, bytes=file.stat().st_size, sha256=digest)

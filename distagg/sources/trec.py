@@ -1,0 +1,126 @@
+"""TREC runs, ``query Q0 item rank score tag``, and relevance judgements (qrels), ``query 0 item label``.
+
+As in trec_eval the order of a list is by descending score, and its rank column is not even read; ``by="rank"`` takes
+the rank column. Fields are separated by blanks or tabs; files may be gzipped. Parsing is Arrow's, about 150 ns a line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+
+from distagg.errors import UsageError, unknown
+from distagg.sources.fields import FINITE, POSITION, REPEATED, WHOLE, WORD, Layout, find_lines, read_tables
+from distagg.sources.source import SourceTable
+
+RUN_FIELDS = ("query", "Q0", "item", "rank", "score", "tag")
+QRELS = Layout(("query", "0", "item", "label"), {"query": REPEATED, "item": WORD, "label": WHOLE})
+
+
+class TrecSource:
+    """Runs of several systems, with or without judgements.
+
+    Parameters
+    ----------
+    files
+        Run files.
+    qrels
+        Judgement files. A judged item that no run has is missed: it counts in recall, not in rankings.
+    expert
+        What an expert is called after: the run's "file" (without .gz), or its "tag".
+    by
+        What orders a list: the "score", larger first and equal ones sharing the better rank, or the "rank".
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "run1"
+    ...     _ = file.write_text("7 Q0 x 1 9.5 bm25\\n")
+    ...     next(TrecSource([file]).tables()).table.to_pylist()
+    [{'query': '7', 'expert': 'run1', 'item': 'x', 'rank': None, 'score': 9.5}]
+    """
+
+    partition: Literal["query", "expert"] = "query"
+
+    def __init__(
+        self,
+        files: Sequence[str | Path],
+        qrels: Sequence[str | Path] | str | Path | None = None,
+        *,
+        expert: Literal["file", "tag"] = "file",
+        by: Literal["score", "rank"] = "score",
+    ) -> None:
+        for what, value, choices in (("expert", expert, ("file", "tag")), ("by", by, ("score", "rank"))):
+            if value not in choices:
+                raise unknown(f"value of '{what}'", value, choices)
+        self.runs = tuple(Path(file) for file in files)
+        self.qrels = tuple(Path(file) for file in ([qrels] if isinstance(qrels, str | Path) else qrels or ()))
+        self.files: tuple[Path, ...] = self.runs + self.qrels
+        if not self.runs:
+            raise UsageError("no run files given; name at least one")
+        self.expert, self.by = expert, by
+        if expert == "file":
+            _refuse_same_names(self.runs)
+
+    def tables(self) -> Iterator[SourceTable]:
+        """Entries of the runs, then the judgements. Queries span files, so they belong to no part."""
+        layout = self._layout
+        for file, table in read_tables((file, layout) for file in self.runs):
+            yield SourceTable("entries", self._entries(file, table), "")
+        for _, table in read_tables((file, QRELS) for file in self.qrels):
+            label = table["label"].cast(pa.int32())
+            yield SourceTable("judgements", table.set_column(2, "label", label), "")
+
+    def locate(self, query: str, expert: str | None, item: str) -> list[tuple[str, int]]:
+        """File and line of every mention of the item, by the expert or (None) of its label."""
+        wanted = {"query": query, "item": item}
+        if expert is None:
+            return [place for file in self.qrels for place in find_lines(file, QRELS, wanted)]
+        if self.expert == "tag":
+            wanted["tag"] = expert
+        files = [file for file in self.runs if self.expert == "tag" or run_name(file) == expert]
+        return [place for file in files for place in find_lines(file, self._layout, wanted)]
+
+    @property
+    def _layout(self) -> Layout:
+        keep = {"query": REPEATED, "item": WORD, "score": FINITE}
+        if self.by == "rank":
+            keep["rank"] = POSITION
+        if self.expert == "tag":
+            keep["tag"] = REPEATED
+        return Layout(RUN_FIELDS, keep)
+
+    def _entries(self, file: Path, table: pa.Table) -> pa.Table:
+        n = len(table)
+        if self.expert == "tag":
+            expert = table["tag"]
+        else:
+            expert = pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int32)), pa.array([run_name(file)]))
+        rank = table["rank"].cast(pa.float64()) if self.by == "rank" else pa.nulls(n, pa.float64())
+        columns = {"query": table["query"], "expert": expert, "item": table["item"], "rank": rank}
+        return pa.table({**columns, "score": table["score"]})
+
+
+def run_name(file: Path) -> str:
+    """What a run is called after its file: the name without .gz.
+
+    >>> run_name(Path("runs/input.bm25.gz"))
+    'input.bm25'
+    """
+    return file.name.removesuffix(".gz")
+
+
+def _refuse_same_names(files: Sequence[Path]) -> None:
+    seen: dict[str, Path] = {}
+    for file in files:
+        other = seen.setdefault(run_name(file), file)
+        if other is not file:
+            raise UsageError(
+                f"{other} and {file} give their expert the same name, '{run_name(file)}'; "
+                "rename one of them, or name experts after the runs' tags (expert='tag')"
+            )

@@ -1,0 +1,158 @@
+"""One contract for every registered model."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from strategies import Query, build_chunk, chunks
+
+from distagg.dataset.chunk import Chunk
+from distagg.models import MODELS, Model
+from distagg.models.base import Params
+
+EVERY = sorted(MODELS)
+ADDITIVE = sorted(name for name in MODELS if MODELS[name].additive)
+VARIANTS = {
+    "borda": [{"unlisted": "average"}, {"unlisted": "ignore"}],
+    "mean": [{"unlisted": "ignore"}],
+    "median": [{"unlisted": "last"}, {"unlisted": "ignore"}],
+    "condorcet": [{"unlisted": "ignore"}],
+    "copeland": [{"unlisted": "ignore"}],
+    "combsum": [{"norm": "minmax"}, {"norm": "sum"}, {"norm": "zmuv"}],
+    "mc1": [{"local_kemeny": True}],
+    "mc4": [{"unlisted": "ignore"}, {"local_kemeny": True}],
+}
+SETTINGS = [(name, {}) for name in EVERY] + [(name, s) for name, many in VARIANTS.items() for s in many]
+
+
+def ready(model: Model, n_experts: int = 5) -> Params:
+    """Parameters a model can score with: the first candidate where it must learn."""
+    candidates = model.candidates(n_experts)
+    return candidates[0] if candidates else {}
+
+
+def scores_of(model: Model, chunk: Chunk) -> np.ndarray:
+    return model.score(chunk, ready(model, chunk.n_experts))
+
+
+@pytest.mark.parametrize(("name", "settings"), SETTINGS)
+@settings(max_examples=30)
+@given(drawn=chunks())
+def test_scores_are_finite_one_per_item(name, settings, drawn):
+    _, chunk = drawn
+    scores = scores_of(MODELS[name](**settings), chunk)
+    assert scores.shape == (chunk.n_items,)
+    assert np.isfinite(scores).all()
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_pickles(name):
+    model = MODELS[name]()
+    assert pickle.loads(pickle.dumps(model)) == model
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_documents_itself(name):
+    model = MODELS[name]
+    assert model.summary
+    assert model.paper
+    assert model.name == name
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        Query(1, {0: {0: 1.0}}),
+        Query(1),
+        Query(4),
+        Query(4, {2: {0: 1.0, 1: 2.0}}),
+        Query(3, {0: {0: 7.0, 1: 7.0, 2: 7.0}, 1: {0: 1.0, 1: 1.0, 2: 1.0}}),
+        Query(3, {0: {0: 1.0, 1: 2.0, 2: 3.0}, 1: {1: 1.0, 2: 2.0, 0: 3.0}, 2: {2: 1.0, 0: 2.0, 1: 3.0}}),
+        Query(3, {4: {0: 530.0, 2: 12.0}}),
+    ],
+    ids=["one item", "one item, no list", "no list", "one expert", "all tied", "a cycle", "ranks beyond the items"],
+)
+@pytest.mark.parametrize("name", EVERY)
+def test_hard_queries_get_finite_scores(name, query):
+    scores = scores_of(MODELS[name](), build_chunk([query], n_experts=5))
+    assert scores.shape == (query.size,)
+    assert np.isfinite(scores).all()
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_an_empty_chunk_gives_no_scores(name):
+    assert scores_of(MODELS[name](), build_chunk([], n_experts=5)).shape == (0,)
+
+
+@pytest.mark.parametrize("name", sorted(set(EVERY) - {"bestinput"}))
+def test_unanimous_experts_are_followed(name):
+    """Full agreement leaves no doubt, whatever the model."""
+    order = [3, 0, 4, 1, 2]
+    ranks = {item: place + 1.0 for place, item in enumerate(order)}
+    scores = scores_of(MODELS[name](), build_chunk([Query(5, dict.fromkeys(range(4), ranks))]))
+    assert np.argsort(-scores, kind="stable").tolist() == order
+
+
+@pytest.mark.parametrize(("name", "settings"), [s for s in SETTINGS if s[0] not in ("condorcet",) and not s[1].get("local_kemeny")])
+@settings(max_examples=30)
+@given(drawn=chunks())
+def test_the_order_of_items_changes_no_score(name, settings, drawn):
+    """Items turned round: the same scores turned round. (Sorting by cyclic majorities has no such property.)"""
+    made, chunk = drawn
+    turned = [
+        Query(q.size, {e: {q.size - 1 - i: r for i, r in ranks.items()} for e, ranks in q.lists.items()}) for q in made
+    ]
+    model = MODELS[name](**settings)
+    here, there = scores_of(model, chunk), scores_of(model, build_chunk(turned, n_experts=5))
+    for q in range(chunk.n_queries):
+        span = slice(chunk.item_offsets[q], chunk.item_offsets[q + 1])
+        np.testing.assert_allclose(here[span], there[span][::-1], atol=1e-8)
+
+
+@pytest.mark.parametrize(("name", "settings"), SETTINGS)
+@settings(max_examples=20)
+@given(drawn=chunks(most_queries=3))
+def test_a_query_is_scored_the_same_in_any_company(name, settings, drawn):
+    _, chunk = drawn
+    model = MODELS[name](**settings)
+    together = scores_of(model, chunk)
+    for q in range(chunk.n_queries):
+        alone = chunk.select(np.arange(chunk.n_queries) == q)
+        span = slice(chunk.item_offsets[q], chunk.item_offsets[q + 1])
+        np.testing.assert_array_equal(scores_of(model, alone), together[span])
+
+
+def split_by_expert(query: Query) -> list[Chunk]:
+    """A query's lists spread over chunks, as in an expert-partitioned dataset."""
+    return [build_chunk([Query(query.size, {e: ranks})], n_experts=5) for e, ranks in sorted(query.lists.items())]
+
+
+def gathered(model: Model, pieces: list[Chunk], params: Params, *, right: bool) -> Params:
+    """Rounds of map, reduce and finish, reducing from the left or from the right."""
+    while True:
+        statistics = [model.map(piece, params) for piece in pieces]
+        while len(statistics) > 1:
+            at = len(statistics) - 2 if right else 0
+            statistics[at : at + 2] = [model.reduce(statistics[at], statistics[at + 1])]
+        params = model.finish(statistics[0], params)
+        if model.done(params):
+            return params
+
+
+@pytest.mark.parametrize(("name", "settings"), [s for s in SETTINGS if s[0] in ADDITIVE])
+@settings(max_examples=20)
+@given(drawn=chunks(most_queries=1))
+def test_statistics_of_split_queries_add_up(name, settings, drawn):
+    """Split by expert, mapped and merged in either order: the scores of the whole query."""
+    made, chunk = drawn
+    if not made[0].lists:
+        return
+    model = MODELS[name](**settings)
+    pieces = split_by_expert(made[0])
+    whole = model.score(chunk, ready(model))
+    for right in (False, True):
+        params = gathered(model, pieces, ready(model), right=right)
+        np.testing.assert_allclose(model.score(pieces[0], params), whole, atol=1e-8)

@@ -1,0 +1,69 @@
+"""Chunks for tests: built from plain Python, or drawn by hypothesis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from hypothesis import strategies as st
+
+from distagg.dataset.chunk import Chunk, chunk_from_tables
+from distagg.types import LISTS_TABLE, PAIRS_TABLE, QUERIES_TABLE
+
+
+@dataclass(frozen=True)
+class Query:
+    """``lists`` maps an expert to {item position: rank}; pairs are (winner, loser, weight, tie)."""
+
+    size: int
+    lists: dict[int, dict[int, float]] = field(default_factory=dict)
+    labels: Sequence[int | None] = ()
+    pairs: Sequence[tuple[int, int, float, bool]] = ()
+    name: str = "q"
+
+
+def build_chunk(queries: Sequence[Query], n_experts: int | None = None) -> Chunk:
+    """The chunk that holds these queries."""
+    rows, lists, pairs = [], [], []
+    for q, query in enumerate(queries):
+        labels = list(query.labels) or [None] * query.size
+        items = [f"i{i}" for i in range(query.size)]
+        rows.append({"query": f"{query.name}{q}", "part": "", "item": items, "label": labels, "missed": []})
+        for expert, ranks in sorted(query.lists.items()):
+            entries = sorted(ranks.items(), key=lambda entry: (entry[1], entry[0]))
+            lists.append(
+                {
+                    "query": q, "expert": expert, "item": [i for i, _ in entries],
+                    "rank": [float(r) for _, r in entries], "score": None,
+                }
+            )  # fmt: skip
+        pairs += [
+            {"query": q, "expert": 0, "winner": w, "loser": x, "weight": weight, "tie": tie}
+            for w, x, weight, tie in query.pairs
+        ]
+    if n_experts is None:
+        n_experts = 1 + max((expert for query in queries for expert in query.lists), default=0)
+    return chunk_from_tables(
+        pa.Table.from_pylist(rows, QUERIES_TABLE),
+        pa.Table.from_pylist(lists, LISTS_TABLE).drop(["score"]),
+        pa.Table.from_pylist(pairs, PAIRS_TABLE),
+        n_experts=n_experts,
+    )
+
+
+@st.composite
+def queries(draw: st.DrawFn, *, most_items: int = 8, most_experts: int = 5, integers: bool = True) -> Query:
+    """A query with partial lists, ties, empty lists, unlisted items."""
+    size = draw(st.integers(1, most_items))
+    rank = st.integers(1, 12).map(float) if integers else st.floats(0.5, 500.0)
+    one_list = st.dictionaries(st.integers(0, size - 1), rank, max_size=size)
+    lists = draw(st.dictionaries(st.integers(0, most_experts - 1), one_list, max_size=most_experts))
+    labels = draw(st.lists(st.integers(0, 2), min_size=size, max_size=size))
+    return Query(size, {e: r for e, r in lists.items() if r}, labels)
+
+
+def chunks(*, most_queries: int = 4, **kwargs: int) -> st.SearchStrategy[tuple[list[Query], Chunk]]:
+    """Queries as plain data, and the chunk that holds them."""
+    many = st.lists(queries(**kwargs), min_size=1, max_size=most_queries)
+    return many.map(lambda made: (made, build_chunk(made, n_experts=5)))
