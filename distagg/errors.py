@@ -30,9 +30,7 @@ class InputError(DistaggError):
 
     exit_code = 3
 
-    def __init__(
-        self, file: str, *, found: str, expected: str, line: int | None = None, remedy: str = ""
-    ) -> None:
+    def __init__(self, file: str, *, found: str, expected: str, line: int | None = None, remedy: str = "") -> None:
         where = f"{file}:{line}" if line is not None else str(file)
         super().__init__(f"{where}: found {found}, expected {expected}" + (f"; {remedy}" if remedy else ""))
         self.file, self.line = str(file), line

@@ -58,7 +58,7 @@ def run_models(arguments: argparse.Namespace) -> None:
     if arguments.name and arguments.name not in MODELS:
         raise unknown("model", arguments.name, MODELS)
     chosen = [MODELS[arguments.name]] if arguments.name else list(MODELS.values())
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "name": model.name, "kind": "supervised" if model.supervised else "unsupervised", "cost": model.cost,
             "takes": list(model.inputs), "summary": model.summary, "paper": model.paper,
@@ -73,12 +73,19 @@ def run_models(arguments: argparse.Namespace) -> None:
         _print_json(rows)
         return
     if arguments.name:
-        print(f"{rows[0]['name']}: {rows[0]['summary']}\n{rows[0]['kind']}, cost {rows[0]['cost']}, paper {rows[0]['paper']}")
-        for name, about in rows[0]["parameters"].items():
+        row = rows[0]
+        print(f"{row['name']}: {row['summary']}\n{row['kind']}, cost {row['cost']}, paper {row['paper']}")
+        for name, about in row["parameters"].items():
             print(f"  {name} = {about['default']}\n      {about['help']}")
         return
     body = [
-        [r["name"], r["kind"], r["cost"], " ".join(f"{k}={p['default']}" for k, p in r["parameters"].items()) or "-", r["paper"]]
+        [
+            r["name"],
+            r["kind"],
+            r["cost"],
+            " ".join(f"{k}={p['default']}" for k, p in r["parameters"].items()) or "-",
+            r["paper"],
+        ]
         for r in rows
     ]
     print(render_table(["model", "kind", "cost", "parameters", "paper"], body, "lllll"))
@@ -166,8 +173,8 @@ def run_compare(arguments: argparse.Namespace) -> None:
     with run_in(arguments) as runner, _meter("compare", len(names) * 5) as progress:
         result = compare(
             dataset, names, settings=settings, folds=arguments.folds, metrics=arguments.metrics or DEFAULT_METRICS,
-            protocol=arguments.protocol, goal=arguments.goal, baseline=arguments.baseline, seed=arguments.seed, runner=runner,
-            progress=progress,
+            protocol=arguments.protocol, goal=arguments.goal, baseline=arguments.baseline,
+            seed=arguments.seed, runner=runner, progress=progress,
         )  # fmt: skip
     result["command"] = "distagg " + " ".join(sys.argv[1:])
     show_comparison(result, dataset, arguments.report, as_json=arguments.json)

@@ -27,7 +27,8 @@ def demo(arguments: argparse.Namespace) -> None:
     say(f"1. synthetic data: {arguments.queries} queries, 25 experts, some good, some random, some adversarial")
     write_dataset(SyntheticSource(queries=arguments.queries, shape="mq2008", seed=arguments.seed), folder / "data")
     dataset = Dataset.open(folder / "data")
-    say(f"   {dataset.manifest.entries:,} ranks of {dataset.manifest.items:,} items, {dataset.manifest.missing:.0%} missing")
+    found = dataset.manifest
+    say(f"   {found.entries:,} ranks of {found.items:,} items, {found.missing:.0%} missing")
     with run_in(arguments) as runner:
         say(f"2. {len(MODELS)} models, five folds")
         result = compare(dataset, list(MODELS), folds="letor5", metrics=METRICS, seed=arguments.seed, runner=runner)
@@ -46,5 +47,7 @@ def _clear(folder: Path) -> None:
         return
     strange = [] if not folder.is_dir() else [entry.name for entry in folder.iterdir() if entry.name not in OURS]
     if strange or not folder.is_dir():
-        raise UsageError(f"output {folder} holds more than an earlier demo ({', '.join(strange[:3])}); name another folder")
+        raise UsageError(
+            f"output {folder} holds more than an earlier demo ({', '.join(strange[:3])}); name another folder"
+        )
     shutil.rmtree(folder)

@@ -71,7 +71,9 @@ def _late(name: str) -> Callable[[argparse.Namespace], None]:
 
 def _demo(commands: Any) -> None:
     parser = _command(commands, "demo", "everything, on built-in synthetic data, with a report")
-    parser.add_argument("-o", "--output", metavar="FOLDER", default="out/demo", help="where results go (default out/demo)")
+    parser.add_argument(
+        "-o", "--output", metavar="FOLDER", default="out/demo", help="where results go (default out/demo)"
+    )
     parser.add_argument("--queries", type=int, default=400, help="size of the synthetic data (default 400)")
 
 
@@ -85,8 +87,12 @@ def _import(commands: Any) -> None:
         one.add_argument("--json", action="store_true", help="print what was imported as JSON")
         if kind == "trec":
             one.add_argument("--qrels", metavar="FILE", help="judgements: query 0 item label")
-            one.add_argument("--expert", choices=("file", "tag"), default="file", help="what names the expert (default file)")
-            one.add_argument("--by", choices=("score", "rank"), default="score", help="what orders a list (default score)")
+            one.add_argument(
+                "--expert", choices=("file", "tag"), default="file", help="what names the expert (default file)"
+            )
+            one.add_argument(
+                "--by", choices=("score", "rank"), default="score", help="what orders a list (default score)"
+            )
 
 
 def _info(commands: Any) -> None:
@@ -101,7 +107,9 @@ def _models(commands: Any) -> None:
 
 
 def _settings(parser: argparse.ArgumentParser, form: str) -> None:
-    parser.add_argument("-p", dest="settings", action="append", default=[], metavar=form, help="set a model's parameter")
+    parser.add_argument(
+        "-p", dest="settings", action="append", default=[], metavar=form, help="set a model's parameter"
+    )
 
 
 def _goal(parser: argparse.ArgumentParser) -> None:
@@ -145,7 +153,9 @@ def _rank(commands: Any) -> None:
 
 def _evaluate(commands: Any) -> None:
     parser = _command(commands, "evaluate", "evaluate rankings against a dataset's labels", cluster=False)
-    parser.add_argument("rankings", metavar="RANKINGS", help="what 'distagg rank' made, or a TREC run, CSV or Parquet file")
+    parser.add_argument(
+        "rankings", metavar="RANKINGS", help="what 'distagg rank' made, or a TREC run, CSV or Parquet file"
+    )
     parser.add_argument("dataset", metavar="DATASET")
     _metrics(parser)
     _protocol(parser)

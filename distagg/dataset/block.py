@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -10,14 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from distagg.dataset.arrays import as_arrow
 from distagg.dataset.clash import Clash
 from distagg.dataset.items import Mentions, NumberedItems, number_items
 from distagg.dataset.lists import find_repeated, order_lists
-from distagg.dataset.spill import KEY, key_major, key_minor, run_starts
+from distagg.dataset.spill import KEY, GroupedRows, key_major, key_minor, run_starts
 from distagg.dataset.tally import Tally, count_labels, count_values
 from distagg.types import LISTS_TABLE, NO_LABEL, PAIRS_TABLE, QUERIES_TABLE, RANK, Floats, Indices, Labels, Offsets
 
-LABELLED = pa.schema([("key", pa.int64()), ("item", pa.string()), ("label", pa.int32())])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,25 +40,25 @@ class QueryRows:
     first_query: int  # dataset position of the first one
     names: list[str]  # (Q,)
     parts: list[str]  # (Q,)
-    ranked: pa.Table  # entries: key, item, rank, score; pairs: key, winner, loser, weight, tie
-    declared: pa.Table  # LABELLED
-    judged: pa.Table  # LABELLED
+    ranked: GroupedRows  # entries: key, item, rank, score; pairs: key, winner, loser, weight, tie
+    declared: GroupedRows  # key, item, label
+    judged: GroupedRows  # key, item, label
     scores: bool
 
 
 def query_block(rows: QueryRows) -> BlockTables:
     """A block of whole queries."""
-    key = rows.ranked[KEY].to_numpy()
-    query = np.searchsorted(rows.codes, key_major(key))
-    pairs = "winner" in rows.ranked.column_names
+    table = rows.ranked.table()
+    key = table[KEY].to_numpy()
+    runs = Runs.of(key, lambda major: np.searchsorted(rows.codes, major))
+    pairs = "winner" in table.column_names
     names = ("winner", "loser") if pairs else ("item",)
-    ids = [_one(_column(rows.ranked, name, pa.string())) for name in names]
+    ids = [_one(_column(table, name, pa.string())) for name in names]
     item = interleaved(*ids) if pairs else ids[0]
-    ranked = Mentions(np.repeat(query, 2) if pairs else query, item)
+    ranked = Mentions(np.repeat(runs.query, runs.lengths * len(names)), item)
     try:
-        items = number_items(
-            len(rows.codes), _mentions(rows.declared, rows.codes), ranked, _mentions(rows.judged, rows.codes)
-        )
+        declared, judged = (_mentions(some.table(), rows.codes) for some in (rows.declared, rows.judged))
+        items = number_items(len(rows.codes), declared, ranked, judged)
     except Clash as clash:
         clash.query = int(rows.codes[clash.query])
         raise
@@ -67,17 +68,34 @@ def query_block(rows: QueryRows) -> BlockTables:
         labels=count_labels(items.labels),
         query_sizes=count_values(np.diff(items.offsets)),
     )
-    where = query + rows.first_query
+    runs = replace(runs, query=runs.query + rows.first_query)
     try:
         if pairs:
-            table = pair_rows(rows.ranked, where, key_minor(key), items.position.reshape(-1, 2), tally)
+            blocked = pair_rows(table, runs, items.position.reshape(-1, 2), tally)
         else:
-            table = list_rows(rows.ranked, where, key_minor(key), items.position, rows.scores, tally)
+            blocked = list_rows(table, runs, items.position, rows.scores, tally)
     except BadRow as bad:
-        at = bad.row * (2 if pairs else 1)
-        raise Clash(bad.kind, int(key_major(key)[bad.row]), int(key_minor(key)[bad.row]), item[at].as_py()) from None
+        query, expert = int(key_major(key)[bad.row]), int(key_minor(key)[bad.row])
+        raise Clash(bad.kind, query, expert, item[bad.row * len(names)].as_py()) from None
     queries = queries_table(rows.names, rows.parts, items)
-    return BlockTables(rows.first_query, queries, table, tuple(dict.fromkeys(rows.parts)), tally)
+    return BlockTables(rows.first_query, queries, blocked, tuple(dict.fromkeys(rows.parts)), tally)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Runs:
+    """The rows of a block by (query, expert): lists, or the pairs of an expert. L runs."""
+
+    starts: NDArray[np.intp]  # (L,) first row
+    lengths: NDArray[np.intp]  # (L,)
+    query: NDArray[np.int64]  # (L,)
+    expert: Indices  # (L,)
+
+    @classmethod
+    def of(cls, key: NDArray[np.int64], query: Callable[[NDArray[np.int64]], NDArray[np.int64]]) -> Runs:
+        """Runs of equal keys; ``query`` maps the majors of keys to queries."""
+        starts = run_starts(key)
+        first = key[starts]
+        return cls(starts, np.diff(starts, append=len(key)), query(key_major(first)), key_minor(first))
 
 
 class BadRow(Exception):  # noqa: N818  # becomes a Clash where the ids are known
@@ -89,35 +107,30 @@ class BadRow(Exception):  # noqa: N818  # becomes a Clash where the ids are know
         self.row = row
 
 
-def list_rows(
-    entries: pa.Table, query: NDArray[np.int64], expert: Indices, position: Indices, scores: bool, tally: Tally
-) -> pa.Table:
-    """LISTS_TABLE rows of entries that stand together by (query, expert); counts go to ``tally``."""
-    starts = run_starts((query.astype(np.int64) << 32) | expert)
-    repeated = find_repeated(starts, position)
+def list_rows(entries: pa.Table, runs: Runs, position: Indices, scores: bool, tally: Tally) -> pa.Table:
+    """LISTS_TABLE rows of entries, one for each run; counts go to ``tally``."""
+    repeated = find_repeated(runs.starts, position)
     if repeated is not None:
         raise BadRow("entry", repeated)
-    lists = order_lists(starts, position, floats(entries, "rank"), _scores(entries))
-    offsets = np.append(starts, len(position))
-    tally.lists += len(starts)
+    lists = order_lists(runs.starts, position, floats(entries, "rank"), _scores(entries))
+    offsets = np.append(runs.starts, len(position))
+    tally.lists += len(runs.starts)
     tally.entries += len(position)
     tally.ties += lists.ties
     tally.positive &= bool((lists.rank > 0).all())
-    tally.list_lengths.update(count_values(np.diff(offsets)))
+    tally.list_lengths.update(count_values(runs.lengths))
     columns = {
-        "query": pa.array(query[starts], pa.int64()),
-        "expert": pa.array(expert[starts], pa.int32()),
-        "item": _lists(offsets, pa.array(lists.position)),
-        "rank": _lists(offsets, pa.array(lists.rank)),
+        "query": as_arrow(runs.query),
+        "expert": as_arrow(runs.expert),
+        "item": _lists(offsets, as_arrow(lists.position)),
+        "rank": _lists(offsets, as_arrow(lists.rank)),
     }
     if scores and lists.score is not None:
-        columns["score"] = _lists(offsets, pa.array(lists.score))
+        columns["score"] = _lists(offsets, as_arrow(lists.score))
     return pa.table(columns, schema=lists_schema(scores))
 
 
-def pair_rows(
-    pairs: pa.Table, query: NDArray[np.int64], expert: Indices, position: NDArray[np.int32], tally: Tally
-) -> pa.Table:
+def pair_rows(pairs: pa.Table, runs: Runs, position: NDArray[np.int32], tally: Tally) -> pa.Table:
     """PAIRS_TABLE rows; ``position`` has winner and loser of every pair, shape (P, 2)."""
     same = position[:, 0] == position[:, 1]
     if same.any():
@@ -127,8 +140,9 @@ def pair_rows(
     tally.entries += len(position)
     tally.ties += int(pc.sum(tie).as_py() or 0)
     columns = [
-        pa.array(query, pa.int64()), pa.array(expert, pa.int32()),
-        pa.array(np.ascontiguousarray(position[:, 0])), pa.array(np.ascontiguousarray(position[:, 1])),
+        as_arrow(np.repeat(runs.query, runs.lengths)),
+        as_arrow(np.repeat(runs.expert, runs.lengths)),
+        as_arrow(position[:, 0]), as_arrow(position[:, 1]),
         pc.fill_null(_one(_column(pairs, "weight", pa.float64())), 1.0), tie,
     ]  # fmt: skip
     return pa.table(columns, schema=PAIRS_TABLE)
@@ -167,14 +181,14 @@ def _mentions(table: pa.Table, codes: NDArray[np.int64]) -> Mentions:
     query = np.searchsorted(codes, code)
     stays = codes[np.minimum(query, len(codes) - 1)] == code
     if not stays.all():
-        table, query = table.filter(pa.array(stays)), query[stays]
+        table, query = table.filter(as_arrow(stays)), query[stays]
     return Mentions(query, _one(_column(table, "item", pa.string())), _one(_column(table, "label", pa.int32())))
 
 
 def interleaved(winner: pa.Array, loser: pa.Array) -> pa.Array:
     """Winner, loser, winner, loser, ...: the order in which pairs mention items."""
     order = np.arange(2 * len(winner)).reshape(2, -1).T.ravel()
-    return pa.concat_arrays([winner, loser]).take(pa.array(order))
+    return pa.concat_arrays([winner, loser]).take(as_arrow(order))
 
 
 def _column(table: pa.Table, name: str, dtype: pa.DataType) -> pa.ChunkedArray:
@@ -190,8 +204,8 @@ def _one(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _lists(offsets: Offsets | NDArray[np.intp], values: pa.Array) -> pa.ListArray:
-    return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), values)
+    return pa.ListArray.from_arrays(as_arrow(offsets.astype(np.int32)), values)
 
 
 def _nullable(labels: Labels) -> pa.Array:
-    return pa.array(labels, pa.int32(), mask=labels == NO_LABEL)
+    return as_arrow(labels, labels != NO_LABEL)

@@ -7,7 +7,7 @@ by rank, lists of a query by expert. Kernels walk these arrays and nothing else.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -224,7 +224,7 @@ def chunk_from_tables(
                 entry_score = np.zeros(0, RANK)
 
     pair_offsets = np.zeros(n_queries + 1, dtype=OFFSET)
-    pair_columns = [np.zeros(0, t) for t in (INDEX, INDEX, INDEX, RANK, np.bool_)]
+    pair_columns: list[Any] = [np.zeros(0, t) for t in (INDEX, INDEX, INDEX, RANK, np.bool_)]
     if pairs is not None and len(pairs):
         pair_offsets = np.searchsorted(_flat(pairs["query"]).to_numpy(), bounds).astype(OFFSET)
         names = ("expert", "winner", "loser", "weight", "tie")

@@ -6,19 +6,20 @@ The items are numbered while reading and stay in memory, so rows are a few numbe
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from distagg.dataset.block import BadRow, BlockTables, interleaved, list_rows, pair_rows, queries_table
+from distagg.dataset.arrays import as_arrow
+from distagg.dataset.block import BadRow, BlockTables, Runs, interleaved, list_rows, pair_rows, queries_table
 from distagg.dataset.clash import Clash
 from distagg.dataset.items import Mentions, NumberedItems, number_items
 from distagg.dataset.manifest import Kind, Partition
 from distagg.dataset.intake import Codes, Regroup, Rows, RowSource, cut, number_column, strings
-from distagg.dataset.spill import KEY, key_major, make_key
+from distagg.dataset.spill import KEY, GroupedRows, key_major, make_key
 from distagg.dataset.tally import Tally, count_labels
 from distagg.threads import ordered_map
 from distagg.types import INDEX, Indices
@@ -28,7 +29,7 @@ from distagg.types import INDEX, Indices
 class _ExpertRows:
     """Gathered rows of consecutive experts."""
 
-    ranked: pa.Table  # entries: key, item, rank, score; pairs: key, winner, loser, weight, tie; items are codes
+    ranked: GroupedRows  # entries: key, item, rank, score; pairs: key, winner, loser, weight, tie; items are codes
     kind: Kind
     position: Indices  # (I,) of every item code
     scores: bool
@@ -57,14 +58,14 @@ class ExpertRegroup(Regroup):
             self.note_parts(rows.part)
 
     def _add_ranked(self, rows: Rows, batch: pa.RecordBatch) -> None:
-        key = pa.array(make_key(self.experts.encode(batch["expert"]), 0))
+        key = as_arrow(make_key(self.experts.encode(batch["expert"]), 0))
         if rows.kind == "entries":
-            item = pa.array(self.items.encode(batch["item"]))
+            item = as_arrow(self.items.encode(batch["item"]))
             rank, score = self.ranks(batch)
             self.ranked.add(pa.record_batch({KEY: key, "item": item, "rank": rank, "score": score}))
             return
         both = self.items.encode(interleaved(strings(batch["winner"]), strings(batch["loser"]))).reshape(-1, 2)
-        columns = {KEY: key, "winner": pa.array(both[:, 0].copy()), "loser": pa.array(both[:, 1].copy())}
+        columns = {KEY: key, "winner": as_arrow(both[:, 0]), "loser": as_arrow(both[:, 1])}
         columns["weight"] = number_column(batch, "weight", pa.float64())
         columns["tie"] = number_column(batch, "tie", pa.bool_())
         self.ranked.add(pa.record_batch(columns))
@@ -87,10 +88,10 @@ class ExpertRegroup(Regroup):
             yield BlockTables(0, queries, rows, (part,), tally)
             queries = None
 
-    def _tables(self, block_entries: int) -> Iterator[pa.Table]:
+    def _tables(self, block_entries: int) -> Iterator[GroupedRows]:
         counts = self.ranked.counts(len(self.experts.names))
         if not len(counts):
-            yield pa.table({KEY: pa.array([], pa.int64())})
+            yield self.ranked.rows(0, 0)
         for lo, hi in cut(counts, block_entries):
             if self.kind == "pairs" and hi == lo + 1 and counts[lo] > block_entries:
                 yield from self.ranked.slices(lo, block_entries)
@@ -98,19 +99,21 @@ class ExpertRegroup(Regroup):
                 yield self.ranked.rows(lo, hi)
 
     def _block(self, rows: _ExpertRows) -> tuple[pa.Table, Tally]:
-        expert = key_major(rows.ranked[KEY].to_numpy()).astype(INDEX)
-        query = np.zeros(len(expert), dtype=np.int64)
+        table = rows.ranked.table()
+        key = table[KEY].to_numpy()
+        runs = Runs.of(key, np.zeros_like)
+        runs = replace(runs, expert=key_major(key[runs.starts]).astype(INDEX))
         tally = Tally()
         try:
             if rows.kind == "pairs":
-                both = [rows.position[rows.ranked[name].to_numpy()] for name in ("winner", "loser")]
-                return pair_rows(rows.ranked, query, expert, np.stack(both, axis=1), tally), tally
-            position = rows.position[_codes(rows.ranked)]
-            return list_rows(rows.ranked, query, expert, position, rows.scores, tally), tally
+                both = [rows.position[table[name].to_numpy()] for name in ("winner", "loser")]
+                return pair_rows(table, runs, np.stack(both, axis=1), tally), tally
+            position = rows.position[_codes(table)]
+            return list_rows(table, runs, position, rows.scores, tally), tally
         except BadRow as bad:
             name = "winner" if rows.kind == "pairs" else "item"
-            item = self.items.names[rows.ranked[name][bad.row].as_py()]
-            raise Clash(bad.kind, 0, int(expert[bad.row]), item) from None
+            item = self.items.names[table[name][bad.row].as_py()]
+            raise Clash(bad.kind, 0, int(key_major(key)[bad.row]), item) from None
 
 
 def _codes(ranked: pa.Table) -> NDArray[np.int32]:

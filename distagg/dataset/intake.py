@@ -11,10 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from distagg.dataset.arrays import as_arrow
 from distagg.dataset.block import BlockTables
 from distagg.dataset.clash import Clash, Locator, clash_error
 from distagg.dataset.manifest import Kind, Partition
-from distagg.dataset.spill import Grouper
+from distagg.dataset.spill import Grouper, run_starts
 from distagg.errors import InputError
 from distagg.types import INDEX, Indices, Offsets
 
@@ -58,8 +59,15 @@ class Codes:
         words = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
         if words.null_count:
             raise InputError("<table>", found="an empty id", expected="every query, expert and item named")
+        index = words.indices.to_numpy()
+        starts = run_starts(index)  # sources are full of runs: one expert's list, one query's items
+        if len(starts) > len(index) // 4:
+            return self._codes(words, index)
+        return np.repeat(self._codes(words, index[starts]), np.diff(starts, append=len(index)))
+
+    def _codes(self, words: pa.DictionaryArray, index: NDArray[np.int32]) -> Indices:
         # A dictionary may hold words that no row uses, in any order.
-        used = words.indices.slice(0, 1) if len(words.dictionary) == 1 else words.indices.unique()
+        used = as_arrow(index).unique()
         local = np.zeros(len(words.dictionary), dtype=INDEX)
         self.last = []
         for at, name in zip(used.to_pylist(), words.dictionary.take(used).to_pylist(), strict=True):
@@ -68,9 +76,7 @@ class Codes:
                 self.names.append(name)
             local[at] = code
             self.last.append(code)
-        if len(words.dictionary) == 1:
-            return np.broadcast_to(local[0], len(words))
-        return local[words.indices.to_numpy()]
+        return local[index]
 
 
 def strings(column: pa.Array) -> pa.Array:
@@ -115,7 +121,8 @@ class Regroup:
             for batch in rows.table.to_batches():
                 if batch.num_rows:
                     self.add(rows, batch)
-            if sum(grouper.nbytes for grouper in self.groupers) > memory_bytes:
+            # Half of the memory fills while the other half is on its way to disk.
+            if 2 * sum(grouper.nbytes for grouper in self.groupers) > memory_bytes:
                 max(self.groupers, key=lambda grouper: grouper.nbytes).spill()
             progress(rows.table.num_rows)
         for grouper in self.groupers:

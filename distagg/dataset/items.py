@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from distagg.dataset.arrays import as_arrow
 from distagg.dataset.clash import Clash
 from distagg.types import INDEX, LABEL, NO_LABEL, OFFSET, Indices, Labels, Offsets
 
@@ -57,17 +58,19 @@ def number_items(n_queries: int, declared: Mentions, ranked: Mentions, judged: M
     last_ranked = len(declared.query) + len(ranked.query)
     n_known = int(number[:last_ranked].max(initial=-1)) + 1  # numbers follow first mention, judged items come last
     order, offsets = _by_query(item_query[:n_known], n_queries)
-    place = np.empty(n_known, dtype=OFFSET)
-    place[order] = np.arange(n_known)
-    ranked_number = number[len(declared.query) : last_ranked]
+    position = number[len(declared.query) : last_ranked]
+    if n_queries > 1:
+        place = np.empty(n_known, dtype=OFFSET)
+        place[order] = np.arange(n_known) - offsets[item_query[:n_known][order]]
+        position = place[position]
     missed_order, missed_offsets = _by_query(item_query[n_known:], n_queries)
     return NumberedItems(
         offsets=offsets,
-        ids=dictionary.take(pa.array(item_word[:n_known][order])),
+        ids=dictionary.take(as_arrow(item_word[:n_known][order])),
         labels=labels[:n_known][order],
         missed_offsets=missed_offsets,
         missed_labels=labels[n_known:][missed_order],
-        position=(place[ranked_number] - offsets[ranked.query]).astype(INDEX),
+        position=position.astype(INDEX, copy=False),
     )
 
 
@@ -77,7 +80,7 @@ def _number(
     """The number of each row's (query, word) by first mention; query and word of each number."""
     if n_queries == 1:
         return word, np.zeros(n_words, dtype=OFFSET), np.arange(n_words)
-    coded = pa.array(query * max(n_words, 1) + word).dictionary_encode()
+    coded = as_arrow(query * max(n_words, 1) + word).dictionary_encode()
     item_query, item_word = np.divmod(coded.dictionary.to_numpy(), max(n_words, 1))
     return coded.indices.to_numpy(), item_query, item_word
 

@@ -113,8 +113,8 @@ def read_committed_json(directory: Path, fmt: str, what: str) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise InputError(str(file), found=f"an unreadable manifest ({error})", expected="JSON") from error
     if not isinstance(body, dict) or body.get("format") != fmt:
-        found = body.get("format") if isinstance(body, dict) else type(body).__name__
-        raise InputError(str(file), found=f"format {found!r}", expected=f"'{fmt}', {what}")
+        given = body.get("format") if isinstance(body, dict) else type(body).__name__
+        raise InputError(str(file), found=f"format {given!r}", expected=f"'{fmt}', {what}")
     if not isinstance(body.get("schema"), int) or body["schema"] > SCHEMA_VERSION:
         raise InputError(
             str(file),

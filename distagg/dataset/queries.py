@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from distagg.dataset.block import LABELLED, BlockTables, QueryRows, query_block
+from distagg.dataset.arrays import as_arrow
+from distagg.dataset.block import BlockTables, QueryRows, query_block
 from distagg.dataset.intake import Regroup, Rows, RowSource, cut, number_column, strings
 from distagg.dataset.manifest import Partition
 from distagg.dataset.spill import KEY, Grouper, make_key
@@ -33,12 +34,11 @@ class QueryRegroup(Regroup):
         if rows.kind != "judgements":
             self.note_parts(rows.part)
         if rows.kind in ("items", "judgements"):
-            label = batch["label"] if "label" in batch.schema.names else pa.nulls(batch.num_rows, pa.int32())
-            columns = [pa.array(make_key(query, 0)), strings(batch["item"]), label]
-            target = self.declared if rows.kind == "items" else self.judged
-            target.add(pa.record_batch(columns, schema=LABELLED))
+            columns = {KEY: as_arrow(make_key(query, 0)), "item": strings(batch["item"])}
+            columns["label"] = number_column(batch, "label", pa.int32())
+            (self.declared if rows.kind == "items" else self.judged).add(pa.record_batch(columns))
             return
-        key = pa.array(make_key(query, self.experts.encode(batch["expert"])))
+        key = as_arrow(make_key(query, self.experts.encode(batch["expert"])))
         if rows.kind == "entries":
             rank, score = self.ranks(batch)
             columns = {KEY: key, "item": strings(batch["item"]), "rank": rank, "score": score}
@@ -66,12 +66,8 @@ class QueryRegroup(Regroup):
                 names=[self.queries.names[code] for code in codes],
                 parts=[self.parts[code] for code in codes.tolist()],
                 ranked=self.ranked.rows(lo, hi),
-                declared=self._labelled(self.declared, lo, hi),
-                judged=self._labelled(self.judged, lo, hi),
+                declared=self.declared.rows(lo, hi),
+                judged=self.judged.rows(lo, hi),
                 scores=self.scores,
             )
             first_query += len(codes)
-
-    @staticmethod
-    def _labelled(grouper: Grouper, lo: int, hi: int) -> pa.Table:
-        return grouper.rows(lo, hi) if grouper.n_rows else LABELLED.empty_table()

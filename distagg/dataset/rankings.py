@@ -154,6 +154,6 @@ def _read_trec(path: Path) -> pa.Table:
                     str(path), line=number, found=repr(line.rstrip()[:80]), expected="query Q0 item rank score tag"
                 ) from None
     if not np.isfinite(scores).all():
-        line = int(np.flatnonzero(~np.isfinite(scores))[0]) + 1
-        raise InputError(str(path), line=line, found=f"score {scores[line - 1]}", expected="a finite number")
+        at = int(np.flatnonzero(~np.isfinite(scores))[0])
+        raise InputError(str(path), line=at + 1, found=f"score {scores[at]}", expected="a finite number")
     return pa.table({"query": queries, "item": items, "score": pa.array(scores, pa.float64())})

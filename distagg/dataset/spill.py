@@ -9,6 +9,7 @@ Cost: every row is copied twice, linear in rows; sorting touches runs.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,9 +17,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from distagg.dataset.arrays import as_arrow
 from distagg.types import OFFSET, Offsets
 
 KEY = "key"
+EMPTY = pa.schema([(KEY, pa.int64())])
 SPILL_ROWS = 1 << 14  # rows of a record batch in a spill: what a read of a few rows costs
 LONG_RUN = 24  # rows; from here on copying a slice is cheaper than taking its rows one by one
 
@@ -35,7 +38,7 @@ def key_minor(key: NDArray[np.int64]) -> NDArray[np.int32]:
     return (key & 0xFFFFFFFF).astype(np.int32)
 
 
-def run_starts(key: NDArray[np.int64]) -> NDArray[np.intp]:
+def run_starts(key: NDArray[np.integer]) -> NDArray[np.intp]:
     """Where runs of equal keys begin."""
     return np.flatnonzero(np.concatenate([[len(key) > 0], key[1:] != key[:-1]]))
 
@@ -83,7 +86,7 @@ class Grouper:
     >>> grouper = Grouper("entries", Path("unused"))
     >>> grouper.add(pa.record_batch({"key": [2 << 32, 1 << 32], "item": ["x", "y"]}))
     >>> grouper.finish()
-    >>> grouper.rows(1, 2)["item"].to_pylist()
+    >>> grouper.rows(1, 2).table()["item"].to_pylist()
     ['y']
     """
 
@@ -93,6 +96,7 @@ class Grouper:
         self._name, self._directory = name, directory
         self._buffer: list[pa.RecordBatch] = []
         self._spills: list[Spill] = []
+        self._writing: Future[Spill] | None = None
         self._schema: pa.Schema | None = None
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -103,30 +107,27 @@ class Grouper:
             self.n_rows += batch.num_rows
 
     def spill(self) -> None:
-        """Move the buffer to disk."""
+        """Move the buffer to disk, on a thread; the one before must have arrived there."""
+        self._arrived()
+        batches, self._buffer, self.nbytes = self._buffer, [], 0
         file = self._directory / f"{self._name}-{len(self._spills):05d}.arrow"
-        batches = self._drain()
-        first = next(batches)
-        counts = [_major_counts(first)]
-        starts = [0, first.num_rows]
-        with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_file(sink, first.schema) as writer:
-            writer.write_batch(first)
-            for batch in batches:
-                writer.write_batch(batch)
-                counts.append(_major_counts(batch))
-                starts.append(starts[-1] + batch.num_rows)
-        self._spills.append(_indexed(starts, counts, file=file))
+        pool = ThreadPoolExecutor(1, thread_name_prefix="distagg-spill")
+        self._writing = pool.submit(_write, batches, file)
+        pool.shutdown(wait=False)
 
     def finish(self) -> None:
         """Order what is left in the buffer; from now on rows can be read."""
+        self._arrived()
         if self._buffer:
-            batches = list(self._drain())
-            starts = np.concatenate([[0], np.cumsum([batch.num_rows for batch in batches])])
-            self._spills.append(_indexed(list(starts), [_major_counts(b) for b in batches], batches=batches))
+            batches = list(gather(self._buffer, SPILL_ROWS))
+            self._buffer, self.nbytes = [], 0
+            starts = np.cumsum([0] + [batch.num_rows for batch in batches])
+            self._spills.append(_indexed(starts, [_major_counts(b) for b in batches], batches=batches))
 
-    def _drain(self) -> Iterator[pa.RecordBatch]:
-        batches, self._buffer, self.nbytes = self._buffer, [], 0
-        return gather(batches, SPILL_ROWS)
+    def _arrived(self) -> None:
+        if self._writing is not None:
+            self._spills.append(self._writing.result())
+            self._writing = None
 
     def counts(self, n_majors: int) -> Offsets:
         """Rows of every major, shape (n_majors,)."""
@@ -135,24 +136,45 @@ class Grouper:
             total[spill.majors] += np.diff(spill.bounds)
         return total
 
-    def rows(self, lo: int, hi: int) -> pa.Table:
+    def rows(self, lo: int, hi: int) -> GroupedRows:
         """All rows whose major is in ``[lo, hi)``: by key, rows of a key in the order they were added."""
         pieces = [piece for spill in self._spills for piece in spill.rows(*spill.span(lo, hi))]
-        return self._table(gather(pieces, None))
+        return GroupedRows(pieces, self._schema or EMPTY)
 
-    def slices(self, major: int, size: int) -> Iterator[pa.Table]:
-        """The rows of one major in tables of ``size`` rows, for a major too large to hold. Ignores minors."""
+    def slices(self, major: int, size: int) -> Iterator[GroupedRows]:
+        """The rows of one major, ``size`` at a time, for a major too large to hold; as if it had no minors."""
         for spill in self._spills:
             first, last = spill.span(major, major + 1)
             for at in range(first, last, size):
-                yield self._table(iter(spill.rows(at, min(at + size, last))))
+                yield GroupedRows(spill.rows(at, min(at + size, last)), self._schema or EMPTY)
 
-    def _table(self, batches: Iterator[pa.RecordBatch]) -> pa.Table:
-        if self._schema is None:
-            return pa.table({KEY: pa.array([], pa.int64())})
-        schema = self._schema
-        tables = [pa.Table.from_batches([batch]).cast(schema) for batch in batches]
-        return pa.concat_tables(tables) if tables else schema.empty_table()
+
+@dataclass(frozen=True, slots=True)
+class GroupedRows:
+    """Rows that have been read; putting them together is left to the thread that needs them."""
+
+    pieces: list[pa.RecordBatch]
+    schema: pa.Schema
+
+    def table(self) -> pa.Table:
+        batches = list(gather(self.pieces, None))
+        return pa.Table.from_batches(batches).cast(self.schema) if batches else self.schema.empty_table()
+
+
+def _write(batches: list[pa.RecordBatch], file: Path) -> Spill:
+    """The rows of the batches in an Arrow file, in key order."""
+    starts, counts = [0], []
+    writer = None
+    with pa.OSFile(str(file), "wb") as sink:
+        for batch in gather(batches, SPILL_ROWS):
+            if writer is None:
+                writer = pa.ipc.new_file(sink, batch.schema)
+            writer.write_batch(batch)
+            counts.append(_major_counts(batch))
+            starts.append(starts[-1] + batch.num_rows)
+        if writer is not None:
+            writer.close()
+    return _indexed(np.array(starts), counts, file=file)
 
 
 def gather(batches: list[pa.RecordBatch], size: int | None) -> Iterator[pa.RecordBatch]:
@@ -167,7 +189,7 @@ def gather(batches: list[pa.RecordBatch], size: int | None) -> Iterator[pa.Recor
         flat = [pa.concat_arrays(column) for column in columns]
         rows = _flat_rows(batches, batch, start, length)
         for at in range(0, total, size or total):
-            take = pa.array(rows[at : at + (size or total)])
+            take = as_arrow(rows[at : at + (size or total)])
             yield pa.record_batch([column.take(take) for column in flat], names=names)
         return
     ends = np.cumsum(length)
@@ -236,7 +258,7 @@ def _major_counts(batch: pa.RecordBatch) -> tuple[NDArray[np.int64], NDArray[np.
 
 
 def _indexed(
-    starts: list[int],
+    starts: NDArray[np.int64],
     counts: list[tuple[NDArray[np.int64], NDArray[np.int64]]],
     *,
     batches: list[pa.RecordBatch] | None = None,
@@ -246,4 +268,4 @@ def _indexed(
     sizes = np.concatenate([c[1] for c in counts])
     begin = run_starts(majors)
     bounds = np.concatenate([[0], np.cumsum(np.add.reduceat(sizes, begin))]).astype(OFFSET)
-    return Spill(np.asarray(starts, dtype=OFFSET), majors[begin], bounds, batches=batches or [], file=file)
+    return Spill(starts, majors[begin], bounds, batches=batches or [], file=file)

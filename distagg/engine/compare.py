@@ -74,7 +74,9 @@ def compare(
     for model in chosen:
         check_fits(model, dataset)
         if model.learns and folds is None:
-            raise UsageError(f"{model.name} learns from labels; give --folds letor5 or --folds K, so that it is tested fairly")
+            raise UsageError(
+                f"{model.name} learns from labels; give --folds letor5 or --folds K, so that it is tested fairly"
+            )
     if baseline is not None and baseline not in {model.name for model in chosen}:
         raise unknown("baseline", baseline, [model.name for model in chosen])
     made = make_folds(dataset, folds) if folds else [Fold("all", dataset, dataset, dataset)]
@@ -154,6 +156,4 @@ def _positions_task(chunk: Chunk, index: int, payload: None) -> np.ndarray:
 def _evaluate_task(chunk: Chunk, index: int, payload: tuple[Any, ...]) -> tuple[np.ndarray, np.ndarray]:
     model, params, metrics, protocol, max_grade = payload
     scores = score(model, chunk, params)
-    return chunk.positions, score_chunk(
-        chunk, scores, parse_metrics(metrics), protocol=protocol, max_grade=max_grade
-    )
+    return chunk.positions, score_chunk(chunk, scores, parse_metrics(metrics), protocol=protocol, max_grade=max_grade)

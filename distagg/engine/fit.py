@@ -124,7 +124,9 @@ def _evaluate_candidates(
     if split_query(dataset):
         raise UsageError(f"{model.name} chooses by a metric on whole queries, and the dataset is partitioned by expert")
     payload = (model, candidates, goal, max(int(label) for label in dataset.manifest.labels))
-    total = runner.map_reduce(Work(_candidates_task, payload, ids=goal.protocol == "trec"), dataset.plan(), np.add, progress)
+    total = runner.map_reduce(
+        Work(_candidates_task, payload, ids=goal.protocol == "trec"), dataset.plan(), np.add, progress
+    )
     if total is None or not total[1].any():
         raise UsageError(f"no labelled query to choose the parameters of {model.name} on")
     return np.asarray(total[0] / np.maximum(total[1], 1))

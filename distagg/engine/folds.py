@@ -24,7 +24,9 @@ def make_folds(dataset: Dataset, folds: str) -> list[Fold]:
     if folds == "letor5":
         parts = sorted(dataset.manifest.parts)
         if len(parts) != 5:
-            raise UsageError(f"--folds letor5 needs 5 parts, and the dataset has {len(parts)}: {', '.join(parts) or '-'}")
+            raise UsageError(
+                f"--folds letor5 needs 5 parts, and the dataset has {len(parts)}: {', '.join(parts) or '-'}"
+            )
         made = []
         for k in range(1, 6):
             test, valid = (k + 3) % 5, (k + 2) % 5

@@ -1,6 +1,6 @@
 """The fixed merge tree: the same sums, to the last bit, however the chunks were shared out.
 
-Leaves are chunk results in dataset order. Node (level, index) covers leaves index * 2**level and on. Whoever
+Leaves are chunk results in dataset order. Node (level, place) covers leaves place * 2**level and on. Whoever
 holds a span of leaves merges every complete node inside it; the driver merges the rest. A node without a right
 neighbour is promoted, so the shape depends on the number of leaves alone.
 """
@@ -15,15 +15,15 @@ T = TypeVar("T")
 
 class Node(NamedTuple):
     level: int
-    index: int
+    place: int  # among the nodes of its level
     value: object
 
 
 def push(stack: list[Node], node: Node, reduce: Callable[[T, T], T]) -> None:
     """Add the next node in order and merge whatever pairs it completes."""
-    while stack and stack[-1].level == node.level and node.index % 2 == 1 and stack[-1].index == node.index - 1:
+    while stack and stack[-1].level == node.level and node.place % 2 == 1 and stack[-1].place == node.place - 1:
         left = stack.pop()
-        node = Node(node.level + 1, node.index // 2, reduce(left.value, node.value))  # type: ignore[arg-type]
+        node = Node(node.level + 1, node.place // 2, reduce(left.value, node.value))  # type: ignore[arg-type]
     stack.append(node)
 
 

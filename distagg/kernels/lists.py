@@ -66,7 +66,7 @@ def pair_sums(
         if first == last:
             continue
         scale = 1.0
-        if function == NORMALISED or function == LOG:
+        if function in (NORMALISED, LOG):
             scale = 1.0 / value[last - 1] if value[last - 1] > 0.0 else 0.0
         below = 0.0  # sum of the values ahead of the tie group
         total = 0.0

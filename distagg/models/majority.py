@@ -49,8 +49,8 @@ class Majority(Model):
         need = chunk.n_items**2 * 8
         if need > MATRIX_BYTES:
             raise UsageError(
-                f"{self.name} needs a matrix of {chunk.n_items:,} x {chunk.n_items:,} items ({need / 2**30:.1f} GiB) on "
-                "data partitioned by expert; choose a model that adds up by item, such as borda or rrf"
+                f"{self.name} needs a matrix of {chunk.n_items:,} x {chunk.n_items:,} items ({need / 2**30:.1f} GiB) "
+                "on data partitioned by expert; choose a model that adds up by item, such as borda or rrf"
             )
         margins = chunk_margins(0, *self._arrays(chunk))
         return {"margins": margins, "start": start_scores(chunk)}
@@ -63,7 +63,8 @@ class Majority(Model):
     def _arrays(self, chunk: Chunk) -> tuple[Any, ...]:
         return (
             self.unlisted == "last", chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets, chunk.entry_item,
-            chunk.entry_rank, chunk.pair_offsets, chunk.pair_winner, chunk.pair_loser, chunk.pair_weight, chunk.pair_tie,
+            chunk.entry_rank, chunk.pair_offsets, chunk.pair_winner, chunk.pair_loser, chunk.pair_weight,
+            chunk.pair_tie,
         )  # fmt: skip
 
     def _score_margins(self, margins: Floats, start: Floats) -> Floats:

@@ -38,7 +38,7 @@ class Borda(Tally):
         sizes = np.diff(chunk.item_offsets)
         points = np.zeros(chunk.n_items)
         held = np.zeros(chunk.n_items)
-        leftover = np.zeros(chunk.n_queries)
+        leftover: Floats = np.zeros(chunk.n_queries)
         if chunk.n_entries:
             size_of_list = np.repeat(sizes, np.diff(chunk.list_offsets)).astype(float)
             length = np.diff(chunk.entry_offsets)
@@ -47,7 +47,7 @@ class Borda(Tally):
             if self.unlisted == "average":
                 given -= np.repeat(rest, length)
                 queries = np.repeat(np.arange(chunk.n_queries), np.diff(chunk.list_offsets))
-                leftover = np.bincount(queries, weights=rest, minlength=chunk.n_queries)
+                leftover = np.bincount(queries, weights=rest, minlength=chunk.n_queries).astype(float)
             points = sum_entries(chunk, given)
             held = sum_entries(chunk, np.ones(chunk.n_entries))
         if chunk.n_pairs:

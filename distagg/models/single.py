@@ -41,7 +41,7 @@ class Median(Tally):
 
     def settle(self, chunk: Chunk, tally: Statistics, params: Params) -> Floats:
         """From the histogram; whole queries take the kernel instead."""
-        held = np.bincount(tally["row"], tally["count"], chunk.n_items)
+        held = np.bincount(tally["row"], tally["count"], chunk.n_items).astype(float)
         lists = np.repeat(tally["lists"], np.diff(chunk.item_offsets))
         count = lists if self.unlisted == "last" else held
         upto = np.cumsum(tally["count"])

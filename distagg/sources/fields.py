@@ -24,7 +24,7 @@ from distagg.types import NO_LABEL
 BLOCK_BYTES = BATCH_BYTES // 4
 WORD = pa.string()
 REPEATED = pa.dictionary(pa.int32(), pa.string())  # words with few distinct values in a block
-_CHECK_BYTES = 1 << 16  # looked at together, so that the masks stay in the cache
+_CHECK_BYTES = 1 << 17  # looked at together, so that the masks stay in the cache
 _NUMBER = re.compile(rb"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _WHOLE = re.compile(rb"[+-]?[0-9]{1,18}")
 
@@ -171,12 +171,16 @@ def _plain_delimiter(text: bytes, layout: Layout) -> bytes | None:
     if delimiter == b"\t" and b" " in text or text[:1] == delimiter:
         return None
     codes = np.frombuffer(text, np.uint8)
+    blank = np.empty(_CHECK_BYTES + 1, dtype=np.bool_)
+    both = np.empty(_CHECK_BYTES, dtype=np.bool_)
     for at in range(0, len(codes), _CHECK_BYTES):
         some = codes[at : at + _CHECK_BYTES + 1]
-        blank = some <= 32
-        pairs = np.flatnonzero(blank[1:] & blank[:-1])  # only line ends may touch
-        if len(pairs) and ((some[pairs] == delimiter[0]) | (some[pairs + 1] == delimiter[0])).any():
-            return None
+        np.less_equal(some, 32, out=blank[: len(some)])
+        np.logical_and(blank[1 : len(some)], blank[: len(some) - 1], out=both[: len(some) - 1])
+        if both[: len(some) - 1].any():  # only line ends may touch
+            touching = np.flatnonzero(both[: len(some) - 1])
+            if ((some[touching] == delimiter[0]) | (some[touching + 1] == delimiter[0])).any():
+                return None
     return delimiter if text[-1:] != delimiter else None
 
 

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
 import pyarrow as pa
 
 from distagg.errors import UsageError, unknown
@@ -18,6 +17,8 @@ from distagg.sources.fields import FINITE, POSITION, REPEATED, WHOLE, WORD, Layo
 from distagg.sources.source import SourceTable
 
 RUN_FIELDS = ("query", "Q0", "item", "rank", "score", "tag")
+_ZEROS = pa.repeat(pa.scalar(0, pa.int32()), 1 << 20)  # shared: nearly every block has as many as it has lines
+_NULLS = pa.nulls(1 << 20, pa.float64())
 QRELS = Layout(("query", "0", "item", "label"), {"query": REPEATED, "item": WORD, "label": WHOLE})
 
 
@@ -100,8 +101,8 @@ class TrecSource:
         if self.expert == "tag":
             expert = table["tag"]
         else:
-            expert = pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int32)), pa.array([run_name(file)]))
-        rank = table["rank"].cast(pa.float64()) if self.by == "rank" else pa.nulls(n, pa.float64())
+            expert = pa.DictionaryArray.from_arrays(_ZEROS.slice(0, n), pa.array([run_name(file)]))
+        rank = table["rank"].cast(pa.float64()) if self.by == "rank" else _NULLS.slice(0, n)
         columns = {"query": table["query"], "expert": expert, "item": table["item"], "rank": rank}
         return pa.table({**columns, "score": table["score"]})
 

@@ -1,5 +1,7 @@
 """The fixed tree gives the same bits however leaves are shared out."""
 
+import itertools
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +16,7 @@ def shape(values: list[str], cuts: list[int]) -> str | None:
     def reduce(a: str, b: str) -> str:
         return f"({a}{b})"
 
-    spans = [merge_span(a, values[a:b], reduce) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    spans = [merge_span(a, values[a:b], reduce) for a, b in itertools.pairwise(edges)]
     return merge_all(spans, reduce)
 
 

@@ -1,6 +1,7 @@
 """Majority kernels against twins that look at every pair of items in every list."""
 
 import functools
+import itertools
 import math
 
 import numpy as np
@@ -63,7 +64,7 @@ def test_where_majorities_are_transitive_sorting_finds_their_order(last, drawn):
             found = np.argsort(-scores[chunk.item_offsets[q] : chunk.item_offsets[q + 1]], kind="stable")
             assert sorted(found) == list(range(query.size))
             if local:  # locally Kemeny-optimal: no neighbour would win by changing places
-                assert all(matrix[a, b] >= 0 for a, b in zip(found[:-1], found[1:], strict=True))
+                assert all(matrix[a, b] >= 0 for a, b in itertools.pairwise(found))
             elif _strict_order(matrix):
                 compare = functools.cmp_to_key(lambda a, b, m=matrix: -int(m[a, b]))
                 assert found.tolist() == sorted(range(query.size), key=compare)
