@@ -20,3 +20,25 @@ def data_dir() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no real data: set DISTAGG_DATA or put it at {folder}")
     return folder
+
+
+@pytest.fixture(scope="session")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small dataset with a planted truth, in several blocks."""
+    from distagg.dataset import write_dataset
+    from distagg.sources.synthetic import SyntheticSource
+
+    target = tmp_path_factory.mktemp("planted") / "data"
+    write_dataset(SyntheticSource(queries=120, shape="mq2008", seed=3), target)
+    return target
+
+
+@pytest.fixture(scope="session")
+def crowd(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One query, many users: an expert-partitioned dataset."""
+    from distagg.dataset import write_dataset
+    from distagg.sources.synthetic import SyntheticSource
+
+    target = tmp_path_factory.mktemp("crowd") / "data"
+    write_dataset(SyntheticSource(queries=1, items=60, experts=400, shape="movielens", seed=3), target)
+    return target

@@ -1,0 +1,8 @@
+"""Datasets: sorted Parquet on disk, flat arrays in memory."""
+
+from distagg.dataset.chunk import Chunk
+from distagg.dataset.manifest import Manifest
+from distagg.dataset.reader import ChunkRef, Dataset
+from distagg.dataset.writer import write_dataset
+
+__all__ = ["Chunk", "ChunkRef", "Dataset", "Manifest", "write_dataset"]

@@ -18,10 +18,10 @@ def as_arrow(values: NDArray[np.generic], valid: NDArray[np.bool_] | None = None
     """
     bits = None if valid is None else _bits(valid)
     if values.dtype == np.bool_:
-        return pa.Array.from_buffers(pa.bool_(), len(values), [bits, _bits(values)])
+        return pa.Array.from_buffers(pa.bool_(), len(values), [bits, _bits(values.astype(np.bool_, copy=False))])
     data = pa.py_buffer(np.ascontiguousarray(values))
     return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [bits, data])
 
 
-def _bits(flags: NDArray[np.generic]) -> pa.Buffer:
+def _bits(flags: NDArray[np.bool_]) -> pa.Buffer:
     return pa.py_buffer(np.packbits(flags, bitorder="little"))

@@ -20,7 +20,6 @@ from distagg.dataset.tally import Tally, count_labels, count_values
 from distagg.types import LISTS_TABLE, NO_LABEL, PAIRS_TABLE, QUERIES_TABLE, RANK, Floats, Indices, Labels, Offsets
 
 
-
 @dataclass(frozen=True, slots=True, eq=False)
 class BlockTables:
     """A block as the dataset's tables hold it. ``queries`` is None after the first block of the one query."""

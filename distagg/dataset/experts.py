@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from distagg.dataset.arrays import as_arrow
 from distagg.dataset.block import BadRow, BlockTables, Runs, interleaved, list_rows, pair_rows, queries_table
 from distagg.dataset.clash import Clash
+from distagg.dataset.intake import Codes, Regroup, Rows, RowSource, cut, number_column, strings
 from distagg.dataset.items import Mentions, NumberedItems, number_items
 from distagg.dataset.manifest import Kind, Partition
-from distagg.dataset.intake import Codes, Regroup, Rows, RowSource, cut, number_column, strings
 from distagg.dataset.spill import KEY, GroupedRows, key_major, make_key
 from distagg.dataset.tally import Tally, count_labels
 from distagg.threads import ordered_map
@@ -79,9 +79,7 @@ class ExpertRegroup(Regroup):
         items = number_items(1, _mentions(self.declared), ranked, _mentions(self.judged))
         part = self.parts[0]
         queries: pa.Table | None = queries_table(self.queries.names, [part], items)
-        tables = (
-            _ExpertRows(table, self.kind, items.position, self.scores) for table in self._tables(block_entries)
-        )
+        tables = (_ExpertRows(table, self.kind, items.position, self.scores) for table in self._tables(block_entries))
         for rows, tally in ordered_map(self._block, tables):
             if queries is not None:
                 _count_query(tally, items)

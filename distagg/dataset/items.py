@@ -60,7 +60,7 @@ def number_items(n_queries: int, declared: Mentions, ranked: Mentions, judged: M
     order, offsets = _by_query(item_query[:n_known], n_queries)
     position = number[len(declared.query) : last_ranked]
     if n_queries > 1:
-        place = np.empty(n_known, dtype=OFFSET)
+        place = np.empty(n_known, dtype=INDEX)
         place[order] = np.arange(n_known) - offsets[item_query[:n_known][order]]
         position = place[position]
     missed_order, missed_offsets = _by_query(item_query[n_known:], n_queries)
@@ -70,7 +70,7 @@ def number_items(n_queries: int, declared: Mentions, ranked: Mentions, judged: M
         labels=labels[:n_known][order],
         missed_offsets=missed_offsets,
         missed_labels=labels[n_known:][missed_order],
-        position=position.astype(INDEX, copy=False),
+        position=position,
     )
 
 

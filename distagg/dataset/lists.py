@@ -22,15 +22,17 @@ def find_repeated(starts: NDArray[np.intp], position: Indices) -> int | None:
     """The first row whose item stands in its list already."""
     n = len(position)
     width = int(position.max(initial=0)) + 1
-    dtype = np.int32 if len(starts) * width < 2**31 else np.int64  # sorting half as many bytes takes half the time
-    cell = np.repeat(np.arange(len(starts), dtype=dtype) * dtype(width), np.diff(starts, append=n)) + position
+    first: NDArray[np.integer] = np.arange(len(starts)) * width  # cell of the list's item 0
+    if len(starts) * width < 2**31:
+        first = first.astype(np.int32)  # sorting half as many bytes takes half the time
+    cell = np.repeat(first, np.diff(starts, append=n)) + position
     ordered = np.sort(cell)  # vectorised by numpy: much faster than hashing
     repeated = ordered[1:][ordered[1:] == ordered[:-1]]
     if not len(repeated):
         return None
     rows = np.flatnonzero(np.isin(cell, repeated))
-    _, first = np.unique(cell[rows], return_index=True)
-    return int(np.delete(rows, first)[0])
+    _, mentioned = np.unique(cell[rows], return_index=True)
+    return int(np.delete(rows, mentioned)[0])
 
 
 def order_lists(starts: NDArray[np.intp], position: Indices, rank: Floats, score: Floats | None) -> OrderedLists:

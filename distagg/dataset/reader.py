@@ -139,6 +139,48 @@ class Dataset:
         experts = read_groups(directory / "experts.parquet", [0], ["expert"])["expert"].to_pylist()
         return cls(str(directory), manifest, tuple(experts))
 
+    @classmethod
+    def from_arrow(
+        cls, table: pa.Table, *, labels: pa.Table | None = None, judgements: pa.Table | None = None
+    ) -> Dataset:
+        """A dataset in memory from a long table: query, expert, item, rank or score[, label]; or winner, loser, ...
+
+        ``labels`` (query, item, label) declares items to rank; ``judgements`` only labels them.
+        See ``distagg.dataset.frames.TableSource``.
+        """
+        from distagg.dataset.frames import dataset_from_arrow
+
+        return dataset_from_arrow(table, labels=labels, judgements=judgements)
+
+    @classmethod
+    def from_pandas(cls, frame: Any, *, labels: Any = None, judgements: Any = None) -> Dataset:
+        """As ``from_arrow``, from pandas frames."""
+        tables = [None if f is None else pa.Table.from_pandas(f, preserve_index=False) for f in (labels, judgements)]
+        table = pa.Table.from_pandas(frame, preserve_index=False)
+        return cls.from_arrow(table, labels=tables[0], judgements=tables[1])
+
+    @classmethod
+    def from_polars(cls, frame: Any, *, labels: Any = None, judgements: Any = None) -> Dataset:
+        """As ``from_arrow``, from polars frames."""
+        tables = [None if f is None else f.to_arrow() for f in (labels, judgements)]
+        return cls.from_arrow(frame.to_arrow(), labels=tables[0], judgements=tables[1])
+
+    def to_arrow(self) -> pa.Table:
+        """The rows as one long table with ids, as ``from_arrow`` takes it."""
+        from distagg.dataset.frames import dataset_to_arrow
+
+        return dataset_to_arrow(self)
+
+    def to_pandas(self) -> Any:
+        """The rows as a pandas frame."""
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> Any:
+        """The rows as a polars frame."""
+        import polars
+
+        return polars.from_arrow(self.to_arrow())
+
     def select(self, *, parts: list[str] | None = None, fold: tuple[int, set[int]] | None = None) -> Dataset:
         """The queries of some source parts, or those whose position has some residues (modulus, residues)."""
         where = self.where

@@ -235,7 +235,9 @@ def _merged_schema(a: pa.Schema | None, b: pa.Schema) -> pa.Schema:
     """The schema of both, where a column of type null takes the other's type."""
     if a is None or a == b:
         return b
-    return pa.schema([pa.field(x.name, y.type if pa.types.is_null(x.type) else x.type) for x, y in zip(a, b, strict=True)])
+    return pa.schema(
+        [pa.field(x.name, y.type if pa.types.is_null(x.type) else x.type) for x, y in zip(a, b, strict=True)]
+    )
 
 
 def _columns(batches: list[pa.RecordBatch]) -> list[list[pa.Array]]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import shutil
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from distagg.dataset.regroup import MEMORY_BYTES, no_progress, regroup
 from distagg.dataset.tally import Tally, spread
 from distagg.types import PAIRS_TABLE, QUERIES_TABLE
 
-BLOCK_ENTRIES = 1 << 17  # of a row group: what is read at once is never less
+BLOCK_ENTRIES = 1 << 17
 FILE_BLOCKS = 64
 
 _SHARED: dict[str, Any] = {"compression": "lz4", "write_statistics": False}
@@ -47,7 +46,12 @@ _OPTIONS: dict[str, dict[str, Any]] = {
 
 
 def write_dataset(
-    source: RowSource, target: Path, *, progress: Progress | None = None, memory_bytes: int = MEMORY_BYTES
+    source: RowSource,
+    target: Path,
+    *,
+    progress: Progress | None = None,
+    memory_bytes: int = MEMORY_BYTES,
+    block_entries: int = BLOCK_ENTRIES,
 ) -> Manifest:
     """Import a source into a new dataset directory.
 
@@ -61,6 +65,8 @@ def write_dataset(
         Called with the number of rows just read and, in the second pass, with the number just written.
     memory_bytes
         Rows held before they are spilled to disk; the process needs a small multiple of it.
+    block_entries
+        About how many entries a block holds: the least that is read at once.
 
     Examples
     --------
@@ -76,9 +82,8 @@ def write_dataset(
         spills = staging / "spills"
         spills.mkdir()
         grouped = regroup(source, spills, memory_bytes=memory_bytes, progress=said)
-        with ExitStack() as stack:
-            writer = stack.enter_context(_Writer(staging, grouped))
-            for block in grouped.blocks(BLOCK_ENTRIES):
+        with _Writer(staging, grouped) as writer:
+            for block in grouped.blocks(block_entries):
                 writer.write(block)
                 said(block.tally.entries)
             files = writer.finish()

@@ -168,7 +168,7 @@ def _plain_delimiter(text: bytes, layout: Layout) -> bytes | None:
     if layout.delimiter:
         return b"\t" if b"\t" not in text else None
     delimiter = b"\t" if b"\t" in text else b" "
-    if delimiter == b"\t" and b" " in text or text[:1] == delimiter:
+    if (delimiter == b"\t" and b" " in text) or text[:1] == delimiter:
         return None
     codes = np.frombuffer(text, np.uint8)
     blank = np.empty(_CHECK_BYTES + 1, dtype=np.bool_)

@@ -1,0 +1,223 @@
+"""Tables in memory to datasets, and back: Arrow, pandas, polars."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from distagg.dataset.arrays import as_arrow
+from distagg.dataset.chunk import Chunk, chunk_from_tables
+from distagg.dataset.manifest import Block
+from distagg.dataset.reader import CHUNK_ENTRIES, Dataset
+from distagg.dataset.regroup import regroup
+from distagg.dataset.tally import Tally
+from distagg.dataset.writer import make_block, make_manifest
+from distagg.errors import InputError, UsageError, unknown
+from distagg.types import NO_LABEL, PAIRS
+
+ENTRY_COLUMNS = ("query", "expert", "item", "rank", "score", "label")
+PAIR_COLUMNS = ("query", "expert", "winner", "loser", "weight", "tie")
+LABEL_COLUMNS = ("query", "item", "label")
+ALL = "all"  # the query, or the pairs' expert, of a table that names none
+_IDS = frozenset({"query", "expert", "item", "winner", "loser"})
+
+
+@dataclass(frozen=True, slots=True)
+class TableRows:
+    """Checked rows, as regrouping takes them."""
+
+    kind: Literal["entries", "items", "judgements", "pairs"]
+    table: pa.Table
+    part: str = ""
+
+
+class TableSource:
+    """Arrow tables in the place of files; an error's line is the row, from 1.
+
+    Parameters
+    ----------
+    table
+        Columns query, expert, item and rank or score, and perhaps label; or winner, loser, and perhaps query,
+        expert, weight, tie. Without a query column all rows are of one query, "all".
+    labels
+        Columns query, item, label: items to rank in this order, ranked by somebody or not.
+    judgements
+        The same columns, labels only: an item that nobody ranks is missed, not to be ranked.
+    """
+
+    partition: Literal["query", "expert"] = "query"
+
+    def __init__(self, table: pa.Table, labels: pa.Table | None = None, judgements: pa.Table | None = None) -> None:
+        self.files: tuple[Path, ...] = ()
+        self._tables: list[tuple[str, TableRows]] = []
+        if labels is not None:
+            self._tables.append(("<labels>", TableRows("items", _checked(labels, LABEL_COLUMNS, "<labels>"))))
+        pairs = "winner" in table.column_names or "loser" in table.column_names
+        rows = _checked(table, PAIR_COLUMNS if pairs else ENTRY_COLUMNS, "<table>")
+        self._tables.append(("<table>", TableRows("pairs" if pairs else "entries", rows)))
+        if "label" in rows.column_names:
+            self._tables.append(("<table>", TableRows("judgements", rows.select(LABEL_COLUMNS))))
+        if judgements is not None:
+            checked = _checked(judgements, LABEL_COLUMNS, "<judgements>")
+            self._tables.append(("<judgements>", TableRows("judgements", checked)))
+
+    def tables(self) -> Iterator[TableRows]:
+        """Labels, rows, judgements."""
+        return (rows for _, rows in self._tables)
+
+    def locate(self, query: str, expert: str | None, item: str) -> list[tuple[str, int]]:
+        """Rows that mention the item, by the expert or (None) with its label."""
+        found = []
+        for name, rows in self._tables:
+            if (expert is None) != (rows.kind in ("items", "judgements")):
+                continue
+            mask = pc.equal(rows.table["query"], query)
+            if expert is not None:
+                mask = pc.and_(mask, pc.equal(rows.table["expert"], expert))
+            else:
+                mask = pc.and_(mask, pc.is_valid(rows.table["label"]))
+            # What pairs can do wrong is to set an item against itself, so both sides must name it.
+            for column in ("winner", "loser") if rows.kind == "pairs" else ("item",):
+                mask = pc.and_(mask, pc.equal(rows.table[column], item))
+            found += [(name, int(row) + 1) for row in np.flatnonzero(mask.to_numpy(zero_copy_only=False))]
+        return found
+
+
+def dataset_from_arrow(
+    table: pa.Table, *, labels: pa.Table | None = None, judgements: pa.Table | None = None
+) -> Dataset:
+    """A dataset in memory, see ``TableSource``.
+
+    >>> table = pa.table({"expert": ["a", "a"], "item": ["x", "y"], "score": [0.5, 2.0]})
+    >>> next(dataset_from_arrow(table).chunks()).entry_rank.tolist()
+    [1.0, 2.0]
+    """
+    grouped = regroup(TableSource(table, labels, judgements), Path(), memory_bytes=1 << 62)
+    total = Tally()
+    blocks: list[Block] = []
+    chunks: list[Chunk] = []
+    for tables in grouped.blocks(CHUNK_ENTRIES):
+        total.add(tables.tally)
+        blocks.append(make_block(tables, total, 0, len(blocks)))
+        lists, pairs = (tables.rows, None) if grouped.kind == "lists" else (None, tables.rows)
+        assert tables.queries is not None  # only blocks of one query that many experts rank come without
+        chunks.append(
+            chunk_from_tables(
+                tables.queries, lists, pairs, n_experts=len(grouped.experts.names), first_query=tables.first_query
+            )
+        )
+    manifest = make_manifest(grouped, total, tuple(blocks), ())
+    return Dataset("", manifest, tuple(grouped.experts.names), held=tuple(chunks))
+
+
+def dataset_to_arrow(dataset: Dataset) -> pa.Table:
+    """The rows of a dataset with their ids: what ``dataset_from_arrow`` takes.
+
+    Items that nobody ranks, and labels of missed items, are not among them.
+    """
+    experts = pa.array(dataset.experts, pa.string())
+    kind = dataset.manifest.kind
+    tables = [_pairs_table(c, experts) if kind == "pairs" else _entries_table(c, experts) for c in dataset.chunks()]
+    return pa.concat_tables(tables)
+
+
+def _entries_table(chunk: Chunk, experts: pa.StringArray) -> pa.Table:
+    lengths = np.diff(chunk.entry_offsets)
+    list_query = np.repeat(np.arange(chunk.n_queries), np.diff(chunk.list_offsets))
+    row = chunk.entry_row()
+    columns = {
+        "query": chunk.query_ids.take(as_arrow(np.repeat(list_query, lengths))),
+        "expert": experts.take(as_arrow(np.repeat(chunk.list_expert, lengths))),
+        "item": chunk.item_ids.take(as_arrow(row)),
+        "rank": as_arrow(chunk.entry_rank),
+    }
+    if len(chunk.entry_score):
+        columns["score"] = as_arrow(chunk.entry_score)
+    if chunk.has_labels:
+        labels = chunk.labels[row]
+        columns["label"] = as_arrow(labels, labels != NO_LABEL)
+    return pa.table(columns)
+
+
+def _pairs_table(chunk: Chunk, experts: pa.StringArray) -> pa.Table:
+    query = np.repeat(np.arange(chunk.n_queries), np.diff(chunk.pair_offsets))
+    first = chunk.item_offsets[query]
+    columns = [
+        chunk.query_ids.take(as_arrow(query)), experts.take(as_arrow(chunk.pair_expert)),
+        chunk.item_ids.take(as_arrow(first + chunk.pair_winner)),
+        chunk.item_ids.take(as_arrow(first + chunk.pair_loser)),
+        as_arrow(chunk.pair_weight), as_arrow(chunk.pair_tie),
+    ]  # fmt: skip
+    return pa.table(columns, schema=PAIRS)
+
+
+def _checked(table: pa.Table, known: tuple[str, ...], name: str) -> pa.Table:
+    """The known columns with their types, every value checked."""
+    for column in table.column_names:
+        if column not in known:
+            raise unknown(f"column of {name.strip('<>')}", column, known)
+    needed = {"winner", "loser"} if "winner" in known else {"item"}
+    needed |= {"expert"} if "rank" in known else {"label"} if known == LABEL_COLUMNS else set()
+    missing = sorted(needed - set(table.column_names))
+    if "rank" in known and not {"rank", "score"} & set(table.column_names):
+        missing.append("rank (or score)")
+    if missing:
+        raise UsageError(
+            f"{name.strip('<>')} has no column {', '.join(missing)}; it has {', '.join(table.column_names)}"
+        )
+    columns = {column: _values(name, column, table[column]) for column in known if column in table.column_names}
+    for column in ("query", "expert"):
+        if column in known and column not in columns:
+            columns[column] = pa.repeat(pa.scalar(ALL), len(table))
+    return pa.table(columns)
+
+
+def _values(name: str, column: str, values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """One column, checked: ids are text, ranks positive, scores finite, labels whole or null."""
+    if pa.types.is_dictionary(values.type):
+        values = values.cast(values.type.value_type)
+    if column in _IDS:
+        return _ids(name, column, values)
+    try:
+        if column == "tie":
+            return _good(name, column, pc.cast(values, pa.bool_()), pc.is_valid(values), "true or false")
+        numbers = pc.cast(values, pa.float64())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        raise InputError(name, found=f"column {column} of type {values.type}", expected="numbers") from None
+    if column == "label":
+        null = pc.or_(pc.is_null(numbers), pc.fill_null(pc.is_nan(numbers), False))  # pandas has NaN for no label
+        numbers = pc.if_else(null, pa.scalar(None, pa.float64()), numbers)
+        whole = pc.and_(pc.equal(pc.round(numbers), numbers), pc.less(pc.abs(numbers), 2.0**31))
+        _good(name, column, values, pc.or_(null, pc.fill_null(whole, False)), "a whole number, or none")
+        return pc.cast(numbers, pa.int32())
+    good, expected = pc.is_finite(numbers), "a finite number"
+    if column == "rank":
+        good, expected = pc.and_(good, pc.greater(numbers, 0)), "a positive, finite number"
+    elif column == "weight":
+        good, expected = pc.and_(good, pc.greater_equal(numbers, 0)), "a finite number of at least 0"
+    return _good(name, column, numbers, good, expected)
+
+
+def _ids(name: str, column: str, values: pa.ChunkedArray) -> pa.ChunkedArray:
+    dtype = values.type
+    text = pa.types.is_string(dtype) or pa.types.is_large_string(dtype) or pa.types.is_string_view(dtype)
+    if not (text or pa.types.is_integer(dtype) or pa.types.is_null(dtype)):
+        raise InputError(
+            name, found=f"column {column} of type {dtype}", expected="text or whole numbers", remedy="convert the ids"
+        )
+    ids = values.cast(pa.string())
+    return _good(name, column, ids, pc.not_equal(ids, ""), "an id: text that is not empty, or a whole number")
+
+
+def _good(name: str, column: str, values: pa.ChunkedArray, good: pa.ChunkedArray, expected: str) -> pa.ChunkedArray:
+    bad = pc.index(pc.fill_null(good, False), False).as_py() if len(values) else -1
+    if bad >= 0:
+        value = values[bad].as_py()
+        raise InputError(name, line=bad + 1, found=f"{column} {value!r}", expected=expected)
+    return values

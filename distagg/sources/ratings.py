@@ -1,0 +1,161 @@
+"""Ratings, larger is better: MovieLens' u.data (tabs), ratings.dat (``::``), ratings.csv (header), or Parquet.
+
+Every user is an expert of the one query "all", whose list has rank = -rating: rank differences are then the papers'
+rating differences. Timestamps are not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from distagg.errors import InputError, UsageError
+from distagg.sources.fields import FINITE, REPEATED, Layout, find_lines, read_tables
+from distagg.sources.source import SourceTable, open_bytes
+
+QUERY = "all"
+NAMES = {
+    "user": ("user", "userid", "user_id", "expert"),
+    "item": ("item", "itemid", "item_id", "movieid", "movie_id", "movie"),
+    "rating": ("rating",),
+}
+_KEEP = {"user": REPEATED, "item": REPEATED, "rating": FINITE}
+_PLAIN = ("user", "item", "rating", "timestamp")
+_PARQUET_ROWS = 1 << 17
+
+
+class RatingsSource:
+    """Files of ratings, one format each.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "u.data"
+    ...     _ = file.write_text("196\\t242\\t3\\t881250949\\n")
+    ...     next(RatingsSource([file]).tables()).table.to_pylist()
+    [{'query': 'all', 'expert': '196', 'item': '242', 'rank': -3.0}]
+    """
+
+    partition: Literal["query", "expert"] = "expert"
+
+    def __init__(self, files: Sequence[str | Path]) -> None:
+        self.files: tuple[Path, ...] = tuple(Path(file) for file in files)
+        if not self.files:
+            raise UsageError("no rating files given; name at least one")
+
+    def tables(self) -> Iterator[SourceTable]:
+        """The entries of each block of rows."""
+        part = self.files[0].name if len(self.files) == 1 else ""
+        for file in self.files:
+            blocks = _parquet_tables(file) if _is_parquet(file) else _text_tables(file)
+            for table in blocks:
+                yield SourceTable("entries", _entries(table), part)
+
+    def locate(self, query: str, expert: str | None, item: str) -> list[tuple[str, int]]:
+        """File and line (in Parquet: row) of every rating of the item by the expert; ratings have no labels."""
+        if query != QUERY or expert is None:
+            return []
+        found: list[tuple[str, int]] = []
+        for file in self.files:
+            if not _is_parquet(file):
+                found += find_lines(file, text_layout(file), {"user": expert, "item": item})
+                continue
+            row = 1
+            for table in _parquet_tables(file):
+                same = pc.and_(pc.equal(table["user"], expert), pc.equal(table["item"], item))
+                found += [(str(file), row + at.as_py()) for at in pc.indices_nonzero(same)]
+                row += len(table)
+        return found
+
+
+def _entries(table: pa.Table) -> pa.Table:
+    query = pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), len(table)), pa.array([QUERY]))
+    rank = pc.subtract(0.0, table["rating"])  # not negate: a rating of 0 is rank 0, not -0
+    return pa.table({"query": query, "expert": table["user"], "item": table["item"], "rank": rank})
+
+
+def _text_tables(file: Path) -> Iterator[pa.Table]:
+    return (table for _, table in read_tables([(file, text_layout(file))]))
+
+
+def text_layout(file: Path) -> Layout:
+    """How a text file's lines read, judged by its first line."""
+    with open_bytes(file) as stream:
+        first = stream.readline().removeprefix(b"\xef\xbb\xbf").strip()
+    if b"," in first:
+        return Layout(_header(file, first), _KEEP, delimiter=b",", header=True)
+    delimiter = b"::" if b"::" in first else b""
+    width = len(first.split(delimiter or None))
+    return Layout(_PLAIN[:3] if width == 3 else _PLAIN, _KEEP, delimiter=delimiter)
+
+
+def _header(file: Path, first: bytes) -> tuple[str, ...]:
+    """Field names of a CSV header, with user, item and rating under these names."""
+    words = [word.strip().strip('"') for word in first.decode(errors="replace").split(",")]
+    known = _match(words)
+    if len(known) < len(NAMES):
+        raise InputError(
+            str(file),
+            line=1,
+            found=f"header '{','.join(words)[:80]}'",
+            expected="a header that names user (or userId), item (or movieId) and rating",
+        )
+    return tuple(known.get(at, f"{word} ({at})") for at, word in enumerate(words))
+
+
+def _match(words: Sequence[str]) -> dict[int, str]:
+    """Which column is the user, the item, the rating; the first one where several fit."""
+    found: dict[str, int] = {}
+    for at, word in enumerate(words):
+        for name, aliases in NAMES.items():
+            if word.lower() in aliases:
+                found.setdefault(name, at)
+    return {at: name for name, at in found.items()}
+
+
+def _is_parquet(file: Path) -> bool:
+    return file.suffix in (".parquet", ".pq")
+
+
+def _parquet_tables(file: Path) -> Iterator[pa.Table]:
+    """User and item as text, rating as a finite number."""
+    with open_bytes(file):
+        pass  # a missing file is said to be missing
+    try:
+        with pq.ParquetFile(file) as parquet:
+            known = _match(parquet.schema_arrow.names)
+            if len(known) < len(NAMES):
+                raise InputError(
+                    str(file),
+                    found=f"columns {', '.join(parquet.schema_arrow.names)}",
+                    expected="columns user (or userId), item (or movieId) and rating",
+                )
+            names = {name: parquet.schema_arrow.names[at] for at, name in known.items()}
+            row = 1
+            for batch in parquet.iter_batches(_PARQUET_ROWS, columns=list(names.values()), use_threads=False):
+                yield pa.table({name: _checked(file, row, name, batch[column]) for name, column in names.items()})
+                row += batch.num_rows
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(
+            str(file), found=f"a damaged file ({error})", expected="a Parquet file", remedy="write it again"
+        ) from error
+
+
+def _checked(file: Path, first_row: int, name: str, column: pa.Array) -> pa.Array:
+    dtype = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    number = pa.types.is_integer(dtype) or pa.types.is_floating(dtype) or pa.types.is_decimal(dtype)
+    text = pa.types.is_string(dtype) or pa.types.is_large_string(dtype) or pa.types.is_string_view(dtype)
+    expected = FINITE.expected if name == "rating" else "text or a whole number"
+    if not (number if name == "rating" else text or pa.types.is_integer(dtype)):
+        raise InputError(str(file), found=f"column {name} of type {dtype}", expected=expected)
+    column = column.cast(dtype).cast(pa.float64() if name == "rating" else pa.string())
+    good = pc.is_finite(column) if name == "rating" else pc.not_equal(column, "")
+    bad = pc.index(pc.fill_null(good, False), False).as_py()
+    if bad >= 0:
+        found = f"{name} {column[bad].as_py()}" if column[bad].is_valid else f"no {name}"
+        raise InputError(str(file), line=first_row + bad, found=found, expected=expected)
+    return column

@@ -1,0 +1,142 @@
+"""The command line from end to end on planted data: what it prints, what it leaves, how it exits."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from distagg.cli.main import main
+
+Capture = pytest.CaptureFixture[str]
+
+
+def out_json(capsys: Capture, *command: str) -> object:
+    assert main([*command, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_rank_then_evaluate_equals_compare(planted: Path, tmp_path: Path, capsys: Capture) -> None:
+    metrics = ["-m", "ndcg@5", "-m", "map", "-m", "err", "-m", "tau"]
+    compared = out_json(capsys, "compare", str(planted), "--models", "rrf", *metrics)
+    for name in ("rankings", "rankings.csv", "rankings.run"):
+        assert main(["rank", "rrf", str(planted), "-o", str(tmp_path / name)]) == 0
+        capsys.readouterr()
+        evaluated = out_json(capsys, "evaluate", str(tmp_path / name), str(planted), *metrics)
+        assert evaluated["means"] == pytest.approx(compared["means"]["rrf"], abs=1e-9)
+
+
+def test_rankings_have_the_promised_columns(planted: Path, tmp_path: Path, capsys: Capture) -> None:
+    assert main(["rank", "borda", str(planted), "-o", str(tmp_path / "r")]) == 0
+    assert (tmp_path / "r" / "_SUCCESS").exists()
+    table = pq.read_table(sorted((tmp_path / "r").glob("part-*.parquet")))
+    assert table.column_names == ["query", "item", "rank", "score"]
+    info = out_json(capsys, "info", str(planted))
+    assert table.num_rows == info["items"]
+    assert len(table["query"].unique()) == info["queries"]
+
+
+def test_fit_saves_a_model_that_rank_takes(planted: Path, tmp_path: Path, capsys: Capture) -> None:
+    learned = out_json(capsys, "fit", "rrf", str(planted), "-o", str(tmp_path / "m"), "-p", "c=auto")
+    assert learned["params"]["c"] > 0
+    assert main(["rank", str(tmp_path / "m"), str(planted), "-o", str(tmp_path / "a.csv")]) == 0
+    assert main(["rank", "rrf", str(planted), "-p", f"c={learned['params']['c']}", "-o", str(tmp_path / "b.csv")]) == 0
+    assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
+
+
+def test_bestinput_finds_a_good_expert(planted: Path, tmp_path: Path, capsys: Capture) -> None:
+    import numpy as np
+
+    from distagg import Dataset
+
+    learned = out_json(capsys, "fit", "bestinput", str(planted), "-o", str(tmp_path / "m"))
+    best = Dataset.open(planted).experts[int(np.argmax(learned["params"]["expert_quality"]))]
+    assert best.startswith("good")
+
+
+def test_compare_prints_a_table_and_writes_a_report(planted: Path, tmp_path: Path, capsys: Capture) -> None:
+    report = tmp_path / "r.html"
+    assert main(["compare", str(planted), "--models", "rrf,mean", "--folds", "3", "--report", str(report)]) == 0
+    out = capsys.readouterr().out
+    assert out.splitlines()[0].split() == ["model", "ndcg@5", "ndcg@10", "p@5", "map"]
+    page = report.read_text()
+    assert "rrf" in page
+    assert "http" not in page
+
+
+def test_compare_json_has_the_promised_shape(planted: Path, capsys: Capture) -> None:
+    result = out_json(capsys, "compare", str(planted), "--models", "rrf,borda", "--folds", "letor5", "-m", "map")
+    assert set(result) >= {"means", "results", "tests"}
+    assert set(result["means"]) == {"rrf", "borda"}
+    assert len(result["results"]) == 10
+    assert set(result["results"][0]) == {"model", "fold", "metric", "value", "seed"}
+    mean = sum(row["value"] for row in result["results"] if row["model"] == "rrf") / 5
+    assert result["means"]["rrf"]["map"] == pytest.approx(mean)
+    assert 0 < mean < 1
+
+
+def test_all_models_beat_chance_on_planted_truth(planted: Path, capsys: Capture) -> None:
+    result = out_json(capsys, "compare", str(planted), "--folds", "letor5", "-m", "tau")
+    assert all(values["tau"] > 0.1 for values in result["means"].values()), result["means"]
+
+
+def test_models_lists_every_parameter(capsys: Capture) -> None:
+    rows = out_json(capsys, "models")
+    by_name = {row["name"]: row for row in rows}
+    assert by_name["rrf"]["parameters"]["c"]["default"] == 60.0
+    assert all(about["help"] for row in rows for about in row["parameters"].values())
+    assert main(["models"]) == 0
+    assert main(["models", "rrf"]) == 0
+    assert "auto" in capsys.readouterr().out
+
+
+def test_info_draws_a_report(planted: Path, crowd: Path, tmp_path: Path) -> None:
+    for name, data in (("a.html", planted), ("b.html", crowd)):
+        assert main(["info", str(data), "--report", str(tmp_path / name)]) == 0
+        assert "<svg" in (tmp_path / name).read_text()
+
+
+def test_not_converged_is_said_and_exits_1(planted: Path, tmp_path: Path, capsys: Capture) -> None:
+    command = ["rank", "mc4", str(planted), "-o", str(tmp_path / "r"), "-p", "steps=1"]
+    assert main(command) == 1
+    assert "not converged" in capsys.readouterr().err
+    assert (tmp_path / "r" / "_SUCCESS").exists()
+
+
+@pytest.mark.cluster
+def test_rank_is_byte_identical_inline_and_with_workers(planted: Path, tmp_path: Path) -> None:
+    places = {"inline": [], "one": ["--workers", "1"], "two": ["--workers", "2"]}
+    for name, where in places.items():
+        assert main(["rank", "rrf", str(planted), "-o", str(tmp_path / name), *where]) == 0
+    names = sorted(file.name for file in (tmp_path / "inline").iterdir())
+    for place in ("one", "two"):
+        assert sorted(file.name for file in (tmp_path / place).iterdir()) == names
+        for name in names:
+            assert (tmp_path / place / name).read_bytes() == (tmp_path / "inline" / name).read_bytes()
+
+
+def test_demo_leaves_a_table_and_a_report(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "distagg", "demo", "--queries", "40", "-o", str(tmp_path / "demo")]
+    for _ in range(2):  # the second run replaces the first
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert "rrf" in done.stdout
+    assert (tmp_path / "demo" / "report.html").exists()
+    assert (tmp_path / "demo" / "rankings" / "_SUCCESS").exists()
+
+
+def test_demo_does_not_touch_other_peoples_folders(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    assert main(["demo", "--queries", "10", "-o", str(tmp_path)]) == 2
+    assert (tmp_path / "mine.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("command", ["demo", "import", "info", "models", "fit", "rank", "evaluate", "compare"])
+def test_every_command_explains_itself(command: str, capsys: Capture) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main([command, "--help"])
+    assert stop.value.code == 0
+    assert len(capsys.readouterr().out.splitlines()) > 5

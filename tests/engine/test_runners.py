@@ -1,0 +1,198 @@
+"""The same bits in any place: inline, one worker, two workers; a lost worker costs time only."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from distagg.dataset import Dataset
+from distagg.dataset.reader import ChunkRef
+from distagg.engine.cluster import DaskRunner, local_cluster, remote_cluster, share_out
+from distagg.engine.compare import compare
+from distagg.engine.fit import fit, gather
+from distagg.engine.rank import rank_table, rank_to
+from distagg.engine.runner import Cache, InlineRunner, Runner, Work
+from distagg.errors import InputError, UsageError
+from distagg.models import MODELS, model_named
+
+
+@pytest.fixture(scope="module", params=[1, 2])
+def cluster(request: pytest.FixtureRequest) -> Iterator[DaskRunner]:
+    with local_cluster(request.param) as runner:
+        yield runner
+
+
+@pytest.fixture(scope="module")
+def fine(planted: Path) -> Dataset:
+    """The planted data in many chunks, so that several workers have something to share."""
+    return in_chunks(Dataset.open(planted), 13)
+
+
+def in_chunks(dataset: Dataset, count: int) -> Dataset:
+    """The same queries held as ``count`` chunks in memory."""
+    chunks = [
+        dataset.select(fold=(count, {residue})).plan()[0].load() for residue in range(count)
+    ]
+    held = tuple(chunk for chunk in chunks)
+    block = dataset.manifest.blocks[0]
+    blocks = tuple(
+        replace(block, queries=c.n_queries, items=c.n_items, lists=c.n_lists, entries=c.n_entries) for c in held
+    )
+    return replace(dataset, held=held, manifest=replace(dataset.manifest, blocks=blocks))
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_every_model_ranks_with_the_same_bits_on_a_cluster(name: str, fine: Dataset, cluster: DaskRunner) -> None:
+    model = MODELS[name]()
+    params = {where: fit(model, fine, runner=runner) for where, runner in places(cluster)}
+    tables = {where: rank_table(model, params[where], fine, runner) for where, runner in places(cluster)}
+    assert tables["cluster"].equals(tables["inline"])
+    for key, value in params["inline"].items():
+        np.testing.assert_array_equal(params["cluster"][key], value)
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("name", sorted(name for name in MODELS if MODELS[name].additive and name != "rrf"))
+def test_split_queries_add_up_to_the_same_bits(name: str, crowd: Path, cluster: DaskRunner) -> None:
+    dataset = split_by_expert(Dataset.open(crowd), 7)
+    model = MODELS[name]()
+    tables = {where: rank_table(model, {}, dataset, runner) for where, runner in places(cluster)}
+    assert tables["cluster"].equals(tables["inline"])
+
+
+def split_by_expert(dataset: Dataset, count: int) -> Dataset:
+    """The one query's lists held as ``count`` chunks in memory."""
+    whole = dataset.plan()[0].load()
+    edges = np.linspace(0, whole.n_lists, count + 1).astype(int)
+    held, blocks = [], []
+    for first, last in zip(edges[:-1], edges[1:], strict=True):
+        span = slice(whole.entry_offsets[first], whole.entry_offsets[last])
+        held.append(
+            replace(
+                whole,
+                list_offsets=np.array([0, last - first]),
+                list_expert=whole.list_expert[first:last],
+                entry_offsets=whole.entry_offsets[first : last + 1] - whole.entry_offsets[first],
+                entry_item=whole.entry_item[span],
+                entry_rank=whole.entry_rank[span],
+            )
+        )
+        blocks.append(replace(dataset.manifest.blocks[0], lists=int(last - first), entries=held[-1].n_entries))
+    return replace(dataset, held=tuple(held), manifest=replace(dataset.manifest, blocks=tuple(blocks)))
+
+
+@pytest.mark.parametrize("name", sorted(name for name in MODELS if MODELS[name].additive and name != "rrf"))
+def test_a_split_query_is_ranked_as_the_whole(name: str, crowd: Path) -> None:
+    dataset = Dataset.open(crowd)
+    model = MODELS[name]()
+    whole, split = rank_table(model, {}, dataset), rank_table(model, {}, split_by_expert(dataset, 7))
+    np.testing.assert_allclose(sorted(whole["score"].to_numpy()), sorted(split["score"].to_numpy()), atol=1e-8)
+    if name not in ("condorcet", "copeland"):
+        assert whole["item"].to_pylist()[:5] == split["item"].to_pylist()[:5]
+
+
+def places(cluster: DaskRunner) -> list[tuple[str, Runner]]:
+    return [("inline", InlineRunner()), ("cluster", cluster)]
+
+
+@pytest.mark.cluster
+def test_comparison_is_the_same_on_a_cluster(planted: Path, cluster: DaskRunner) -> None:
+    dataset = Dataset.open(planted)
+    here, there = (
+        compare(dataset, ["rrf", "bestinput"], folds="letor5", runner=runner) for _, runner in places(cluster)
+    )
+    assert here["results"] == there["results"]
+    assert here["tests"] == there["tests"]
+
+
+@pytest.mark.cluster
+def test_written_rankings_are_the_same_bytes(fine: Dataset, cluster: DaskRunner, tmp_path: Path) -> None:
+    model = model_named("borda")
+    for where, runner in places(cluster):
+        rank_to(tmp_path / where, model, {}, fine, runner=runner)
+        rank_to(tmp_path / f"{where}.csv", model, {}, fine, fmt="csv", runner=runner)
+        rank_to(tmp_path / f"{where}.run", model, {}, fine, fmt="trec", runner=runner)
+    names = sorted(file.name for file in (tmp_path / "inline").iterdir())
+    assert names == sorted(file.name for file in (tmp_path / "cluster").iterdir())
+    for name in names:
+        assert (tmp_path / "inline" / name).read_bytes() == (tmp_path / "cluster" / name).read_bytes()
+    for ending in (".csv", ".run"):
+        assert (tmp_path / f"inline{ending}").read_bytes() == (tmp_path / f"cluster{ending}").read_bytes()
+    assert not list(tmp_path.glob(".*"))
+
+
+def _kill_once(chunk: object, index: int, marker: str) -> int:
+    """A task whose worker dies the first time it gets to chunk 5."""
+    if index == 5 and not os.path.exists(marker):
+        Path(marker).touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return index
+
+
+@pytest.mark.cluster
+def test_a_killed_worker_costs_time_not_answers(fine: Dataset, tmp_path: Path) -> None:
+    marker = tmp_path / "killed"
+    with local_cluster(2) as runner:
+        found = list(runner.map(Work(_kill_once, str(marker)), fine.plan()))
+    assert marker.exists()
+    assert found == list(range(13))
+
+
+def _bad(chunk: object, index: int, payload: None) -> None:
+    raise InputError("part-3", line=7, found="x", expected="y")
+
+
+@pytest.mark.cluster
+def test_a_tasks_own_error_arrives_as_it_is(fine: Dataset, cluster: DaskRunner) -> None:
+    with pytest.raises(InputError, match="part-3:7: found x, expected y"):
+        list(cluster.map(Work(_bad, None), fine.plan()))
+
+
+def test_plain_addresses_off_this_machine_are_refused() -> None:
+    with pytest.raises(UsageError, match="tls://"), remote_cluster("tcp://10.0.0.1:8786"):
+        pass
+
+
+def test_importing_distagg_brings_no_dask() -> None:
+    code = (
+        "import sys, distagg, distagg.cli.main; from distagg import Dataset, rank, compare, fit, evaluate;"
+        "print([m for m in ('dask', 'distributed') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_spans_cover_all_chunks_once_and_share_evenly() -> None:
+    from distagg.dataset.manifest import Block
+
+    sizes = [5, 1, 1, 1, 1, 1, 50, 1, 1, 1]
+    refs = [ChunkRef("", "lists", "query", (Block(0, n, n, 1, 1, 1, s, ()),), 1, False) for n, s in enumerate(sizes)]
+    for pieces in range(1, 12):
+        spans = share_out(refs, pieces)
+        assert [n for a, b in spans for n in range(a, b)] == list(range(10))
+        assert len(spans) <= pieces
+
+
+def test_the_cache_stays_within_its_budget(fine: Dataset) -> None:
+    refs = fine.plan()
+    one = refs[0].load().nbytes
+    cache = Cache(budget=one * 3)
+    for ref in refs * 2:
+        cache.load(ref, False)
+    assert 1 <= len(cache.held) < len(refs)
+    assert cache.size == sum(chunk.nbytes for chunk in cache.held.values())
+
+
+def test_models_that_need_whole_queries_say_so(crowd: Path) -> None:
+    dataset = split_by_expert(Dataset.open(crowd), 3)
+    with pytest.raises(UsageError, match="needs whole queries"):
+        gather(model_named("bestinput"), {}, dataset)

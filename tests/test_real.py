@@ -1,0 +1,76 @@
+"""What the papers report, on the real data (skipped, with the reason, where it is absent)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from distagg.cli.main import main
+
+pytestmark = pytest.mark.real
+
+COLUMNS = [f"ndcg@{k}" for k in range(1, 6)] + [f"p@{k}" for k in range(1, 6)] + ["map"]
+RRF = {  # the RRF rows of the papers, percent
+    "mq2008-agg": [38.77, 40.73, 43.48, 45.70, 47.18, 44.89, 41.32, 38.82, 36.51, 34.13, 47.71],
+    "mq2007-agg": [41.93, 42.66, 42.42, 42.73, 43.13, 48.70, 47.20, 44.84, 43.52, 42.52, 46.72],
+}
+FACTS = {
+    "mq2008-agg": (784, 15211, 25, 0.650, {"0": 12279, "1": 2001, "2": 931}),
+    "mq2007-agg": (1692, 69623, 21, 0.348, {"0": 51632, "1": 14128, "2": 3863}),
+}
+
+
+@pytest.fixture(scope="module", params=sorted(FACTS))
+def imported(request: pytest.FixtureRequest, data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    target = tmp_path_factory.mktemp("real") / request.param
+    files = [str(data_dir / request.param / f"A{part}.txt") for part in range(1, 6)]
+    assert main(["import", "letor", *files, "-o", str(target)]) == 0
+    return request.param, target
+
+
+def test_info_gives_the_known_counts(imported: tuple[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    name, target = imported
+    assert main(["info", str(target), "--json"]) == 0
+    info = json.loads(capsys.readouterr().out)
+    queries, items, experts, missing, labels = FACTS[name]
+    assert (info["queries"], info["items"], info["experts"]) == (queries, items, experts)
+    assert round(info["missing"], 3) == missing
+    assert info["labels"] == labels
+    assert info["parts"] == [f"A{part}.txt" for part in range(1, 6)]
+
+
+def test_rrf_is_the_papers_to_the_last_digit(imported: tuple[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    name, target = imported
+    metrics = [word for metric in COLUMNS for word in ("-m", metric)]
+    command = ["compare", str(target), "--models", "rrf", "--folds", "letor5", "--protocol", "letor", *metrics, "--json"]
+    assert main(command) == 0
+    means = json.loads(capsys.readouterr().out)["means"]["rrf"]
+    assert [round(100 * means[metric], 2) for metric in COLUMNS] == pytest.approx(RRF[name], abs=0.0101)
+
+
+def test_defaults_are_the_best_rules_for_unlisted_items(
+    imported: tuple[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By MAP, each default is at least as good as its alternatives on this set."""
+    _, target = imported
+    for model, alternatives in {
+        "borda": ["average", "ignore"], "mean": ["ignore"], "median": ["ignore"], "condorcet": ["ignore"],
+        "copeland": ["ignore"], "mc4": ["ignore"],
+    }.items():  # fmt: skip
+        found = []
+        for settings in [[], *(["-p", f"{model}.unlisted={rule}"] for rule in alternatives)]:
+            assert main(["compare", str(target), "--models", model, "-m", "map", "--json", *settings]) == 0
+            found.append(json.loads(capsys.readouterr().out)["means"][model]["map"])
+        assert found[0] == max(found)
+
+
+def test_supervised_choices_beat_a_random_expert(
+    imported: tuple[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, target = imported
+    command = ["compare", str(target), "--models", "rrf,bestinput", "-p", "rrf.c=auto", "--folds", "letor5", "--json"]
+    assert main([*command, "-m", "ndcg@5", "-m", "map"]) == 0
+    means = json.loads(capsys.readouterr().out)["means"]
+    assert means["rrf"]["ndcg@5"] > means["bestinput"]["ndcg@5"] > 0.25
