@@ -170,7 +170,8 @@ def run_compare(arguments: argparse.Namespace) -> None:
         if not dot or model not in names:
             raise UsageError(f"-p {key}={value}: expected MODEL.key=value with a model that is compared")
         settings.setdefault(model, {})[name] = value
-    with run_in(arguments) as runner, _meter("compare", len(names) * 5) as progress:
+    rounds = 5 if arguments.folds == "letor5" else int(arguments.folds) if (arguments.folds or "").isdigit() else 1
+    with run_in(arguments) as runner, _meter("compare", len(names) * rounds) as progress:
         result = compare(
             dataset, names, settings=settings, folds=arguments.folds, metrics=arguments.metrics or DEFAULT_METRICS,
             protocol=arguments.protocol, goal=arguments.goal, baseline=arguments.baseline,

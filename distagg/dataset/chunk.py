@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from distagg.dataset.arrays import as_arrow
 from distagg.types import (
     INDEX,
     LABEL,
@@ -115,10 +115,10 @@ class Chunk:
         return replace(
             self,
             positions=self.positions[keep],
-            query_ids=self.query_ids.take(pa.array(keep)),
-            parts=self.parts.take(pa.array(keep)),
+            query_ids=self.query_ids.take(as_arrow(keep)),
+            parts=self.parts.take(as_arrow(keep)),
             item_offsets=item_offsets,
-            item_ids=self.item_ids.take(pa.array(items)) if len(self.item_ids) else self.item_ids,
+            item_ids=self.item_ids.take(as_arrow(items)) if len(self.item_ids) else self.item_ids,
             labels=self.labels[items],
             missed_offsets=missed_offsets,
             missed_labels=self.missed_labels[missed],
@@ -185,7 +185,12 @@ def _list_column(column: pa.ChunkedArray) -> tuple[Offsets, pa.Array]:
 
 
 def _labels(values: pa.Array) -> Labels:
-    return pc.fill_null(values, NO_LABEL).to_numpy(zero_copy_only=False).astype(LABEL, copy=False)
+    if values.null_count == 0:
+        return values.to_numpy()
+    labels = np.full(len(values), NO_LABEL, dtype=LABEL)
+    known = values.is_valid().to_numpy(zero_copy_only=False)
+    labels[known] = values.drop_null().to_numpy()
+    return labels
 
 
 def chunk_from_tables(
@@ -204,7 +209,7 @@ def chunk_from_tables(
     n_queries = len(queries)
     label_offsets, label_values = _list_column(queries["label"])
     missed_offsets, missed_values = _list_column(queries["missed"])
-    item_ids = pa.array([], pa.string())
+    item_ids = pa.nulls(0, pa.string())
     if "item" in queries.column_names:
         item_ids = _list_column(queries["item"])[1]
     bounds = np.arange(first_query, first_query + n_queries + 1)

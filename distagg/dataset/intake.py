@@ -111,23 +111,31 @@ class Regroup:
 
     def read(self, memory_bytes: int, progress: Progress) -> None:
         """Take in all rows of the source."""
-        kinds: set[str] = set()
-        for rows in self.source.tables():
-            kinds.add(rows.kind)
-            if {"entries", "pairs"} <= kinds:
-                raise self.bad_source("lists and pairs", "one of the two")
-            if rows.kind == "pairs":
-                self.kind, self.scores = "pairs", False
-            for batch in rows.table.to_batches():
-                if batch.num_rows:
-                    self.add(rows, batch)
-            # Half of the memory fills while the other half is on its way to disk.
-            if 2 * sum(grouper.nbytes for grouper in self.groupers) > memory_bytes:
-                max(self.groupers, key=lambda grouper: grouper.nbytes).spill()
-            progress(rows.table.num_rows)
-        for grouper in self.groupers:
-            grouper.finish()
+        try:
+            for rows in self.source.tables():
+                self._take(rows)
+                # Half of the memory fills while the other half is on its way to disk.
+                if 2 * sum(grouper.nbytes for grouper in self.groupers) > memory_bytes:
+                    max(self.groupers, key=lambda grouper: grouper.nbytes).spill()
+                progress(rows.table.num_rows)
+            for grouper in self.groupers:
+                grouper.finish()
+        except BaseException:
+            for grouper in self.groupers:
+                grouper.abandon()
+            raise
         self.scores &= self.ranked.n_rows > 0
+
+    def _take(self, rows: Rows) -> None:
+        if rows.kind in ("entries", "pairs"):
+            kind: Kind = "lists" if rows.kind == "entries" else "pairs"
+            if self.ranked.n_rows and kind != self.kind:
+                raise self.bad_source("lists and pairs", "one of the two")
+            self.kind = kind
+            self.scores &= kind == "lists"
+        for batch in rows.table.to_batches():
+            if batch.num_rows:
+                self.add(rows, batch)
 
     def add(self, rows: Rows, batch: pa.RecordBatch) -> None:
         raise NotImplementedError

@@ -63,13 +63,14 @@ def number_items(n_queries: int, declared: Mentions, ranked: Mentions, judged: M
         place = np.empty(n_known, dtype=INDEX)
         place[order] = np.arange(n_known) - offsets[item_query[:n_known][order]]
         position = place[position]
-    missed_order, missed_offsets = _by_query(item_query[n_known:], n_queries)
+    missed = n_known + np.flatnonzero(labels[n_known:] != NO_LABEL)
+    missed_order, missed_offsets = _by_query(item_query[missed], n_queries)
     return NumberedItems(
         offsets=offsets,
         ids=dictionary.take(as_arrow(item_word[:n_known][order])),
         labels=labels[:n_known][order],
         missed_offsets=missed_offsets,
-        missed_labels=labels[n_known:][missed_order],
+        missed_labels=labels[missed][missed_order],
         position=position,
     )
 

@@ -9,7 +9,7 @@ Cost: every row is copied twice, linear in rows; sorting touches runs.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -59,7 +59,7 @@ class Spill:
         """Rows ``first`` to ``last`` (exclusive), as slices of batches."""
         pieces = []
         at = int(np.searchsorted(self.starts, first, side="right")) - 1
-        while at < len(self.starts) - 1 and self.starts[at] < last:
+        while first < last and at < len(self.starts) - 1 and self.starts[at] < last:
             lo, hi = max(first, int(self.starts[at])), min(last, int(self.starts[at + 1]))
             pieces.append(self._batch(at).slice(lo - int(self.starts[at]), hi - lo))
             at += 1
@@ -123,6 +123,11 @@ class Grouper:
             self._buffer, self.nbytes = [], 0
             starts = np.cumsum([0] + [batch.num_rows for batch in batches])
             self._spills.append(_indexed(starts, [_major_counts(b) for b in batches], batches=batches))
+
+    def abandon(self) -> None:
+        """Wait for what is on its way to disk, so that its directory can be removed."""
+        if self._writing is not None:
+            wait([self._writing])
 
     def _arrived(self) -> None:
         if self._writing is not None:

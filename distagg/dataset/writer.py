@@ -22,6 +22,7 @@ from distagg.dataset.intake import Progress, Regroup, RowSource
 from distagg.dataset.manifest import MANIFEST, Block, File, Manifest
 from distagg.dataset.regroup import MEMORY_BYTES, no_progress, regroup
 from distagg.dataset.tally import Tally, spread
+from distagg.errors import InfrastructureError
 from distagg.types import PAIRS_TABLE, QUERIES_TABLE
 
 BLOCK_ENTRIES = 1 << 17
@@ -78,18 +79,23 @@ def write_dataset(
     2
     """
     said = progress or no_progress
-    with staged_directory(Path(target)) as staging:
-        spills = staging / "spills"
-        spills.mkdir()
-        grouped = regroup(source, spills, memory_bytes=memory_bytes, progress=said)
-        with _Writer(staging, grouped) as writer:
-            for block in grouped.blocks(block_entries):
-                writer.write(block)
-                said(block.tally.entries)
-            files = writer.finish()
-        shutil.rmtree(spills)
-        manifest = make_manifest(grouped, writer.total, tuple(writer.blocks), files)
-        (staging / MANIFEST).write_text(manifest.to_json(), encoding="utf-8")
+    try:
+        with staged_directory(Path(target)) as staging:
+            spills = staging / "spills"
+            spills.mkdir()
+            grouped = regroup(source, spills, memory_bytes=memory_bytes, progress=said)
+            with _Writer(staging, grouped) as writer:
+                for block in grouped.blocks(block_entries):
+                    writer.write(block)
+                    said(block.tally.entries)
+                files = writer.finish()
+            shutil.rmtree(spills)
+            manifest = make_manifest(grouped, writer.total, tuple(writer.blocks), files)
+            (staging / MANIFEST).write_text(manifest.to_json(), encoding="utf-8")
+    except OSError as error:
+        raise InfrastructureError(
+            f"importing into {target} failed: {error}; check the disk and run it again"
+        ) from error
     return manifest
 
 

@@ -8,7 +8,7 @@ Settings that differ from Dask's defaults, and why:
 
 - ``allowed-failures`` 3 -> 30: a task counts as guilty whenever its worker dies, innocent or not.
 - ``no-workers-timeout`` never -> 60 s: a job without workers should end with an error, not hang.
-- dashboard off on local clusters, everything on loopback: a LocalCluster would listen on every interface.
+- dashboard on loopback, any free port: a LocalCluster would listen on every interface, at 8787.
 - ``NUMBA_NUM_THREADS``, ``OMP_NUM_THREADS`` 1 in workers: parallelism is the engine's.
 - work stealing off: spans are balanced by entries beforehand, and a stolen span loses its cached chunks.
 """
@@ -140,7 +140,7 @@ def local_cluster(workers: int) -> Iterator[DaskRunner]:
             threads_per_worker=1,
             processes=True,
             host="127.0.0.1",
-            dashboard_address=None,
+            dashboard_address="127.0.0.1:0",
             memory_limit=0,
             silence_logs=50,
         ) as cluster,

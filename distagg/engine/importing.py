@@ -10,13 +10,14 @@ from distagg.dataset import Dataset, write_dataset
 from distagg.dataset.commit import refuse_existing
 from distagg.engine.progress import Progress, silent
 from distagg.errors import InputError, unknown
-from distagg.sources import SOURCES
 
 
 def import_dataset(
     kind: str, sources: Sequence[str | Path], target: str | Path, *, progress: Progress = silent, **options: Any
 ) -> Dataset:
     """Read source files of a kind (letor, trec, ratings, rankings, pairs) into a dataset directory."""
+    from distagg.sources import SOURCES  # late: only importing needs them
+
     if kind not in SOURCES:
         raise unknown("source kind", kind, SOURCES)
     refuse_existing(Path(target))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from distagg.dataset.arrays import as_arrow
 from distagg.dataset.chunk import Chunk
 from distagg.dataset.commit import refuse_existing, staged_directory, staged_file
 from distagg.dataset.rankings import Format, RankedPart, publish_directory, publish_file, write_part
@@ -67,8 +68,8 @@ def ranking_of(chunk: Chunk, scores: np.ndarray) -> pa.Table:
     sizes = np.diff(chunk.item_offsets)
     rows = np.repeat(chunk.item_offsets[:-1], sizes) + order
     rank = np.arange(chunk.n_items) - np.repeat(chunk.item_offsets[:-1], sizes) + 1
-    queries = chunk.query_ids.take(pa.array(chunk.item_query()))
-    columns = [queries, chunk.item_ids.take(pa.array(rows)), pa.array(rank, pa.int32()), pa.array(scores[rows])]
+    queries = chunk.query_ids.take(as_arrow(chunk.item_query()))
+    columns = [queries, chunk.item_ids.take(as_arrow(rows)), as_arrow(rank.astype(np.int32)), as_arrow(scores[rows])]
     return pa.Table.from_arrays(columns, schema=RANKINGS_TABLE)
 
 

@@ -20,4 +20,4 @@ F = TypeVar("F", bound=Callable[..., object])
 def kernel(function: F) -> F:
     """Compile a bare loop over arrays."""
     cache = os.environ.get("DISTAGG_JIT_CACHE", "") == "1"
-    return numba.njit(nogil=True, error_model="numpy", cache=cache)(function)  # type: ignore[no-any-return]
+    return numba.njit(nogil=True, error_model="numpy", cache=cache)(function)

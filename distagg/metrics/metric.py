@@ -87,7 +87,7 @@ def check_protocol(protocol: str) -> Protocol:
     """The protocol, or a UsageError with the known ones."""
     for known in get_args(Protocol):
         if protocol == known:
-            return known  # type: ignore[no-any-return]
+            return known
     raise unknown("protocol", protocol, get_args(Protocol))
 
 

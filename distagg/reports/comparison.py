@@ -12,8 +12,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from scipy.special import stdtrit
-
 from distagg.errors import InputError
 from distagg.reports.text import number
 
@@ -163,6 +161,8 @@ def _baseline(given: object, models: Sequence[str], tests: Sequence[PairedTest])
 
 
 def _half_width(sample: Sequence[float]) -> float:
+    from scipy.special import stdtrit  # late: a quarter of a second
+
     known = [value for value in sample if math.isfinite(value)]
     if len(known) < 2:
         return math.nan

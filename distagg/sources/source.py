@@ -60,9 +60,8 @@ class Source(Protocol):
 def open_bytes(file: Path) -> Iterator[IO[bytes]]:
     """A file's bytes, gunzipped when it ends in .gz; a damaged or missing one is an InputError."""
     try:
-        stream = cast("IO[bytes]", gzip.open(file, "rb") if file.suffix == ".gz" else file.open("rb"))
-        with stream:
-            yield stream
+        with gzip.open(file, "rb") if file.suffix == ".gz" else file.open("rb") as stream:
+            yield cast("IO[bytes]", stream)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise InputError(
             str(file),

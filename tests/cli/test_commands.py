@@ -65,7 +65,7 @@ def test_compare_prints_a_table_and_writes_a_report(planted: Path, tmp_path: Pat
     assert out.splitlines()[0].split() == ["model", "ndcg@5", "ndcg@10", "p@5", "map"]
     page = report.read_text()
     assert "rrf" in page
-    assert "http" not in page
+    assert "://" not in page
 
 
 def test_compare_json_has_the_promised_shape(planted: Path, capsys: Capture) -> None:

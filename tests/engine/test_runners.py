@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
@@ -38,9 +39,7 @@ def fine(planted: Path) -> Dataset:
 
 def in_chunks(dataset: Dataset, count: int) -> Dataset:
     """The same queries held as ``count`` chunks in memory."""
-    chunks = [
-        dataset.select(fold=(count, {residue})).plan()[0].load() for residue in range(count)
-    ]
+    chunks = [dataset.select(fold=(count, {residue})).plan()[0].load() for residue in range(count)]
     held = tuple(chunk for chunk in chunks)
     block = dataset.manifest.blocks[0]
     blocks = tuple(
@@ -74,7 +73,7 @@ def split_by_expert(dataset: Dataset, count: int) -> Dataset:
     whole = dataset.plan()[0].load()
     edges = np.linspace(0, whole.n_lists, count + 1).astype(int)
     held, blocks = [], []
-    for first, last in zip(edges[:-1], edges[1:], strict=True):
+    for first, last in itertools.pairwise(edges):
         span = slice(whole.entry_offsets[first], whole.entry_offsets[last])
         held.append(
             replace(
