@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from distagg.dataset.arrays import as_arrow
+from distagg.dataset.arrays import as_arrow, as_numpy
 from distagg.types import (
     INDEX,
     LABEL,
@@ -179,14 +179,14 @@ def _flat(column: pa.ChunkedArray | pa.Array) -> pa.Array:
 def _list_column(column: pa.ChunkedArray) -> tuple[Offsets, pa.Array]:
     """Offsets starting at 0 and the flat values of a list column, without copying the values."""
     array = _flat(column)
-    offsets = array.offsets.to_numpy().astype(OFFSET)
+    offsets = as_numpy(array.offsets).astype(OFFSET)
     values = array.values.slice(offsets[0], offsets[-1] - offsets[0]) if len(offsets) else array.values
     return (offsets - offsets[0] if len(offsets) else np.zeros(1, dtype=OFFSET)), values
 
 
 def _labels(values: pa.Array) -> Labels:
     if values.null_count == 0:
-        return values.to_numpy()
+        return as_numpy(values)
     labels = np.full(len(values), NO_LABEL, dtype=LABEL)
     known = values.is_valid().to_numpy(zero_copy_only=False)
     labels[known] = values.drop_null().to_numpy()
@@ -218,22 +218,22 @@ def chunk_from_tables(
     list_expert, entry_offsets = np.zeros(0, dtype=INDEX), np.zeros(1, dtype=OFFSET)
     entry_item, entry_rank, entry_score = np.zeros(0, INDEX), np.zeros(0, RANK), np.zeros(0, RANK)
     if lists is not None and len(lists):
-        list_offsets = np.searchsorted(_flat(lists["query"]).to_numpy(), bounds).astype(OFFSET)
-        list_expert = _flat(lists["expert"]).to_numpy()
+        list_offsets = np.searchsorted(as_numpy(_flat(lists["query"])), bounds).astype(OFFSET)
+        list_expert = as_numpy(_flat(lists["expert"]))
         entry_offsets, items = _list_column(lists["item"])
-        entry_item = items.to_numpy()
-        entry_rank = _list_column(lists["rank"])[1].to_numpy()
+        entry_item = as_numpy(items)
+        entry_rank = as_numpy(_list_column(lists["rank"])[1])
         if "score" in lists.column_names:
-            entry_score = _list_column(lists["score"])[1].to_numpy(zero_copy_only=False)
+            entry_score = as_numpy(_list_column(lists["score"])[1])
             if len(entry_score) != len(entry_item):
                 entry_score = np.zeros(0, RANK)
 
     pair_offsets = np.zeros(n_queries + 1, dtype=OFFSET)
     pair_columns: list[Any] = [np.zeros(0, t) for t in (INDEX, INDEX, INDEX, RANK, np.bool_)]
     if pairs is not None and len(pairs):
-        pair_offsets = np.searchsorted(_flat(pairs["query"]).to_numpy(), bounds).astype(OFFSET)
+        pair_offsets = np.searchsorted(as_numpy(_flat(pairs["query"])), bounds).astype(OFFSET)
         names = ("expert", "winner", "loser", "weight", "tie")
-        pair_columns = [_flat(pairs[name]).to_numpy(zero_copy_only=False) for name in names]
+        pair_columns = [as_numpy(_flat(pairs[name])) for name in names]
 
     return Chunk(
         n_experts=n_experts,
