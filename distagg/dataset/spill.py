@@ -207,16 +207,16 @@ def gather(batches: list[pa.RecordBatch], size: int | None) -> Iterator[pa.Recor
         at = stop
 
 
-def _pieces(batches: list[pa.RecordBatch]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+def _pieces(batches: list[pa.RecordBatch]) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]:
     """Batch, start and length of the pieces that, one after the other, are all rows in key order."""
     keys, starts, lengths = [], [], []
     for one in batches:
         key = one[KEY].to_numpy()
         begin = run_starts(key)
         keys.append(key[begin])
-        starts.append(begin)
-        lengths.append(np.diff(begin, append=len(key)))
-    batch = np.repeat(np.arange(len(batches)), [len(s) for s in starts])
+        starts.append(begin.astype(np.int32))  # there may be as many runs as rows: half the bytes count
+        lengths.append(np.diff(begin, append=len(key)).astype(np.int32))
+    batch = np.repeat(np.arange(len(batches), dtype=np.int32), [len(s) for s in starts])
     start, length, key = np.concatenate(starts), np.concatenate(lengths), np.concatenate(keys)
     if (key[1:] < key[:-1]).any():
         order = np.argsort(key, kind="stable")
@@ -224,11 +224,11 @@ def _pieces(batches: list[pa.RecordBatch]) -> tuple[NDArray[np.int64], NDArray[n
     # Neighbours in one batch are one piece: rows that came in order stay whole.
     joined = (batch[1:] == batch[:-1]) & (start[1:] == start[:-1] + length[:-1])
     first = np.flatnonzero(np.concatenate([[True], ~joined]))
-    return batch[first], start[first], np.add.reduceat(length, first)
+    return batch[first], start[first], np.add.reduceat(length, first, dtype=np.int64)
 
 
 def _flat_rows(
-    batches: list[pa.RecordBatch], batch: NDArray[np.int64], start: NDArray[np.int64], length: NDArray[np.int64]
+    batches: list[pa.RecordBatch], batch: NDArray[np.int32], start: NDArray[np.int32], length: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """Row numbers of the pieces in the concatenation of the batches."""
     base = np.concatenate([[0], np.cumsum([one.num_rows for one in batches])])

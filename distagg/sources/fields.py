@@ -54,7 +54,7 @@ class Layout:
 
     def split(self, line: bytes) -> list[bytes]:
         if not self.delimiter:
-            return line.replace(b"\t", b" ").split(b" ") if b"  " not in line else line.split()
+            return [word for word in line.replace(b"\t", b" ").split(b" ") if word]
         words = line.split(self.delimiter)
         return [word.strip().strip(b'"') for word in words] if self.delimiter == b"," else words
 

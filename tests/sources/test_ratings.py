@@ -55,11 +55,9 @@ def test_a_dataset_of_ratings(tmp_path: Path) -> None:
 @pytest.mark.parametrize("rating", ["nan", "inf", "good", "", "1,5"])
 @pytest.mark.parametrize(("name", "between"), [("u.data", "\t"), ("ratings.dat", "::"), ("ratings.csv", ",")])
 def test_bad_ratings_are_named(tmp_path: Path, name: str, between: str, rating: str) -> None:
-    header = "userId,movieId,rating,timestamp\n" if name == "ratings.csv" else "1" + between + "w" + between + "2\n"
-    if name != "ratings.csv":
-        header = between.join(["1", "w", "2", "0"]) + "\n"
-    lines = [between.join(["1", "x", "3", "0"]), between.join(["1", "y", rating, "0"])]
-    (tmp_path / name).write_text(header + "\n".join(lines) + "\n")
+    first = ["userId", "movieId", "rating", "timestamp"] if name == "ratings.csv" else ["1", "w", "2", "0"]
+    lines = [between.join(words) for words in (first, ["1", "x", "3", "0"], ["1", "y", rating, "0"])]
+    (tmp_path / name).write_text("\n".join(lines) + "\n")
     with pytest.raises(InputError) as caught:
         list(RatingsSource([tmp_path / name]).tables())
     assert caught.value.line == 3

@@ -37,6 +37,7 @@ def _entries(source: TrecSource) -> list[dict[str, object]]:
         RUN.replace(b"\n", b"\r\n"),
         RUN[:-1],
         RUN.replace(b" 7 ", b"   7\t"),
+        RUN.replace(b" 7 ", b"\t 7\t"),
         RUN.replace(b"\n", b" \n"),
         RUN.replace(b"1 Q0", b"  1 Q0"),
         RUN.replace(b"\n2", b"\n\n\n2"),
@@ -156,9 +157,9 @@ def test_the_same_item_twice(tmp_path: Path) -> None:
     file = _write(tmp_path, "run", RUN + b"1 Q0 xx 1 1.0 t\n1 Q0 x 9 0.1 t\n")
     with pytest.raises(InputError, match=r"run:6: found item 'x' again in the list of 'run' for query '1' .*run:1"):
         write_dataset(TrecSource([file]), tmp_path / "d")
+    files = [_write(tmp_path, "one", RUN), _write(tmp_path, "two", b"1 Q0 y 9 0.1 bm25\n")]
     with pytest.raises(InputError, match=r"two:1: found item 'y' again in the list of 'bm25'"):
-        other = _write(tmp_path, "two", b"1 Q0 y 9 0.1 bm25\n")
-        write_dataset(TrecSource([_write(tmp_path, "one", RUN), other], expert="tag"), tmp_path / "d")
+        write_dataset(TrecSource(files, expert="tag"), tmp_path / "d")
 
 
 def test_a_label_that_changes(tmp_path: Path) -> None:
