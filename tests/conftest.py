@@ -13,13 +13,23 @@ settings.register_profile("distagg", deadline=None, derandomize=True)
 settings.load_profile("distagg")
 
 
+DATA = Path(os.environ.get("DISTAGG_DATA", Path(__file__).parents[1] / ".." / "shared" / "data")).resolve()
+
+
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
     """The real data sets, which are not ours to ship; tests that need them skip without them."""
-    folder = Path(os.environ.get("DISTAGG_DATA", Path(__file__).parents[1] / ".." / "shared" / "data")).resolve()
-    if not folder.is_dir():
-        pytest.skip(f"no real data: set DISTAGG_DATA or put it at {folder}")
-    return folder
+    if not DATA.is_dir():
+        pytest.skip("no real data: set DISTAGG_DATA to its folder")
+    return DATA
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say whether the real data took part."""
+    if DATA.is_dir():
+        terminalreporter.write_line(f"real data: found at {DATA}, its tests ran as well")
+    else:
+        terminalreporter.write_line("real data: absent, its tests were skipped; set DISTAGG_DATA to its folder")
 
 
 @pytest.fixture(scope="session")

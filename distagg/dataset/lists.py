@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from distagg.errors import InputError
 from distagg.types import RANK, Bools, Floats, Indices
 
 
@@ -61,6 +62,10 @@ def order_lists(starts: NDArray[np.intp], position: Indices, rank: Floats, score
     else:
         assert score is not None
         key = np.where(np.repeat(by_score, lengths), -score, rank)
+    if by_score is not None and np.isnan(key).any():
+        raise InputError(
+            "<list>", found="a list where some entries have only a rank, others only a score", expected="one of the two"
+        )
     order = _by_key(starts, lengths, key)
     key = key if order is None else key[order]
     opens = np.empty(n, dtype=bool)  # where a run of equal ranks begins

@@ -115,11 +115,10 @@ def read_rankings(path: Path) -> pa.Table:
     """Rankings of anybody: a committed directory, a Parquet, CSV or TREC run file."""
     if path.is_dir() or not path.exists():
         body = read_committed_json(path, RANKINGS_FORMAT, "rankings made by 'distagg rank'")
-        pieces = [read_groups(path / file["path"], [0], None) for file in body["files"]]
+        pieces = [read_groups(path / file["path"], None, None) for file in body["files"]]
         return pa.concat_tables([RANKINGS_TABLE.empty_table(), *pieces])
     if path.suffix == ".parquet":
-        table = read_groups(path, list(range(pq.read_metadata(path).num_row_groups)), None)
-        return _checked(table, path)
+        return _checked(read_groups(path, None, None), path)
     if path.suffix == ".csv":
         types = {"query": pa.string(), "item": pa.string()}
         try:

@@ -92,11 +92,12 @@ class ChunkRef:
         return pa.concat_tables(pieces)
 
 
-def read_groups(file: Path, groups: list[int], columns: list[str] | None) -> pa.Table:
-    """Row groups of a Parquet file; damage is an InputError that names the file."""
+def read_groups(file: Path, groups: list[int] | None, columns: list[str] | None) -> pa.Table:
+    """Row groups (None: all) of a Parquet file; damage is an InputError that names the file."""
     try:
         with pq.ParquetFile(file, memory_map=False) as parquet:
-            return parquet.read_row_groups(groups, columns=columns, use_threads=False)
+            wanted = list(range(parquet.num_row_groups)) if groups is None else groups
+            return parquet.read_row_groups(wanted, columns=columns, use_threads=False)
     except (OSError, pa.ArrowException) as error:
         raise InputError(
             str(file),

@@ -144,7 +144,11 @@ def _parse_fast(text: bytes, layout: Layout) -> pa.Table | None:
                 delimiter=delimiter.decode(), quote_char='"' if layout.delimiter == b"," else False
             ),
             convert_options=pa.csv.ConvertOptions(
-                include_columns=list(types), column_types=types, null_values=[], strings_can_be_null=False
+                include_columns=list(types),
+                column_types=types,
+                null_values=[],
+                strings_can_be_null=False,
+                check_utf8=not text.isascii(),
             ),
         )
     except pa.ArrowInvalid:

@@ -6,6 +6,7 @@ the rank column. Fields are separated by blanks or tabs; files may be gzipped. P
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
@@ -13,12 +14,10 @@ from typing import Literal
 import pyarrow as pa
 
 from distagg.errors import UsageError, unknown
-from distagg.sources.fields import FINITE, POSITION, REPEATED, WHOLE, WORD, Layout, find_lines, read_tables
+from distagg.sources.fields import BLOCK_BYTES, FINITE, POSITION, REPEATED, WHOLE, WORD, Layout, find_lines, read_tables
 from distagg.sources.source import SourceTable
 
 RUN_FIELDS = ("query", "Q0", "item", "rank", "score", "tag")
-_ZEROS = pa.repeat(pa.scalar(0, pa.int32()), 1 << 20)  # shared: nearly every block has as many as it has lines
-_NULLS = pa.nulls(1 << 20, pa.float64())
 QRELS = Layout(("query", "0", "item", "label"), {"query": REPEATED, "item": WORD, "label": WHOLE})
 
 
@@ -101,10 +100,21 @@ class TrecSource:
         if self.expert == "tag":
             expert = table["tag"]
         else:
-            expert = pa.DictionaryArray.from_arrays(_ZEROS.slice(0, n), pa.array([run_name(file)]))
-        rank = table["rank"].cast(pa.float64()) if self.by == "rank" else _NULLS.slice(0, n)
+            expert = pa.DictionaryArray.from_arrays(_zeros().slice(0, n), pa.array([run_name(file)]))
+        rank = table["rank"].cast(pa.float64()) if self.by == "rank" else _nulls().slice(0, n)
         columns = {"query": table["query"], "expert": expert, "item": table["item"], "rank": rank}
         return pa.table({**columns, "score": table["score"]})
+
+
+@functools.cache
+def _zeros() -> pa.Array:
+    """Shared: the codes of a block's only expert, more than a block has lines."""
+    return pa.repeat(pa.scalar(0, pa.int32()), BLOCK_BYTES // 8)
+
+
+@functools.cache
+def _nulls() -> pa.Array:
+    return pa.nulls(BLOCK_BYTES // 8, pa.float64())
 
 
 def run_name(file: Path) -> str:

@@ -83,7 +83,9 @@ class Contest:
                 "-" if unsorted else self.agreements.of(scores, peer.rows(case, self.folder / "rows.json"))
             )
         slow = self._stage("compute", model, cases, same)
-        cases = [(peer, case) for peer, case in cases if not case.endswith("unsorted") and (peer.name, case) not in slow]
+        cases = [
+            (peer, case) for peer, case in cases if not case.endswith("unsorted") and (peer.name, case) not in slow
+        ]
         self._stage("read", model, cases, same)
         if model in WHOLE:
             self._whole(model, [(peer, case) for peer, case in cases if case == model], same)
@@ -100,9 +102,7 @@ class Contest:
             name, how = slot.player.name, slot.case.removeprefix(model).strip()
             with_ids = how == "strings" or (stage == "read" and name in ANSWERS_IDS)
             ours = ids if with_ids else plain
-            self.rows.append(
-                Row(self.data, stage, model, name, how, ours.spread, slot.spread, same[name, slot.case])
-            )
+            self.rows.append(Row(self.data, stage, model, name, how, ours.spread, slot.spread, same[name, slot.case]))
             if slot.spread.median > TOO_SLOW:
                 slow.add((name, slot.case))
         return slow
@@ -198,7 +198,9 @@ def print_result(result: dict[str, Any]) -> None:
     for name, counts in result["data"].items():
         print(name + ": " + ", ".join(f"{number:,} {what}" for what, number in counts.items()))
     print_rows(result["rows"])
-    print("\nThe limit: reading the columns item and rank with pyarrow, one thread, beside rrf with reading (medians, ms)")
+    print(
+        "\nThe limit: reading the columns item and rank with pyarrow, one thread, beside rrf with reading (medians, ms)"
+    )
     for row in result["limits"]:
         limit, flat, plain, ids = (row[case]["median"] * 1e3 for case in ("limit", "flat limit", "rrf", "rrf ids"))
         print(
@@ -211,7 +213,9 @@ def print_result(result: dict[str, Any]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--peers-python", required=True, help="the interpreter of an environment with peers.txt")
-    parser.add_argument("--quick", action="store_true", help="small data, few repetitions: does it run, do answers agree")
+    parser.add_argument(
+        "--quick", action="store_true", help="small data, few repetitions: does it run, do answers agree"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path, help="write everything measured to this file, too")
     arguments = parser.parse_args()

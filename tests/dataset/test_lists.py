@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from distagg.dataset.lists import find_repeated, order_lists
+from distagg.errors import InputError
 
 values = st.sampled_from([-1.0, 0.0, 1.0, 1.5, 3.0])
 lists = st.lists(st.lists(st.tuples(st.integers(0, 9), values, values), min_size=1, max_size=8), max_size=6)
@@ -50,3 +52,8 @@ def test_order(given_lists: list[list[tuple[int, float, float]]], by_score: list
     assert found.score is not None
     assert list(zip(found.position, found.rank, found.score, strict=True)) == expected
     assert found.ties == ties
+
+
+def test_a_list_is_ranked_one_way() -> None:
+    with pytest.raises(InputError, match="only a rank"):
+        order_lists(np.array([0]), np.arange(2, dtype=np.int32), np.array([1.0, np.nan]), np.array([np.nan, 2.0]))
