@@ -16,7 +16,7 @@ from distagg.models import MODELS, model_named
 from distagg.sources.synthetic import SyntheticSource
 
 METRICS = ("ndcg@5", "ndcg@10", "p@5", "map", "err", "tau")
-OURS = ("data", "rankings", "report.html")
+OURS = ("synthetic", "rankings", "report.html")
 
 
 def demo(arguments: argparse.Namespace) -> None:
@@ -25,8 +25,8 @@ def demo(arguments: argparse.Namespace) -> None:
     folder = Path(arguments.output)
     _clear(folder)
     say(f"1. synthetic data: {arguments.queries} queries, 25 experts, some good, some random, some adversarial")
-    write_dataset(SyntheticSource(queries=arguments.queries, shape="mq2008", seed=arguments.seed), folder / "data")
-    dataset = Dataset.open(folder / "data")
+    write_dataset(SyntheticSource(queries=arguments.queries, shape="mq2008", seed=arguments.seed), folder / "synthetic")
+    dataset = Dataset.open(folder / "synthetic")
     found = dataset.manifest
     say(f"   {found.entries:,} ranks of {found.items:,} items, {found.missing:.0%} missing")
     with run_in(arguments) as runner:

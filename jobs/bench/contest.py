@@ -36,12 +36,7 @@ class Player:
     def __init__(self, python: str, module: str, folder: Path) -> None:
         self.name = module.removeprefix("with_")
         self.command = [python, str(SERVE), module, str(folder)]
-        # ranx keeps what it compiles: beside the data, not in its package.
-        self.cache = folder / f"numba-{self.name}"
-        self.env = os.environ | {"NUMBA_CACHE_DIR": str(self.cache)}
-        self.process = subprocess.Popen(
-            self.command, env=self.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+        self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.cases: list[str] = self.ask("cases")["cases"]
 
     def __enter__(self) -> Player:
@@ -72,7 +67,7 @@ class Player:
     def whole_seconds(self, case: str, env: Mapping[str, str] | None = None) -> float:
         """Wall time of a fresh process that imports, reads, computes and ends."""
         start = time.perf_counter()
-        subprocess.run([*self.command, "--once", case], env=self.env | dict(env or {}), check=True)
+        subprocess.run([*self.command, "--once", case], env=os.environ | dict(env or {}), check=True)
         return time.perf_counter() - start
 
 

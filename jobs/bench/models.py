@@ -46,7 +46,7 @@ class Sizes:
 
 
 FULL = Sizes({"mq2008": 800, "mq2007": 1700}, rounds=9, whole_rounds=3, budget=12.0)
-QUICK = Sizes({"mq2008": 80, "mq2007": 80}, rounds=3, whole_rounds=1, budget=2.0)
+QUICK = Sizes({"mq2008": 80}, rounds=3, whole_rounds=1, budget=2.0)
 
 
 def match(model: str, case: str) -> bool:
@@ -108,13 +108,14 @@ class Contest:
         return slow
 
     def _whole(self, model: str, cases: list[tuple[Player, str]], same: dict[tuple[str, str], str]) -> None:
-        kept = Slot(self.ours, model, "whole", {"DISTAGG_JIT_CACHE": "1"})
+        cache = {"DISTAGG_JIT_CACHE": "1", "NUMBA_CACHE_DIR": str(self.folder / "numba-ours")}
+        kept = Slot(self.ours, model, "whole", cache)
         kept.player.whole_seconds(model, kept.env)  # fills the cache
         fresh = Slot(self.ours, model, "whole")
         theirs = [Slot(peer, case, "whole") for peer, case in cases]
         first = []
         for slot in theirs:
-            if slot.player.name == "ranx" and model == "rrf":
+            if slot.player.name == "ranx" and model == "rrf" and self.sizes is FULL:
                 first = [Slot(slot.player, model, "whole", {"NUMBA_CACHE_DIR": str(self.folder / "numba-none")})]
         play([fresh, kept, *theirs], self.sizes.whole_rounds, self.sizes.budget)
         play(first, 1, self.sizes.budget)

@@ -195,3 +195,21 @@ def test_models_that_need_whole_queries_say_so(crowd: Path) -> None:
     dataset = split_by_expert(Dataset.open(crowd), 3)
     with pytest.raises(UsageError, match="needs whole queries"):
         gather(model_named("bestinput"), {}, dataset)
+
+
+@pytest.mark.cluster
+def test_a_local_cluster_listens_on_loopback_only(cluster: DaskRunner) -> None:
+    import psutil
+
+    here = psutil.Process()
+    for process in [here, *here.children(recursive=True)]:
+        open_ports = [c.laddr.ip for c in process.net_connections("tcp") if c.status == psutil.CONN_LISTEN]
+        assert set(open_ports) <= {"127.0.0.1"}
+
+
+@pytest.mark.cluster
+def test_a_cluster_that_runs_already(fine: Dataset, cluster: DaskRunner) -> None:
+    address = cluster._client.scheduler.address
+    with remote_cluster(address) as runner:
+        found = rank_table(model_named("rrf"), {}, fine, runner)
+    assert found.equals(rank_table(model_named("rrf"), {}, fine))

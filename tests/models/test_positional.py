@@ -83,7 +83,7 @@ def test_combsum_and_combmnz_by_rank_and_minmax(drawn):
 
 @given(drawn=chunks())
 def test_other_norms_centre_and_scale_each_list(drawn):
-    made, chunk = drawn
+    made, _ = drawn
     one = [Query(q.size, dict([item])) for q in made for item in q.lists.items()]
     for query in one:
         alone = build_chunk([query], n_experts=5)

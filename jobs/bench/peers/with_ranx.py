@@ -21,6 +21,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "combmnz": {"method": "mnz", "norm": "rank"},
 }
 PAD = "_"  # ids of one length: ranx compiles again for every other length, and cannot fuse runs of different ones
+WIDTH = 12
 FEW = 3  # queries that are enough to compile
 
 
@@ -54,7 +55,7 @@ class Contestant:
         """For every expert, query to item to score; every query present, as ``fuse`` demands."""
         table = pq.read_table(self.file, columns=["query_id", "expert", "item_id", "rank"])
         query, expert, item, rank = (table[name].to_pylist() for name in table.column_names)
-        width = max(map(len, item))
+        width = max(WIDTH, *map(len, item))
         queries = list(dict.fromkeys(query))
         lists: list[dict[str, dict[str, float]]] = [{q: {} for q in queries} for _ in range(max(expert) + 1)]
         for q, e, i, r in zip(query, expert, item, rank, strict=True):
