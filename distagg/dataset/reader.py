@@ -212,7 +212,8 @@ class Dataset:
         for block in self.manifest.blocks:
             if self.where.parts is not None and self.where.parts.isdisjoint(block.parts):
                 continue
-            weight = block.entries + block.items
+            # Lists of one query share its items: they count once, and little.
+            weight = block.entries + (block.items if self.manifest.partition == "query" else 0)
             if groups and groups[-1] and cost + weight <= chunk_entries and _adjacent(groups[-1][-1], block):
                 groups[-1].append(block)
                 cost += weight

@@ -4,6 +4,8 @@ Kernels are serial and release the GIL; parallelism belongs to the engine. They 
 process. numba's on-disk cache holds pickles and is unsafe under concurrent writers, so it is off unless
 DISTAGG_JIT_CACHE=1 asks for it. ``error_model="numpy"`` makes division by zero give inf or nan, as numpy does;
 no fastmath: the same bits everywhere.
+
+Kernels fill arrays by plain loops: assigning a slice costs two seconds of compilation, a loop nothing.
 """
 
 from __future__ import annotations

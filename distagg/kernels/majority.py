@@ -112,14 +112,12 @@ def local_kemeny(start: np.ndarray, table: Indices, matrix: Floats, unlisted_las
 
 
 @kernel
-def copeland_scores(matrix: Floats) -> Floats:  # (size, size) -> (size,)
-    """Majorities won less majorities lost."""
+def copeland_scores(matrix: Floats, score: Floats) -> None:  # (size, size), (size,) of zeros
+    """Majorities won less majorities lost, into ``score``."""
     size = len(matrix)
-    score = np.zeros(size)
     for i in range(size):
         for j in range(size):
             score[i] += (matrix[i, j] > 0.0) * 1.0 - (matrix[i, j] < 0.0) * 1.0
-    return score
 
 
 @kernel
@@ -155,7 +153,9 @@ def sort_chunk(
         if pair_offsets[q] < pair_offsets[q + 1]:
             matrix = margins(table, unlisted_last)
             add_pairs(matrix, pair_offsets[q], pair_offsets[q + 1], pair_winner, pair_loser, pair_weight, pair_tie)
-        order = start[base : base + size].astype(np.int64)
+        order = np.empty(size, dtype=np.int64)
+        for place in range(size):
+            order[place] = start[base + place]
         if local:
             order = local_kemeny(order, table, matrix, unlisted_last)
         else:
@@ -178,5 +178,5 @@ def copeland_chunk(
             q, unlisted_last, item_offsets, list_offsets, entry_offsets, entry_item, entry_rank, pair_offsets,
             pair_winner, pair_loser, pair_weight, pair_tie,
         )  # fmt: skip
-        score[item_offsets[q] : item_offsets[q + 1]] = copeland_scores(matrix)
+        copeland_scores(matrix, score[item_offsets[q] : item_offsets[q + 1]])
     return score

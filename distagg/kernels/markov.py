@@ -106,7 +106,8 @@ def list_walks(
             x = y
             step += 1
         unfinished += change > tolerance
-        score[base : base + size] = x
+        for i in range(size):
+            score[base + i] = x[i]
     return score, unfinished
 
 
@@ -126,7 +127,8 @@ def majority_walk(margins: Floats, teleport: float, tolerance: float, steps: int
     y = np.empty(size)
     change, step = 1.0, 0
     while change > tolerance and step < steps:
-        y[:] = 0.0
+        for j in range(size):
+            y[j] = 0.0
         for i in range(size):
             mass = x[i]
             for j in range(size):
@@ -153,5 +155,6 @@ def majority_walks(
         )  # fmt: skip
         x, converged = majority_walk(matrix, teleport, tolerance, steps)
         unfinished += not converged
-        score[item_offsets[q] : item_offsets[q + 1]] = x
+        for i in range(len(x)):
+            score[item_offsets[q] + i] = x[i]
     return score, unfinished

@@ -118,7 +118,9 @@ class Copeland(Majority):
         return copeland_chunk(*self._arrays(chunk))
 
     def _score_margins(self, margins: Floats, start: Floats) -> Floats:
-        return copeland_scores(margins)
+        score = np.zeros(len(margins))
+        copeland_scores(margins, score)
+        return score
 
 
 def start_scores(chunk: Chunk) -> Floats:
