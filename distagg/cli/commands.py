@@ -29,7 +29,7 @@ def run_import(arguments: argparse.Namespace) -> None:
         if arguments.qrels:
             options["qrels"] = Path(arguments.qrels)
     began = time.perf_counter()
-    with _meter("import", 0) as progress:
+    with _meter("import, rows read and written", 0) as progress:
         dataset = import_dataset(arguments.kind, arguments.sources, arguments.output, progress=progress, **options)
     spent = time.perf_counter() - began
     if arguments.json:
@@ -203,7 +203,7 @@ def show_comparison(result: dict[str, Any], dataset: Dataset, report: str | None
 
 def _all_models(dataset: Dataset, folds: str | None) -> list[str]:
     kind, positive = dataset.manifest.kind, dataset.manifest.positive
-    fits = [m for m in MODELS.values() if kind in m.inputs and (positive or m.name != "rrf")]
+    fits = [m for m in MODELS.values() if kind in m.inputs and (positive or not m.positive)]
     return [m.name for m in fits if folds or not m().learns]
 
 

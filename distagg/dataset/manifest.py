@@ -85,6 +85,8 @@ def load_manifest(directory: Path) -> Manifest:
         body["files"] = tuple(File(**f) for f in body["files"])
         body["blocks"] = tuple(Block(**{**b, "parts": tuple(b["parts"])}) for b in body["blocks"])
         body["parts"] = tuple(body["parts"])
+        for name in ("list_lengths", "query_sizes"):
+            body[name] = {key: body[name][key] for key in ("min", "median", "max")}
         return Manifest(**body)
     except (KeyError, TypeError) as error:
         raise InputError(

@@ -91,8 +91,8 @@ def check_fits(model: Model, dataset: Dataset) -> None:
             f"{model.name} takes {' or '.join(model.inputs)}, and the dataset holds {dataset.manifest.kind}; "
             f"models that take them: {able}"
         )
-    if model.name == "rrf" and not dataset.manifest.positive:
-        raise UsageError("rrf needs ranks above 0, and the dataset holds ratings; choose borda or mean")
+    if model.positive and not dataset.manifest.positive:
+        raise UsageError(f"{model.name} needs ranks above 0, and the dataset holds ratings; choose borda or mean")
 
 
 def align_experts(params: Params, trained: tuple[str, ...], present: tuple[str, ...]) -> Params:

@@ -21,7 +21,7 @@ def silent(done: int) -> None:
 
 @dataclass(slots=True)
 class Meter:
-    """Call it with how much more is done; it decides whether to say so."""
+    """Call it with how much more is done; it decides whether to say so. A total of 0 is an unknown one."""
 
     what: str
     total: int
@@ -34,10 +34,16 @@ class Meter:
         self.done += more
         now = time.monotonic()
         live = self.stream.isatty()
+        if 0 < self.total <= self.done:
+            return
         if now - self.began < PATIENCE or now - self.said < (0.1 if live else CALM):
             return
         self.said = now
-        share = self.done / self.total if self.total else 1.0
+        if not self.total:
+            self.stream.write(f"\r{self.what}: {self.done:,}   " if live else f"{self.what}: {self.done:,}\n")
+            self.stream.flush()
+            return
+        share = self.done / self.total
         left = (now - self.began) * (1 / share - 1) if share > 0 else float("inf")
         ahead = f", {left:.0f} s left" if left < 1e6 else ""
         if live:

@@ -44,6 +44,7 @@ class Model:
     cost: ClassVar[str] = "entries"
     supervised: ClassVar[bool] = False
     inputs: ClassVar[tuple[str, ...]] = ("lists",)
+    positive: ClassVar[bool] = False  # ranks must be above 0: ratings (minus the rating) will not do
     additive: ClassVar[bool] = False  # statistics of an expert-partitioned query add up over chunks
 
     def __post_init__(self) -> None:

@@ -115,6 +115,7 @@ class Rrf(Tally):
     name: ClassVar[str] = "rrf"
     summary: ClassVar[str] = "reciprocal rank fusion: sum of 1 / (c + rank)"
     paper: ClassVar[str] = "000 section 3.3; Cormack et al. 2009"
+    positive: ClassVar[bool] = True
 
     c: Any = param(60.0, "the constant; auto chooses it by a metric on labelled data", choices=("auto",), least=0.0)
 

@@ -72,8 +72,8 @@ def print_rows(rows: Sequence[Row]) -> None:
         missed = sum(row.verdict != "met" for row in of_stage)
         cells = [
             [
-                row.verdict, f"{row.ratio:,.1f}x", f"{row.goal:g}x", row.model, f"{row.peer} {row.how}".strip(), row.data,
-                _milliseconds(row.ours), _milliseconds(row.theirs), row.agreement,
+                row.verdict, f"{row.ratio:,.1f}x", f"{row.goal:g}x", row.model, f"{row.peer} {row.how}".strip(),
+                row.data, _milliseconds(row.ours), _milliseconds(row.theirs), row.agreement,
             ]
             for row in of_stage
         ]  # fmt: skip

@@ -27,7 +27,8 @@ def measure(folder: Path, *, rounds: int, seed: int, base: dict[str, int] | None
     for axis in sizes:
         for times in TIMES:
             shape = sizes | {axis: sizes[axis] * times}
-            dataset = make_dataset(folder / f"{axis}-{times}", SyntheticSource(**shape, seed=seed))
+            source = SyntheticSource(shape["queries"], shape["items"], shape["experts"], seed=seed)
+            dataset = make_dataset(folder / f"{axis}-{times}", source)
             (chunks[axis, times],) = (ref.load() for ref in dataset.plan(1 << 30))
     taken: dict[tuple[str, str, int], list[float]] = {}
     for name in MODELS:

@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from contest import Player, Slot, play
-from goals import Row, print_rows
+from goals import Row, print_rows, print_table
 from lists import DATASET, export, make_dataset
 from scipy.stats import kendalltau
 
@@ -34,6 +34,7 @@ WHOLE = ("rrf", "borda", "median", "condorcet", "mc4")
 PEERS = ("pandas", "polars", "ranx", "pyflagr")
 ANSWERS_IDS = ("ranx", "pyflagr")  # their rankings name items by id, so ours do too once files are read
 SAME = 1e-9  # scores that differ by less, relative to the largest, are tied
+ALL = "100%"
 TOO_SLOW = 20.0  # seconds of one call, after which a peer is not asked the same with reading
 
 
@@ -164,10 +165,26 @@ class Agreements:
         wrong = np.unique(self.query[row][1:][rises])
         equal = 1 - len(wrong) / (len(self.offsets) - 1)
         if not len(wrong):
-            return "100%"
+            return ALL
         spans = zip(self.offsets[:-1], self.offsets[1:], strict=True)
         taus = [kendalltau(ranked[a:b], -np.arange(b - a)).statistic for a, b in spans if b - a > 1]
         return f"{equal:.0%}, tau {np.nanmean(taus):.3f}"
+
+
+def compare_complete(folder: Path, queries: int, peers_python: str, seed: int) -> list[dict[str, str]]:
+    """Answers where every expert ranks every item, so that no rule about unlisted items divides the contestants."""
+    make_dataset(folder, SyntheticSource(queries, missing=0.0, seed=seed))
+    export(folder)
+    agreements, answer, rows = Agreements(folder), folder / "rows.json", []
+    with ExitStack() as stack:
+        ours = stack.enter_context(Player(sys.executable, "ours", folder))
+        for player in (ours, *(stack.enter_context(Player(peers_python, f"with_{peer}", folder)) for peer in PEERS)):
+            player.ask("load")
+            for model in MODELS:
+                if player is not ours and model in player.cases:
+                    same = agreements.of(ours.rows(model, answer)["score"], player.rows(model, answer))
+                    rows.append({"model": model, "peer": player.name, "same answer": same})
+    return sorted(rows, key=lambda row: row["same answer"] == ALL)
 
 
 def say(text: str) -> None:
@@ -190,18 +207,23 @@ def measure(folder: Path, sizes: Sizes, peers_python: str, seed: int) -> dict[st
             limits.append(contest.limit())
             rows += contest.rows
     base = None if sizes is FULL else {"queries": 50, "items": 20, "experts": 25}
+    say("answers on complete lists")
+    complete = compare_complete(folder / "complete", 60, peers_python, seed)
     say("growth")
     grown = growth.measure(folder / "growth", rounds=sizes.rounds, seed=seed, base=base)
-    return {"data": data, "cores": os.cpu_count(), "seed": seed, "rows": rows, "limits": limits, "growth": grown}
+    return {
+        "data": data, "cores": os.cpu_count(), "seed": seed, "rows": rows, "complete": complete, "limits": limits,
+        "growth": grown,
+    }  # fmt: skip
 
 
 def print_result(result: dict[str, Any]) -> None:
     for name, counts in result["data"].items():
         print(name + ": " + ", ".join(f"{number:,} {what}" for what, number in counts.items()))
     print_rows(result["rows"])
-    print(
-        "\nThe limit: reading the columns item and rank with pyarrow, one thread, beside rrf with reading (medians, ms)"
-    )
+    print("\nAnswers on complete lists: share of queries ranked the same up to ties; tau where that is not all")
+    print_table(["model", "peer", "same answer"], [list(row.values()) for row in result["complete"]])
+    print("\nThe limit: reading the columns item and rank with pyarrow on one thread; medians, milliseconds")
     for row in result["limits"]:
         limit, flat, plain, ids = (row[case]["median"] * 1e3 for case in ("limit", "flat limit", "rrf", "rrf ids"))
         print(

@@ -56,10 +56,9 @@ class Contestant:
             return self._read_columns(case)
         if case.endswith(IDS):
             return self.whole(case)
-        model, results = _model(case), []
-        for chunk in Dataset.open(self.path).chunks(ids=False):
-            results.append(order_items(chunk.item_offsets, model.score(chunk, {})))
-        return results
+        model = _model(case)
+        chunks = Dataset.open(self.path).chunks(ids=False)
+        return [order_items(chunk.item_offsets, model.score(chunk, {})) for chunk in chunks]
 
     def whole(self, case: str) -> Any:
         import distagg
