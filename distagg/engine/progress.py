@@ -27,7 +27,7 @@ class Meter:
     total: int
     stream: TextIO = field(default_factory=lambda: sys.stderr)
     done: int = 0
-    began: float = field(default_factory=time.monotonic)
+    began: float = field(default_factory=lambda: time.monotonic())
     said: float = 0.0
 
     def __call__(self, more: int) -> None:

@@ -1,12 +1,11 @@
 """Runners supply map and tree; the inline one runs here and now, without Dask.
 
-A task is ``function(chunk, index, payload)`` on a loaded chunk. Warnings that a task raises come back with its
-result and are raised again in the driver, once each.
+A task is ``function(chunk, index, payload)`` on a loaded chunk. What models note on
+the way (not converged) comes back with the result and is said again in the driver.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from distagg.dataset.chunk import Chunk
 from distagg.dataset.reader import ChunkRef
 from distagg.engine.progress import Progress, silent
 from distagg.engine.tree import Node, merge_all, merge_span
+from distagg.models.base import collecting, not_converged
 
 T = TypeVar("T")
 Task = Callable[[Chunk, int, Any], T]
@@ -33,7 +33,7 @@ class Work:
     repeated: bool = False
 
 
-Outcome = tuple[Any, list[tuple[str, type[Warning]]]]
+Outcome = tuple[Any, list[str]]
 
 
 class Runner(Protocol):
@@ -80,26 +80,18 @@ def run_span(work: Work, refs: Sequence[ChunkRef], first: int) -> Iterator[Any]:
 
 
 def reduce_span(work: Work, refs: Sequence[ChunkRef], first: int, reduce: Callable[[Any, Any], Any]) -> Outcome:
-    """The merged nodes of a span, and the warnings raised on the way."""
-    return noted(lambda: merge_span(first, run_span(work, refs, first), reduce))
+    """The merged nodes of a span, and the notes left on the way."""
+    return collecting(lambda: merge_span(first, run_span(work, refs, first), reduce))
 
 
 def collect_span(work: Work, refs: Sequence[ChunkRef], first: int) -> Outcome:
-    """The results of a span in order, and the warnings raised on the way."""
-    return noted(lambda: list(run_span(work, refs, first)))
+    """The results of a span in order, and the notes left on the way."""
+    return collecting(lambda: list(run_span(work, refs, first)))
 
 
-def noted(call: Callable[[], Any]) -> Outcome:
-    """What a call gives, and the distinct warnings it raised."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        value = call()
-    return value, list(dict.fromkeys((str(w.message), w.category) for w in caught))
-
-
-def raise_notes(notes: list[tuple[str, type[Warning]]]) -> None:
-    for message, category in notes:
-        warnings.warn(message, category, stacklevel=3)
+def raise_notes(notes: list[str]) -> None:
+    for message in notes:
+        not_converged(message)
 
 
 class InlineRunner:

@@ -7,9 +7,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -18,12 +20,36 @@ from distagg.errors import UsageError, unknown
 from distagg.kernels.lists import sum_by_item
 from distagg.types import Floats
 
+T = TypeVar("T")
 Params = dict[str, np.ndarray]  # shared parameters of a round, by name
 Statistics = dict[str, np.ndarray]
 
 
 class NotConvergedWarning(UserWarning):
     """A model stopped before its criterion was met; its answer is its last state (exit 1)."""
+
+
+# Where a task's notes go. A context variable, because warnings.catch_warnings is not safe between threads.
+_notes: ContextVar[list[str] | None] = ContextVar("notes", default=None)
+
+
+def not_converged(message: str) -> None:
+    """Say that a model did not converge: a warning, or a note where the engine collects them."""
+    notes = _notes.get()
+    if notes is None:
+        warnings.warn(message, NotConvergedWarning, stacklevel=3)
+    elif message not in notes:
+        notes.append(message)
+
+
+def collecting(call: Callable[[], T]) -> tuple[T, list[str]]:
+    """What a call gives, and the notes that models left on the way."""
+    found: list[str] = []
+    token = _notes.set(found)
+    try:
+        return call(), found
+    finally:
+        _notes.reset(token)
 
 
 def param(

@@ -7,7 +7,6 @@ one. Teleporting makes every walk converge. mc1-mc3 cost O(entries) a step, mc4 
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -15,7 +14,7 @@ import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.kernels.markov import list_reach, list_walks, majority_walk, majority_walks, step_lists, teleported
-from distagg.models.base import NotConvergedWarning, Params, Statistics, param
+from distagg.models.base import Params, Statistics, not_converged, param
 from distagg.models.majority import Majority
 from distagg.types import Floats
 
@@ -39,10 +38,8 @@ class Markov(Majority):
     def _finished(self, scores: Floats, unfinished: int, sizes: np.ndarray) -> Floats:
         """Scores with the rounding noise taken off, so that items that tie do so to the last bit."""
         if unfinished:
-            warnings.warn(
-                f"{self.name}: {unfinished} queries not converged after {self.steps} steps; raise steps or teleport",
-                NotConvergedWarning,
-                stacklevel=2,
+            not_converged(
+                f"{self.name}: {unfinished} queries not converged after {self.steps} steps; raise steps or teleport"
             )
         per_item = np.repeat(sizes, sizes)  # masses are about 1 / size
         return np.round(scores * per_item, NOISE_DIGITS) / per_item

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from distagg.dataset import Dataset
@@ -21,13 +22,22 @@ from distagg.engine.compare import compare
 from distagg.engine.fit import fit, gather
 from distagg.engine.rank import rank_table, rank_to
 from distagg.engine.runner import Cache, InlineRunner, Runner, Work
+from distagg.engine.saved import Fitted
 from distagg.errors import InputError, UsageError
-from distagg.models import MODELS, model_named
+from distagg.models import MODELS, NotConvergedWarning, model_named
 
 
-@pytest.fixture(scope="module", params=[1, 2])
+@pytest.fixture(scope="module", params=["1 worker", "2 workers", "3 threads"])
 def cluster(request: pytest.FixtureRequest) -> Iterator[DaskRunner]:
-    with local_cluster(request.param) as runner:
+    if request.param == "3 threads":
+        from distributed import Client
+
+        with Client(
+            processes=False, n_workers=1, threads_per_worker=3, dashboard_address="127.0.0.1:0", host="127.0.0.1"
+        ) as client:
+            yield DaskRunner(client)
+        return
+    with local_cluster(int(request.param[0])) as runner:
         yield runner
 
 
@@ -208,8 +218,39 @@ def test_a_local_cluster_listens_on_loopback_only(cluster: DaskRunner) -> None:
 
 
 @pytest.mark.cluster
+def test_notes_of_models_come_back_once(fine: Dataset, cluster: DaskRunner) -> None:
+    with pytest.warns(NotConvergedWarning) as caught:
+        rank_table(model_named("mc4", {"steps": 1}), {}, fine, cluster)
+    with pytest.warns(NotConvergedWarning) as here:
+        rank_table(model_named("mc4", {"steps": 1}), {}, fine)
+    assert {str(w.message) for w in caught} == {str(w.message) for w in here}
+
+
+@pytest.mark.cluster
 def test_a_cluster_that_runs_already(fine: Dataset, cluster: DaskRunner) -> None:
+    if cluster._client.scheduler.address.startswith("inproc"):
+        pytest.skip("a cluster in this process has no address to connect to")
     address = cluster._client.scheduler.address
     with remote_cluster(address) as runner:
         found = rank_table(model_named("rrf"), {}, fine, runner)
     assert found.equals(rank_table(model_named("rrf"), {}, fine))
+
+
+def test_renamed_items_are_ranked_alike(fine: Dataset) -> None:
+    renamed = [replace(c, item_ids=pa.array([f"new {i}" for i in c.item_ids.to_pylist()])) for c in fine.held]
+    other = replace(fine, held=tuple(renamed))
+    for name in sorted(set(MODELS) - {"bestinput"}):
+        here, there = rank_table(MODELS[name](), {}, fine), rank_table(MODELS[name](), {}, other)
+        assert [f"new {i}" for i in here["item"].to_pylist()] == there["item"].to_pylist()
+        assert here["score"].equals(there["score"])
+
+
+def test_unseen_experts_come_last_and_strangers_are_refused(fine: Dataset) -> None:
+    model = MODELS["bestinput"]()
+    fitted = Fitted(model, fit(model, fine), fine.experts)
+    names = ("newcomer", *fine.experts[1:])
+    params = fitted.params_for(names)
+    assert params["expert_quality"][0] == -np.inf
+    assert rank_table(model, params, replace(fine, experts=names)).num_rows == fine.manifest.items
+    with pytest.raises(UsageError, match="none of the dataset's experts"):
+        fitted.params_for(("a", "b"))
