@@ -31,6 +31,7 @@ def peers_python() -> str:
     if not (mark.exists() and mark.read_text() == wanted):
         print(f"making {ENVIRONMENT.name} with {', '.join(_packages())}", file=sys.stderr, flush=True)
         venv.create(ENVIRONMENT, with_pip=True, clear=True)
+        (ENVIRONMENT / ".gitignore").write_text("*\n")
         install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", str(PEERS)]
         subprocess.run(install, check=True)
         mark.write_text(wanted)
