@@ -92,3 +92,15 @@ def test_choices_on_validation_labels(imported: tuple[str, Path], capsys: pytest
     chosen = json.loads(capsys.readouterr().out)["means"]
     assert chosen["bestinput"]["ndcg@5"] >= PAPER_BEST_INPUT[name]
     assert chosen["rrf"]["ndcg@5"] > fixed["rrf"]["ndcg@5"] - 0.006  # one part is a small set to choose on
+
+
+PAPER_THETA_SUP = {"mq2008-agg": 0.4399, "mq2007-agg": 0.4279}  # NDCG@5, paper 000, section 3.7
+
+
+def test_supervised_mpm_reaches_the_paper(imported: tuple[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    name, target = imported
+    command = ["compare", str(target), "--models", "mpm,theta_sup_mpm", "--folds", "letor5", "-m", "ndcg@5", "--json"]
+    assert main(command) == 0
+    means = json.loads(capsys.readouterr().out)["means"]
+    assert means["theta_sup_mpm"]["ndcg@5"] >= PAPER_THETA_SUP[name]
+    assert means["theta_sup_mpm"]["ndcg@5"] > means["mpm"]["ndcg@5"]

@@ -38,10 +38,10 @@ def fit(
     check_fits(model, train)
     params: Params = {}
     candidates = model.candidates(train.manifest.experts)
+    labelled = valid if candidates and valid is not None else train
+    if model.learns and not labelled.manifest.labels:
+        raise UsageError(f"{model.name} learns from labels, and {labelled.path or 'the dataset'} has none")
     if candidates:
-        labelled = valid if valid is not None else train
-        if not labelled.manifest.labels:
-            raise UsageError(f"{model.name} learns from labels, and {labelled.path or 'the dataset'} has none")
         values = _evaluate_candidates(model, candidates, labelled, goal or Goal(), runner or InlineRunner(), progress)
         params = model.chosen(candidates, values)
     elif model.learns:
