@@ -66,8 +66,8 @@ class ThetaSupMpm(Mpm):
 
     scale: Any = param(
         "chance",
-        "adherence from the share of rightly ordered pairs: chance (no better than chance gives 0, the best expert 1) or "
-        "plain (the share itself)",
+        "adherence from the share of rightly ordered pairs: chance (no better than chance gives 0, the best expert 1) "
+        "or plain (the share itself)",
         choices=("chance", "plain"),
     )
 

@@ -8,7 +8,7 @@ import pytest
 import scipy.stats
 from strategies import Query, build_chunk
 
-from distagg.dataset import Dataset
+from distagg.dataset import Dataset, write_dataset
 from distagg.engine.compare import compare
 from distagg.engine.fit import fit
 from distagg.errors import UsageError
@@ -30,14 +30,15 @@ def test_confidence_counts():
     assert model_named("mpm", {"pairs": "binary"}).score(chunk, {}).tolist() == pytest.approx([0, 0, 0], abs=1e-6)
 
 
-def test_adherence_tells_good_experts_from_random_and_adversarial_ones(planted: Path):
-    dataset = Dataset.open(planted)
+def test_adherence_tells_good_experts_from_random_and_adversarial_ones(tmp_path: Path):
+    source = SyntheticSource(queries=2000, shape="mq2008", seed=3)
+    write_dataset(source, tmp_path / "data")
+    dataset = Dataset.open(tmp_path / "data")
     theta = fit(model_named("theta_sup_mpm"), dataset)["expert_theta"]
     kind = np.array([name.split("-")[0] for name in dataset.experts])
     assert theta[kind == "good"].mean() > 3 * theta[kind == "random"].mean()
     assert theta[kind == "random"].max() < 0.2
     assert theta[kind == "adversarial"].max() == 0.0
-    source = SyntheticSource(queries=120, shape="mq2008", seed=3)
     quality = dict(zip(source.expert_names, source.qualities, strict=True))
     planted_order = [quality[name] for name in dataset.experts]
     assert scipy.stats.spearmanr(planted_order, theta).statistic > 0.8
