@@ -13,6 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+MODELS = ("rrf", "borda", "borda average", "median", "condorcet", "mc4", "combsum", "combmnz")
+PEERS = ("pandas", "polars", "ranx", "pyflagr")
 SERVE = Path(__file__).parent / "peers" / "serve.py"
 
 
@@ -69,6 +71,18 @@ class Player:
         start = time.perf_counter()
         subprocess.run([*self.command, "--once", case], env=os.environ | dict(env or {}), check=True)
         return time.perf_counter() - start
+
+
+@dataclass(frozen=True)
+class Field:
+    """Who takes part: the peers, in which interpreter, with which models."""
+
+    python: str
+    peers: tuple[str, ...] = PEERS
+    models: tuple[str, ...] = MODELS
+
+    def players(self, folder: Path) -> list[Player]:
+        return [Player(self.python, f"with_{peer}", folder) for peer in self.peers]
 
 
 @dataclass

@@ -18,23 +18,15 @@ from pathlib import Path
 from typing import Any
 
 import growth
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-from contest import Player, Slot, play
+from answers import Agreements, compare_complete
+from contest import MODELS, PEERS, Field, Player, Slot, play
 from goals import Row, print_rows, print_table
-from lists import DATASET, export, make_dataset
-from scipy.stats import kendalltau
+from lists import export, make_dataset
 
-from distagg.dataset import Dataset
 from distagg.sources.synthetic import SyntheticSource
 
-MODELS = ("rrf", "borda", "borda average", "median", "condorcet", "mc4", "combsum", "combmnz")
 WHOLE = ("rrf", "borda", "median", "condorcet", "mc4")
-PEERS = ("pandas", "polars", "ranx", "pyflagr")
 ANSWERS_IDS = ("ranx", "pyflagr")  # their rankings name items by id, so ours do too once files are read
-SAME = 1e-9  # scores that differ by less, relative to the largest, are tied
-ALL = "100%"
 TOO_SLOW = 20.0  # seconds of one call, after which a peer is not asked the same with reading
 
 
@@ -58,10 +50,10 @@ def match(model: str, case: str) -> bool:
 class Contest:
     """One dataset, ours and the peers on it."""
 
-    def __init__(self, folder: Path, data: str, sizes: Sizes, peers_python: str, stack: ExitStack) -> None:
+    def __init__(self, folder: Path, data: str, sizes: Sizes, field: Field, stack: ExitStack) -> None:
         self.folder, self.data, self.sizes = folder, data, sizes
         self.ours = stack.enter_context(Player(sys.executable, "ours", folder))
-        self.peers = [stack.enter_context(Player(peers_python, f"with_{peer}", folder)) for peer in PEERS]
+        self.peers = [stack.enter_context(player) for player in field.players(folder)]
         for player in (self.ours, *self.peers):
             say(f"{data}: {player.name} loads")
             player.ask("load")
@@ -138,60 +130,11 @@ class Contest:
         return {"data": self.data} | {case: asdict(slot.spread) for case, slot in slots.items()}
 
 
-class Agreements:
-    """Whether rankings by others are those that our scores give."""
-
-    def __init__(self, folder: Path) -> None:
-        chunks = list(Dataset.open(folder / DATASET).chunks())
-        self.ids = pa.chunked_array([chunk.item_ids for chunk in chunks]).combine_chunks()
-        sizes = np.concatenate([np.diff(chunk.item_offsets) for chunk in chunks])
-        self.offsets = np.concatenate([[0], np.cumsum(sizes)])
-        self.query = np.repeat(np.arange(len(sizes)), sizes)
-
-    def of(self, scores: list[float], answer: dict[str, list[Any]]) -> str:
-        """Share of queries ranked the same up to ties, and where that is not all, the mean of Kendall's tau."""
-        score = np.array(scores)
-        if "item_id" in answer:
-            found = pc.index_in(pa.array(answer["item_id"], pa.string()), value_set=self.ids)
-            row = found.to_numpy(zero_copy_only=False)
-        else:
-            row = self.offsets[np.array(answer["query"])] + np.array(answer["item"])
-        if not np.array_equal(np.sort(row), np.arange(len(score))):
-            return "NOT ALL ITEMS"
-        row = row[np.argsort(self.query[row], kind="stable")]
-        ranked = score[row]
-        rises = np.diff(ranked) > SAME * np.abs(score).max()
-        rises &= self.query[row][1:] == self.query[row][:-1]
-        wrong = np.unique(self.query[row][1:][rises])
-        equal = 1 - len(wrong) / (len(self.offsets) - 1)
-        if not len(wrong):
-            return ALL
-        spans = zip(self.offsets[:-1], self.offsets[1:], strict=True)
-        taus = [kendalltau(ranked[a:b], -np.arange(b - a)).statistic for a, b in spans if b - a > 1]
-        return f"{equal:.0%}, tau {np.nanmean(taus):.3f}"
-
-
-def compare_complete(folder: Path, queries: int, peers_python: str, seed: int) -> list[dict[str, str]]:
-    """Answers where every expert ranks every item, so that no rule about unlisted items divides the contestants."""
-    make_dataset(folder, SyntheticSource(queries, missing=0.0, seed=seed))
-    export(folder)
-    agreements, answer, rows = Agreements(folder), folder / "rows.json", []
-    with ExitStack() as stack:
-        ours = stack.enter_context(Player(sys.executable, "ours", folder))
-        for player in (ours, *(stack.enter_context(Player(peers_python, f"with_{peer}", folder)) for peer in PEERS)):
-            player.ask("load")
-            for model in MODELS:
-                if player is not ours and model in player.cases:
-                    same = agreements.of(ours.rows(model, answer)["score"], player.rows(model, answer))
-                    rows.append({"model": model, "peer": player.name, "same answer": same})
-    return sorted(rows, key=lambda row: row["same answer"] == ALL)
-
-
 def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def measure(folder: Path, sizes: Sizes, peers_python: str, seed: int) -> dict[str, Any]:
+def measure(folder: Path, sizes: Sizes, field: Field, seed: int) -> dict[str, Any]:
     rows: list[Row] = []
     limits, data = [], {}
     for shape, queries in sizes.queries.items():
@@ -201,14 +144,14 @@ def measure(folder: Path, sizes: Sizes, peers_python: str, seed: int) -> dict[st
         name = f"{shape}-like"
         data[name] = {key: dataset.info()[key] for key in ("queries", "items", "experts", "entries")}
         with ExitStack() as stack:
-            contest = Contest(where, name, sizes, peers_python, stack)
-            for model in MODELS:
+            contest = Contest(where, name, sizes, field, stack)
+            for model in field.models:
                 contest.model(model)
             limits.append(contest.limit())
             rows += contest.rows
     base = None if sizes is FULL else {"queries": 50, "items": 20, "experts": 25}
     say("answers on complete lists")
-    complete = compare_complete(folder / "complete", 60, peers_python, seed)
+    complete = compare_complete(folder / "complete", field, seed)
     say("growth")
     grown = growth.measure(folder / "growth", rounds=sizes.rounds, seed=seed, base=base)
     return {
@@ -233,6 +176,10 @@ def print_result(result: dict[str, Any]) -> None:
     growth.print_growth(result["growth"])
 
 
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(text.split(","))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--peers-python", required=True, help="the interpreter of an environment with peers.txt")
@@ -241,10 +188,16 @@ def main() -> None:
     )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path, help="write everything measured to this file, too")
+    parser.add_argument("--models", type=_names, default=MODELS, help="only these, with commas between")
+    parser.add_argument("--peers", type=_names, default=PEERS, help="only these, with commas between")
     arguments = parser.parse_args()
+    for name in (*arguments.models, *arguments.peers):
+        if name not in (*MODELS, *PEERS):
+            parser.error(f"no model or peer '{name}'; there are {', '.join((*MODELS, *PEERS))}")
+    field = Field(arguments.peers_python, arguments.peers, arguments.models)
     sizes = QUICK if arguments.quick else FULL
     with tempfile.TemporaryDirectory(prefix="distagg-bench-") as folder:
-        result = measure(Path(folder), sizes, arguments.peers_python, arguments.seed)
+        result = measure(Path(folder), sizes, field, arguments.seed)
     print_result(result)
     if arguments.json:
         plain = result | {"rows": [row.as_dict() for row in result["rows"]]}
