@@ -29,6 +29,56 @@ def sum_by_item(
 
 
 @kernel
+def reciprocal_sums(
+    c: float,
+    item_offsets: Offsets,  # (Q + 1,)
+    list_offsets: Offsets,  # (Q + 1,)
+    entry_offsets: Offsets,  # (L + 1,)
+    entry_item: Indices,  # (E,)
+    entry_rank: Floats,  # (E,)
+    total: Floats,  # (I,) added to
+) -> None:
+    """Sum of 1 / (c + rank) for every item: one pass, nothing in between is written."""
+    for q in range(len(item_offsets) - 1):
+        base = item_offsets[q]
+        for e in range(entry_offsets[list_offsets[q]], entry_offsets[list_offsets[q + 1]]):
+            total[base + entry_item[e]] += 1.0 / (c + entry_rank[e])
+
+
+@kernel
+def borda_points(
+    average: bool,
+    item_offsets: Offsets,  # (Q + 1,)
+    list_offsets: Offsets,  # (Q + 1,)
+    entry_offsets: Offsets,  # (L + 1,)
+    entry_item: Indices,  # (E,)
+    entry_rank: Floats,  # (E,)
+    points: Floats,  # (I,) added to
+    held: Floats,  # (I,) added to: lists that hold the item
+    leftover: Floats,  # (Q,) added to: with ``average``, the mean of the points that each list has left over
+) -> None:
+    """Items left behind, by every list: size - position, ties sharing theirs; with ``average`` less the leftover."""
+    for q in range(len(item_offsets) - 1):
+        base, size = item_offsets[q], item_offsets[q + 1] - item_offsets[q]
+        for a in range(list_offsets[q], list_offsets[q + 1]):
+            first, last = entry_offsets[a], entry_offsets[a + 1]
+            rest = 0.0
+            if average:
+                rest = max(size - (last - first) - 1, 0) / 2
+                leftover[q] += rest
+            start = first
+            while start < last:
+                end = start + 1
+                while end < last and entry_rank[end] == entry_rank[start]:
+                    end += 1
+                given = size - (0.5 * (start + end - 1) - first + 1.0) - rest
+                for e in range(start, end):
+                    points[base + entry_item[e]] += given
+                    held[base + entry_item[e]] += 1.0
+                start = end
+
+
+@kernel
 def mid_positions(entry_offsets: Offsets, entry_rank: Floats) -> Floats:  # (L + 1,), (E,) -> (E,)
     """Position of every entry in its list, from 1; tied entries share the mean of their positions."""
     position = np.empty(len(entry_rank))
@@ -91,6 +141,43 @@ def pair_sums(
 
 
 @kernel
+def by_rank(
+    first: int, last: int, top: int, entry_item: Indices, entry_rank: Floats, filled: Offsets, ranks: Floats
+) -> None:
+    """One query's whole-numbered ranks, sorted for each item: entries in buckets by rank, then dealt out in order."""
+    bucket = np.zeros(top + 2, dtype=np.int64)
+    for e in range(first, last):
+        bucket[int(entry_rank[e]) + 1] += 1
+    for r in range(top + 1):
+        bucket[r + 1] += bucket[r]
+    order = np.empty(last - first, dtype=np.int32)
+    for e in range(first, last):
+        r = int(entry_rank[e])
+        order[bucket[r]] = e - first
+        bucket[r] += 1
+    for n in range(last - first):
+        e = first + order[n]
+        i = entry_item[e]
+        ranks[filled[i]] = entry_rank[e]
+        filled[i] += 1
+
+
+@kernel
+def insert_sorted(
+    first: int, last: int, entry_item: Indices, entry_rank: Floats, start: Offsets, filled: Offsets, ranks: Floats
+) -> None:
+    """The same for any ranks, by insertion: few lists hold an item."""
+    for e in range(first, last):
+        i = entry_item[e]
+        at = filled[i]
+        while at > start[i] and ranks[at - 1] > entry_rank[e]:
+            ranks[at] = ranks[at - 1]
+            at -= 1
+        ranks[at] = entry_rank[e]
+        filled[i] += 1
+
+
+@kernel
 def median_ranks(
     item_offsets: Offsets,  # (Q + 1,)
     list_offsets: Offsets,  # (Q + 1,)
@@ -110,20 +197,21 @@ def median_ranks(
         base, size = item_offsets[q], item_offsets[q + 1] - item_offsets[q]
         first, last = entry_offsets[list_offsets[q]], entry_offsets[list_offsets[q + 1]]
         start = np.zeros(size + 1, dtype=np.int64)
+        whole, top = True, 0.0
         for e in range(first, last):
             start[entry_item[e] + 1] += 1
+            top = max(top, entry_rank[e])
+            whole = whole and entry_rank[e] >= 0.0 and entry_rank[e] == np.floor(entry_rank[e])
         for i in range(size):
             start[i + 1] += start[i]
-        filled = start[:-1].copy()
+        filled = np.empty(size, dtype=np.int64)
+        for i in range(size):
+            filled[i] = start[i]
         ranks = np.empty(last - first)
-        for e in range(first, last):  # insertion keeps each item's ranks sorted: few lists hold it
-            i = entry_item[e]
-            at = filled[i]
-            while at > start[i] and ranks[at - 1] > entry_rank[e]:
-                ranks[at] = ranks[at - 1]
-                at -= 1
-            ranks[at] = entry_rank[e]
-            filled[i] += 1
+        if whole and top <= 4 * (last - first) + 1024:
+            by_rank(first, last, int(top), entry_item, entry_rank, filled, ranks)
+        else:
+            insert_sorted(first, last, entry_item, entry_rank, start, filled, ranks)
         for i in range(size):
             held = start[i + 1] - start[i]
             support[base + i] = held

@@ -53,13 +53,27 @@ def add_pairs(
 
 @kernel
 def margins(table: Indices, unlisted_last: bool) -> Floats:  # (size, lists) -> (size, size), skew-symmetric
-    """All margins of one query."""
+    """All margins of one query, list by list: one place against all others is a straight, wide loop."""
     size = table.shape[0]
-    matrix = np.zeros((size, size))
+    count = np.zeros((size, size), dtype=np.int32)
+    place, listed = np.empty(size, dtype=np.int32), np.empty(size, dtype=np.int32)
+    one, none = np.int32(1), np.int32(0)
+    for a in range(table.shape[1]):
+        for i in range(size):
+            place[i] = table[i, a]
+            listed[i] = one if unlisted_last or place[i] != UNLISTED else none
+        for i in range(size):
+            if listed[i] == none:
+                continue
+            here = place[i]
+            for j in range(size):
+                over = one if here < place[j] else none
+                under = one if here > place[j] else none
+                count[i, j] += (over - under) * listed[j]
+    matrix = np.empty((size, size))
     for i in range(size):
-        for j in range(i):
-            value = margin(table, i, j, unlisted_last)
-            matrix[i, j], matrix[j, i] = value, -value
+        for j in range(size):
+            matrix[i, j] = count[i, j]
     return matrix
 
 

@@ -22,7 +22,7 @@ from distagg.kernels.majority import (
     sort_chunk,
 )
 from distagg.kernels.ordering import order_items
-from distagg.models.base import Model, Params, Statistics, param, sum_entries
+from distagg.models.base import Model, Params, Statistics, param, sum_entries, sum_reciprocals
 from distagg.types import Floats
 
 MATRIX_BYTES = 2 << 30
@@ -127,8 +127,8 @@ def start_scores(chunk: Chunk) -> Floats:
     """Where sorting starts: reciprocal ranks and net wins in pairs, so that the input order decides little."""
     start = np.zeros(chunk.n_items)
     if chunk.n_entries:
-        above_zero = chunk.entry_rank if chunk.entry_rank.min() > 0 else np.exp2(chunk.entry_rank)
-        start = sum_entries(chunk, 1.0 / (60.0 + above_zero))
+        positive = chunk.entry_rank.min() > 0
+        start = sum_reciprocals(chunk, 60.0) if positive else sum_entries(chunk, np.exp2(-chunk.entry_rank))
     if chunk.n_pairs:
         base = np.repeat(chunk.item_offsets[:-1], np.diff(chunk.pair_offsets))
         weight = np.where(chunk.pair_tie, 0.0, chunk.pair_weight)

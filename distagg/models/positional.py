@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from distagg.dataset.chunk import Chunk
-from distagg.kernels.lists import mid_positions
-from distagg.models.base import Params, Statistics, Tally, param, sum_entries
+from distagg.kernels.lists import borda_points, mid_positions
+from distagg.models.base import Params, Statistics, Tally, param, sum_entries, sum_reciprocals
 from distagg.types import Floats
 
 RRF_CANDIDATES = (1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 40.0, 60.0, 80.0, 100.0, 150.0, 200.0)
@@ -35,21 +35,11 @@ class Borda(Tally):
     )
 
     def map(self, chunk: Chunk, params: Params) -> Statistics:
-        sizes = np.diff(chunk.item_offsets)
-        points = np.zeros(chunk.n_items)
-        held = np.zeros(chunk.n_items)
-        leftover: Floats = np.zeros(chunk.n_queries)
-        if chunk.n_entries:
-            size_of_list = np.repeat(sizes, np.diff(chunk.list_offsets)).astype(float)
-            length = np.diff(chunk.entry_offsets)
-            rest = np.maximum(size_of_list - length - 1, 0.0) / 2  # mean points of the places left over
-            given = np.repeat(size_of_list, length) - mid_positions(chunk.entry_offsets, chunk.entry_rank)
-            if self.unlisted == "average":
-                given -= np.repeat(rest, length)
-                queries = np.repeat(np.arange(chunk.n_queries), np.diff(chunk.list_offsets))
-                leftover = np.bincount(queries, weights=rest, minlength=chunk.n_queries).astype(float)
-            points = sum_entries(chunk, given)
-            held = sum_entries(chunk, np.ones(chunk.n_entries))
+        points, held, leftover = np.zeros(chunk.n_items), np.zeros(chunk.n_items), np.zeros(chunk.n_queries)
+        borda_points(
+            self.unlisted == "average", chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets, chunk.entry_item,
+            chunk.entry_rank, points, held, leftover,
+        )  # fmt: skip
         if chunk.n_pairs:
             base = np.repeat(chunk.item_offsets[:-1], np.diff(chunk.pair_offsets))
             win = np.where(chunk.pair_tie, 0.5, 1.0) * chunk.pair_weight
@@ -128,7 +118,7 @@ class Rrf(Tally):
 
     def map(self, chunk: Chunk, params: Params) -> Statistics:
         c = float(params["c"]) if self.learns else float(self.c)
-        return {"sum": sum_entries(chunk, 1.0 / (c + chunk.entry_rank))}
+        return {"sum": sum_reciprocals(chunk, c)}
 
     def settle(self, chunk: Chunk, tally: Statistics, params: Params) -> Floats:
         return tally["sum"]
