@@ -53,23 +53,26 @@ def add_pairs(
 
 @kernel
 def margins(table: Indices, unlisted_last: bool) -> Floats:  # (size, lists) -> (size, size), skew-symmetric
-    """All margins of one query, list by list: one place against all others is a straight, wide loop."""
+    """All margins of one query, list by list: one place against all others is a straight, wide loop.
+
+    In float32, exact for counts and places up to 2**24: numba widens 32-bit integers, which halves the width.
+    """
     size = table.shape[0]
-    count = np.zeros((size, size), dtype=np.int32)
-    place, listed = np.empty(size, dtype=np.int32), np.empty(size, dtype=np.int32)
-    one, none = np.int32(1), np.int32(0)
+    count = np.zeros((size, size), dtype=np.float32)
+    place, listed = np.empty(size, dtype=np.float32), np.empty(size, dtype=np.float32)
+    one, none = np.float32(1.0), np.float32(0.0)
     for a in range(table.shape[1]):
         for i in range(size):
             place[i] = table[i, a]
-            listed[i] = one if unlisted_last or place[i] != UNLISTED else none
+            listed[i] = one if unlisted_last or table[i, a] != UNLISTED else none
         for i in range(size):
             if listed[i] == none:
                 continue
-            here = place[i]
+            here, row = place[i], count[i]
             for j in range(size):
                 over = one if here < place[j] else none
                 under = one if here > place[j] else none
-                count[i, j] += (over - under) * listed[j]
+                row[j] += (over - under) * listed[j]
     matrix = np.empty((size, size))
     for i in range(size):
         for j in range(size):
