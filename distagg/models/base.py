@@ -18,6 +18,7 @@ import numpy as np
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError, unknown
 from distagg.kernels.lists import reciprocal_sums, sum_by_item
+from distagg.models.outcome import FIT_COLUMNS, Outcome
 from distagg.types import Floats
 
 T = TypeVar("T")
@@ -105,6 +106,51 @@ class Model:
 
     def score(self, chunk: Chunk, params: Params) -> Floats:
         raise NotImplementedError
+
+    @property
+    def item_columns(self) -> tuple[str, ...]:
+        """What ``solve`` tells of items beside the score; from ITEM_COLUMNS, and known before any chunk is seen."""
+        return ()
+
+    @property
+    def query_columns(self) -> tuple[str, ...]:
+        """What ``solve`` tells of queries; FIT_COLUMNS for models that iterate, and others of the model's own."""
+        return ()
+
+    def solve(self, chunk: Chunk, params: Params, *, trace: bool = False) -> Outcome:
+        """Scores with all that the model knows beside them."""
+        return Outcome(self.score(chunk, params))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Solver(Model):
+    """A model that fits every query by iteration and can say how that ended: subclasses write ``fit_chunk``."""
+
+    criterion: ClassVar[str]  # when a fit counts as converged, in words
+    remedy: ClassVar[str] = "raise steps"  # what to do when it does not
+
+    @property
+    def query_columns(self) -> tuple[str, ...]:
+        return FIT_COLUMNS
+
+    def fit_chunk(self, chunk: Chunk, params: Params, *, trace: bool) -> Outcome:
+        raise NotImplementedError
+
+    def score(self, chunk: Chunk, params: Params) -> Floats:
+        return self.solve(chunk, params).score
+
+    def solve(self, chunk: Chunk, params: Params, *, trace: bool = False) -> Outcome:
+        """The fit; queries that did not converge are said, never passed over."""
+        outcome = self.fit_chunk(chunk, params, trace=trace)
+        unfinished = ~outcome.queries["converged"]
+        if unfinished.any():
+            most = int(outcome.queries["iterations"][unfinished].max())
+            worst = float(outcome.queries["gradient"][unfinished].max())
+            not_converged(
+                f"{self.name}: {int(unfinished.sum())} queries not converged after {most} steps "
+                f"({self.criterion}; worst {worst:.1e}); {self.remedy}"
+            )
+        return outcome
 
 
 @dataclass(frozen=True, kw_only=True)

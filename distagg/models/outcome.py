@@ -1,0 +1,35 @@
+"""What a model says of a chunk: scores, and beside them whatever else it knows of items and of its own fit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from distagg.types import Floats
+
+# Extra columns that a model may give for each item, one meaning each.
+#   uncertainty  how little is known: a standard error, a posterior deviation, or mpm's gamma
+#   low, high    an interval for the score
+#   status       a code of STATUS: what the comparisons can say about the item
+#   component    number of the item's connected component in its query, from 0
+ITEM_COLUMNS = ("uncertainty", "low", "high", "status", "component")
+STATUS = ("ok", "unbeaten", "winless", "isolated")
+OK, UNBEATEN, WINLESS, ISOLATED = range(4)
+
+# Extra columns for each query: how its fit ended. ``converged`` is the flag, ``gradient`` the largest gradient entry
+# left (or what the model's criterion says), ``iterations`` the steps taken, ``likelihood`` the log likelihood reached.
+FIT_COLUMNS = ("converged", "iterations", "gradient", "likelihood")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcome:
+    """Scores of a chunk's items (I,); ``items`` holds extra (I,) columns, ``queries`` extra (Q,) columns.
+
+    ``trace`` (Q, T), when asked for, holds the log likelihood after every step, nan behind the last.
+    """
+
+    score: Floats
+    items: dict[str, np.ndarray] = field(default_factory=dict)
+    queries: dict[str, np.ndarray] = field(default_factory=dict)
+    trace: Floats | None = None
