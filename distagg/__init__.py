@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from distagg.dataset import Dataset
-    from distagg.engine import compare, evaluate, fit, import_dataset, rank
+    from distagg.engine import Result, compare, evaluate, fit, import_dataset, rank, solve
     from distagg.models import MODELS, model_named
 
 __version__ = "0.1.0"
@@ -20,10 +20,14 @@ _HOME = {
     "evaluate": "distagg.engine",
     "fit": "distagg.engine",
     "import_dataset": "distagg.engine",
+    "Result": "distagg.engine",
     "rank": "distagg.engine",
+    "solve": "distagg.engine",
 }
 
-__all__ = ["MODELS", "Dataset", "compare", "evaluate", "fit", "import_dataset", "model_named", "rank"]
+__all__ = [
+    "MODELS", "Dataset", "Result", "compare", "evaluate", "fit", "import_dataset", "model_named", "rank", "solve",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

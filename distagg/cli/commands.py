@@ -130,7 +130,7 @@ def run_rank(arguments: argparse.Namespace) -> None:
             model, params = fitted.model, fitted.params_for(dataset.experts)
         else:
             model = model_named(arguments.model, _settings(arguments.settings))
-            if model.learns:
+            if model.needs_labels:
                 raise UsageError(f"{model.name} must be fitted first: distagg fit {model.name} DATASET -o MODELDIR")
             params = fit(model, dataset, runner=runner)
         rows = rank_to(target, model, params, dataset, fmt=fmt, runner=runner, progress=progress)
@@ -204,7 +204,7 @@ def show_comparison(result: dict[str, Any], dataset: Dataset, report: str | None
 def _all_models(dataset: Dataset, folds: str | None) -> list[str]:
     kind, positive = dataset.manifest.kind, dataset.manifest.positive
     fits = [m for m in MODELS.values() if kind in m.inputs and (positive or not m.positive)]
-    return [m.name for m in fits if folds or not m().learns]
+    return [m.name for m in fits if folds or not m().needs_labels]
 
 
 def _settings(pairs: list[str]) -> dict[str, str]:

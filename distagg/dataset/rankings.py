@@ -35,8 +35,8 @@ SUFFIXES: dict[str, Format] = {".csv": "csv", ".trec": "trec", ".run": "trec", "
 
 
 @dataclass(frozen=True, slots=True)
-class RankedPart:
-    """A part as its writer left it: the attempt's file name, and what must be true of it."""
+class Written:
+    """A file as its writer left it: the attempt's name, and what must be true of it."""
 
     attempt: str
     rows: int
@@ -44,40 +44,75 @@ class RankedPart:
     sha256: str
 
 
-def write_part(table: pa.Table, folder: Path, index: int, fmt: Format, tag: str) -> RankedPart:
-    """Write one chunk's rankings as a new attempt."""
-    attempt = f"part-{index:05d}.{uuid.uuid4().hex[:8]}"
+@dataclass(frozen=True, slots=True)
+class RankedPart:
+    """One chunk's rankings; how its queries' fits ended, where the model iterates; columns; fits not converged."""
+
+    ranking: Written
+    fits: Written | None
+    columns: tuple[str, ...]
+    unfinished: int
+
+    @property
+    def rows(self) -> int:
+        return self.ranking.rows
+
+
+def write_part(
+    table: pa.Table, folder: Path, index: int, fmt: Format, tag: str, *, fits: pa.Table | None = None,
+    unfinished: int = 0,
+) -> RankedPart:  # fmt: skip
+    """Write one chunk's rankings as a new attempt; fits go beside Parquet only."""
     if fmt == "parquet":
-        sink = io.BytesIO()
-        pq.write_table(table, sink, compression="zstd", compression_level=1, use_dictionary=["query"])
-        body = sink.getvalue()
+        body = _as_parquet(table, ["query", "status"])
     else:
         body = as_csv(table, header=False) if fmt == "csv" else as_trec(table, tag)
+    ranking = _write_attempt(folder, f"part-{index:05d}", body, len(table))
+    told = None
+    if fits is not None and fmt == "parquet":
+        told = _write_attempt(folder, f"fits-{index:05d}", _as_parquet(fits, False), len(fits))
+    return RankedPart(ranking, told, tuple(table.column_names), unfinished)
+
+
+def _write_attempt(folder: Path, stem: str, body: bytes, rows: int) -> Written:
+    attempt = f"{stem}.{uuid.uuid4().hex[:8]}"
     (folder / attempt).write_bytes(body)
-    return RankedPart(attempt, len(table), len(body), hashlib.sha256(body).hexdigest())
+    return Written(attempt, rows, len(body), hashlib.sha256(body).hexdigest())
+
+
+def _as_parquet(table: pa.Table, dictionary: list[str] | bool) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(table, sink, compression="zstd", compression_level=1, use_dictionary=dictionary)
+    return sink.getvalue()
 
 
 def publish_directory(folder: Path, parts: Iterable[RankedPart], about: dict[str, Any]) -> None:
     """Give the accepted attempts their final names and write the manifest; other attempts are dropped."""
-    files = []
-    for index, part in enumerate(parts):
-        name = f"part-{index:05d}.parquet"
-        (folder / part.attempt).rename(folder / name)
-        files.append({"path": name, **{key: value for key, value in asdict(part).items() if key != "attempt"}})
-    for left in folder.glob("part-*"):
+    parts = list(parts)
+    files = [_accept(folder, part.ranking, f"part-{index:05d}") for index, part in enumerate(parts)]
+    fits = [_accept(folder, part.fits, f"fits-{index:05d}") for index, part in enumerate(parts) if part.fits]
+    for left in (*folder.glob("part-*"), *folder.glob("fits-*")):
         if left.suffix != ".parquet":
             left.unlink()
-    body = {"format": RANKINGS_FORMAT, "schema": SCHEMA_VERSION, **about, "files": files}
+    body = {"format": RANKINGS_FORMAT, "schema": SCHEMA_VERSION, **about, "files": files, "fits": fits}
     (folder / MANIFEST).write_text(json.dumps(body, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def _accept(folder: Path, written: Written, stem: str) -> dict[str, Any]:
+    name = f"{stem}.parquet"
+    (folder / written.attempt).rename(folder / name)
+    return {"path": name, **{key: value for key, value in asdict(written).items() if key != "attempt"}}
 
 
 def publish_file(folder: Path, parts: Iterable[RankedPart], target: Path, fmt: Format) -> None:
     """Join the accepted attempts into one file."""
+    parts = list(parts)
     with target.open("wb") as out:
         if fmt == "csv":
-            out.write(b"query,item,rank,score\n")
+            names = parts[0].columns if parts else RANKINGS_TABLE.names
+            out.write((",".join(names) + "\n").encode())
         for part in parts:
-            with (folder / part.attempt).open("rb") as piece:
+            with (folder / part.ranking.attempt).open("rb") as piece:
                 shutil.copyfileobj(piece, out)
 
 
@@ -100,9 +135,8 @@ def as_csv(table: pa.Table, *, header: bool) -> bytes:
     writer = csv.writer(sink, lineterminator="\n")
     if header:
         writer.writerow(table.column_names)
-    scores = _shortest(table["score"]).to_pylist()
-    rows = zip(table["query"].to_pylist(), table["item"].to_pylist(), table["rank"].to_pylist(), scores, strict=True)
-    writer.writerows(rows)
+    columns = [_shortest(column) if pa.types.is_floating(column.type) else column for column in table.columns]
+    writer.writerows(zip(*(column.to_pylist() for column in columns), strict=True))
     return sink.getvalue().encode()
 
 
@@ -116,7 +150,7 @@ def read_rankings(path: Path) -> pa.Table:
     if path.is_dir() or not path.exists():
         body = read_committed_json(path, RANKINGS_FORMAT, "rankings made by 'distagg rank'")
         pieces = [read_groups(path / file["path"], None, None) for file in body["files"]]
-        return pa.concat_tables([RANKINGS_TABLE.empty_table(), *pieces])
+        return pa.concat_tables(pieces or [RANKINGS_TABLE.empty_table()])
     if path.suffix == ".parquet":
         return _checked(read_groups(path, None, None), path)
     if path.suffix == ".csv":

@@ -12,7 +12,8 @@ from distagg.engine.compare import DEFAULT_METRICS, compare
 from distagg.engine.fit import Goal
 from distagg.engine.fit import fit as fit_params
 from distagg.engine.importing import import_dataset
-from distagg.engine.rank import rank_table
+from distagg.engine.rank import solve as solve_chunks
+from distagg.engine.result import Result
 from distagg.engine.runner import Runner
 from distagg.engine.saved import Fitted, load_model, save_model
 from distagg.errors import UsageError
@@ -30,20 +31,36 @@ def fit(
     return Fitted(chosen, params, dataset.experts)
 
 
+def solve(
+    model: str | Model | Fitted, dataset: Dataset, *, trace: bool = False, runner: Runner | None = None, **settings: Any
+) -> Result:
+    """Rankings with all that the model knows beside them: uncertainty, status, how every query's fit ended.
+
+    Models that learn without labels learn from the dataset itself; others must be fitted first.
+
+    >>> import pyarrow as pa
+    >>> battles = pa.table({"winner": ["x", "x", "y", "z"], "loser": ["y", "z", "z", "x"]})
+    >>> result = solve("mpm", Dataset.from_arrow(battles))
+    >>> result.ranking["item"].to_pylist(), result.converged
+    (['x', 'y', 'z'], True)
+    """
+    if not isinstance(model, Fitted):
+        chosen = model if isinstance(model, Model) else model_named(model, settings)
+        if chosen.needs_labels:
+            raise UsageError(f"{chosen.name} must be fitted first: rank(fit({chosen.name!r}, dataset), dataset)")
+        model = fit(chosen, dataset, runner=runner)
+    return solve_chunks(model.model, model.params_for(dataset.experts), dataset, runner, trace=trace)
+
+
 def rank(model: str | Model | Fitted, dataset: Dataset, *, runner: Runner | None = None, **settings: Any) -> pa.Table:
-    """Rankings as an Arrow table with columns query, item, rank, score.
+    """Rankings as an Arrow table with columns query, item, rank, score, and the model's own.
 
     >>> import pyarrow as pa
     >>> lists = pa.table({"expert": ["a", "a", "b", "b"], "item": ["x", "y", "y", "z"], "rank": [1, 2, 1, 2]})
     >>> rank("rrf", Dataset.from_arrow(lists))["item"].to_pylist()
     ['y', 'x', 'z']
     """
-    if not isinstance(model, Fitted):
-        chosen = model if isinstance(model, Model) else model_named(model, settings)
-        if chosen.learns:
-            raise UsageError(f"{chosen.name} must be fitted first: rank(fit({chosen.name!r}, dataset), dataset)")
-        model = Fitted(chosen, {}, dataset.experts)
-    return rank_table(model.model, model.params_for(dataset.experts), dataset, runner)
+    return solve(model, dataset, runner=runner, **settings).ranking
 
 
 def evaluate(
@@ -54,5 +71,5 @@ def evaluate(
 
 
 __all__ = [
-    "Fitted", "compare", "evaluate", "fit", "import_dataset", "load_model", "rank", "save_model",
+    "Fitted", "Result", "compare", "evaluate", "fit", "import_dataset", "load_model", "rank", "save_model", "solve",
 ]  # fmt: skip

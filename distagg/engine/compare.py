@@ -13,7 +13,7 @@ from distagg.dataset.reader import Dataset
 from distagg.engine.fit import Goal, check_fits, fit, gather, split_query
 from distagg.engine.folds import Fold, make_folds
 from distagg.engine.progress import Progress, silent
-from distagg.engine.rank import score
+from distagg.engine.rank import solved
 from distagg.engine.runner import InlineRunner, Runner, Work
 from distagg.errors import UsageError, unknown
 from distagg.metrics import compare_all, highest_label, mean_over_queries, parse_metrics, score_chunk
@@ -73,7 +73,7 @@ def compare(
         raise UsageError(f"a model is named twice: {', '.join(model.name for model in chosen)}")
     for model in chosen:
         check_fits(model, dataset)
-        if model.learns and folds is None:
+        if model.needs_labels and folds is None:
             raise UsageError(
                 f"{model.name} learns from labels; give --folds letor5 or --folds K, so that it is tested fairly"
             )
@@ -155,5 +155,5 @@ def _positions_task(chunk: Chunk, index: int, payload: None) -> np.ndarray:
 
 def _evaluate_task(chunk: Chunk, index: int, payload: tuple[Any, ...]) -> tuple[np.ndarray, np.ndarray]:
     model, params, metrics, protocol, max_grade = payload
-    scores = score(model, chunk, params)
+    scores = solved(model, chunk, params).score
     return chunk.positions, score_chunk(chunk, scores, parse_metrics(metrics), protocol=protocol, max_grade=max_grade)

@@ -39,12 +39,17 @@ def fit(
     params: Params = {}
     candidates = model.candidates(train.manifest.experts)
     labelled = valid if candidates and valid is not None else train
-    if model.learns and not labelled.manifest.labels:
+    if model.needs_labels and not labelled.manifest.labels:
         raise UsageError(f"{model.name} learns from labels, and {labelled.path or 'the dataset'} has none")
     if candidates:
         values = _evaluate_candidates(model, candidates, labelled, goal or Goal(), runner or InlineRunner(), progress)
         params = model.chosen(candidates, values)
     elif model.learns:
+        if split_query(train) and not model.learns_from_parts:
+            raise UsageError(
+                f"{model.name} learns from whole queries, and {train.path or 'the dataset'} is partitioned by expert; "
+                "choose a model that does not learn, such as mpm"
+            )
         params = run_rounds(model, params, train, runner or InlineRunner(), progress)
     return params
 

@@ -8,25 +8,33 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from distagg.dataset.arrays import as_arrow
 from distagg.dataset.chunk import Chunk
 from distagg.dataset.commit import refuse_existing, staged_directory, staged_file
 from distagg.dataset.rankings import Format, RankedPart, publish_directory, publish_file, write_part
 from distagg.dataset.reader import ChunkRef, Dataset
 from distagg.engine.fit import check_fits, gather, split_query
 from distagg.engine.progress import Progress, silent
+from distagg.engine.result import Result, fits_of, fits_schema, ranking_of, ranking_schema
 from distagg.engine.runner import InlineRunner, Runner, Work
 from distagg.errors import InputError
-from distagg.kernels.ordering import order_items
 from distagg.models import Model, Params
-from distagg.types import RANKINGS_TABLE
+from distagg.models.outcome import Outcome
+
+
+def solve(
+    model: Model, params: Params, dataset: Dataset, runner: Runner | None = None, *, trace: bool = False
+) -> Result:
+    """Rankings of all queries with everything the model knows beside them."""
+    params, refs = _prepared(model, params, dataset, runner)
+    pieces = list((runner or InlineRunner()).map(Work(_solve_task, (model, params, trace), ids=True), refs))
+    rankings = [ranking_schema(model).empty_table(), *(ranking for ranking, _ in pieces)]
+    fits = [fits_schema(model, trace=trace).empty_table(), *(fit for _, fit in pieces)]
+    return Result(model.name, pa.concat_tables(rankings), pa.concat_tables(fits), getattr(model, "criterion", ""))
 
 
 def rank_table(model: Model, params: Params, dataset: Dataset, runner: Runner | None = None) -> pa.Table:
-    """Rankings of all queries as one Arrow table: query, item, rank, score."""
-    params, refs = _prepared(model, params, dataset, runner)
-    pieces = (runner or InlineRunner()).map(Work(_rank_task, (model, params), ids=True), refs)
-    return pa.concat_tables([RANKINGS_TABLE.empty_table(), *pieces])
+    """Rankings of all queries as one Arrow table: query, item, rank, score, and the model's own columns."""
+    return solve(model, params, dataset, runner).ranking
 
 
 def rank_to(
@@ -47,7 +55,9 @@ def rank_to(
     if fmt == "parquet":
         with staged_directory(target) as folder:
             parts = _write_parts(folder, model, params, refs, fmt, runner, progress)
-            publish_directory(folder, parts, {"model": model.name, "queries": _queries(dataset)})
+            converged = not any(part.unfinished for part in parts)
+            about = {"model": model.name, "queries": _queries(dataset), "converged": converged}
+            publish_directory(folder, parts, about)
         return sum(part.rows for part in parts)
     with staged_file(target) as staging:
         folder = staging.with_name(staging.name + ".parts")
@@ -62,25 +72,14 @@ def rank_to(
     return sum(part.rows for part in parts)
 
 
-def ranking_of(chunk: Chunk, scores: np.ndarray) -> pa.Table:
-    """Rows of a chunk's rankings, best item of each query first."""
-    order = order_items(chunk.item_offsets, scores)
-    sizes = np.diff(chunk.item_offsets)
-    rows = np.repeat(chunk.item_offsets[:-1], sizes) + order
-    rank = np.arange(chunk.n_items) - np.repeat(chunk.item_offsets[:-1], sizes) + 1
-    queries = chunk.query_ids.take(as_arrow(chunk.item_query()))
-    columns = [queries, chunk.item_ids.take(as_arrow(rows)), as_arrow(rank.astype(np.int32)), as_arrow(scores[rows])]
-    return pa.Table.from_arrays(columns, schema=RANKINGS_TABLE)
-
-
-def score(model: Model, chunk: Chunk, params: Params) -> np.ndarray:
-    """A model's scores, checked: a number for every item."""
-    scores = np.asarray(model.score(chunk, params))
-    if np.isnan(scores).any():
-        item = int(np.flatnonzero(np.isnan(scores))[0])
-        query = chunk.query_ids[int(np.searchsorted(chunk.item_offsets, item, side="right")) - 1]
+def solved(model: Model, chunk: Chunk, params: Params, *, trace: bool = False) -> Outcome:
+    """What a model says of a chunk, checked: a number for every item."""
+    outcome = model.solve(chunk, params, trace=trace)
+    nan = np.flatnonzero(np.isnan(outcome.score))
+    if len(nan):
+        query = chunk.query_ids[int(np.searchsorted(chunk.item_offsets, nan[0], side="right")) - 1]
         raise InputError(f"query {query}", found=f"a NaN score from {model.name}", expected="a number for every item")
-    return scores
+    return outcome
 
 
 def _prepared(
@@ -109,12 +108,17 @@ def _write_parts(
     return list(runner.map(work, refs, progress))
 
 
-def _rank_task(chunk: Chunk, index: int, payload: tuple[Model, Params]) -> pa.Table:
-    model, params = payload
-    return ranking_of(chunk, score(model, chunk, params))
+def _solve_task(chunk: Chunk, index: int, payload: tuple[Model, Params, bool]) -> tuple[pa.Table, pa.Table]:
+    model, params, trace = payload
+    outcome = solved(model, chunk, params, trace=trace)
+    ranking = ranking_of(chunk, outcome, ranking_schema(model))
+    return ranking, fits_of(chunk, outcome, fits_schema(model, trace=trace))
 
 
 def _write_task(chunk: Chunk, index: int, payload: tuple[Any, ...]) -> RankedPart:
     model, params, folder, fmt = payload
-    table = ranking_of(chunk, score(model, chunk, params))
-    return write_part(table, Path(folder), index, fmt, model.name)
+    outcome = solved(model, chunk, params)
+    table = ranking_of(chunk, outcome, ranking_schema(model))
+    fits = fits_of(chunk, outcome, fits_schema(model)) if model.query_columns else None
+    unfinished = int((~outcome.queries["converged"]).sum()) if "converged" in outcome.queries else 0
+    return write_part(table, Path(folder), index, fmt, model.name, fits=fits, unfinished=unfinished)

@@ -97,47 +97,69 @@ def mid_positions(entry_offsets: Offsets, entry_rank: Floats) -> Floats:  # (L +
 
 
 @kernel
-def pair_sums(
-    entry_offsets: Offsets,  # (L + 1,)
-    entry_rank: Floats,  # (E,)
-    function: int,
-) -> tuple[Floats, Floats]:  # (E,), (E,)
-    """Row and column sums of each list's pair matrix Y: how much every entry won and lost.
+def pair_values(entry_offsets: Offsets, entry_rank: Floats, left_out: Offsets, function: int) -> tuple[Floats, Floats]:
+    """What ranks are worth: the entries' values (E,), and the value of the items that each list leaves out (L,).
 
-    Y(i, j) is, where r_i < r_j and 0 elsewhere (paper 000, sections 2.1 and 3.2): 1 (binary), r_j - r_i
-    (difference), that over the list's largest rank (normalised), or log r_j - log r_i over the log of the
-    largest rank (log; 0 when that rank is 1). Ties win and lose nothing against each other.
+    Where i stands before j the pair counts value(j) - value(i) (binary: 1); paper 000, sections 2.1 and 3.2. A value
+    is the rank (difference), the rank over the list's largest (normalised), or its log over the log of the largest
+    (log). With ``left_out`` items, they share the place behind the last listed one: its rank plus 1.
     """
-    won = np.zeros(len(entry_rank))
-    lost = np.zeros(len(entry_rank))
-    value = np.log(entry_rank) if function == LOG else entry_rank
+    value, outside = np.empty(len(entry_rank)), np.zeros(len(entry_offsets) - 1)
     for a in range(len(entry_offsets) - 1):
         first, last = entry_offsets[a], entry_offsets[a + 1]
         if first == last:
             continue
+        largest = entry_rank[last - 1] + 1.0 if left_out[a] > 0 else entry_rank[last - 1]
         scale = 1.0
-        if function in (NORMALISED, LOG):
-            scale = 1.0 / value[last - 1] if value[last - 1] > 0.0 else 0.0
+        if function == NORMALISED:
+            scale = 1.0 / largest if largest > 0.0 else 0.0
+        elif function == LOG:
+            scale = 1.0 / np.log(largest) if largest > 1.0 else 0.0
+        for e in range(first, last):
+            value[e] = scale * (np.log(entry_rank[e]) if function == LOG else entry_rank[e])
+        outside[a] = scale * (np.log(largest) if function == LOG else largest)
+    return value, outside
+
+
+@kernel
+def pair_sums(
+    entry_offsets: Offsets,  # (L + 1,)
+    entry_rank: Floats,  # (E,)
+    left_out: Offsets,  # (L,) items that stand behind the list's last one; 0 where they are not compared
+    function: int,
+) -> tuple[Floats, Floats, Floats]:  # (E,), (E,), (L,)
+    """How much every entry won and lost, and what every item left out lost: the pair matrices' row and column sums.
+
+    Ties win and lose nothing against each other.
+    """
+    won = np.zeros(len(entry_rank))
+    lost = np.zeros(len(entry_rank))
+    behind = np.zeros(len(left_out))
+    value, outside = pair_values(entry_offsets, entry_rank, left_out, function)
+    for a in range(len(entry_offsets) - 1):
+        first, last, out = entry_offsets[a], entry_offsets[a + 1], left_out[a]
         below = 0.0  # sum of the values ahead of the tie group
         total = 0.0
         for e in range(first, last):
             total += value[e]
+        if out > 0:
+            behind[a] = last - first if function == BINARY else (last - first) * outside[a] - total
         start = first
         while start < last:
             end = start + 1
             while end < last and entry_rank[end] == entry_rank[start]:
                 end += 1
-            ahead, behind = start - first, last - end
+            ahead, after = start - first, last - end
             group = value[start] * (end - start)
             for e in range(start, end):
                 if function == BINARY:
-                    won[e], lost[e] = behind, ahead
+                    won[e], lost[e] = after + out, ahead
                 else:
-                    won[e] = scale * max(total - below - group - behind * value[e], 0.0)
-                    lost[e] = scale * max(ahead * value[e] - below, 0.0)
+                    won[e] = max(total - below - group - after * value[e], 0.0) + out * (outside[a] - value[e])
+                    lost[e] = max(ahead * value[e] - below, 0.0)
             below += group
             start = end
-    return won, lost
+    return won, lost, behind
 
 
 @kernel

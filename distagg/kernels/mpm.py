@@ -1,4 +1,4 @@
-"""Multinomial Preference Model kernels (paper 000, sections 2.3 and 2.5; paper 002).
+"""Multinomial Preference Model kernels (paper 000, sections 2.3 to 2.5; paper 002).
 
 The partition function over ordered pairs factors,
 
@@ -11,6 +11,9 @@ prior that keeps scores finite where the likelihood has no maximum (an item that
     f(s) = -sum_i n_i s_i + sum_g w_g log Z(t_g, s) + prior / 2 sum_i s_i^2
 
 with n the net wins weighted by adherence and w the share of preferences of group g. It is convex.
+
+With variances exp(b) every difference is divided by exp(b_k) + exp(b_l); nothing factors any more, the sum is over
+all pairs, and the data enter as margins. The prior then holds b as well: s and exp(b) have a common scale.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from __future__ import annotations
 import numpy as np
 
 from distagg.kernels.jit import kernel
-from distagg.types import Floats, Indices, Offsets
+from distagg.types import Bools, Floats, Indices, Offsets
 
 MEMORY = 10  # curvature pairs that L-BFGS keeps
 
@@ -58,6 +61,74 @@ def likelihood(
 
 
 @kernel
+def spread_likelihood(
+    x: Floats,  # (2 size,) scores, then logarithms of variances
+    margins: Floats,  # (size, size) skew-symmetric, for each observed preference
+    adherence: Floats,  # (groups,)
+    share: Floats,  # (groups,)
+    prior: float,  # on scores
+    tightness: float,  # on logarithms of variances
+    gradient: Floats,  # (2 size,) filled
+) -> float:
+    """f with variances, and its gradient: one exponential for each unordered pair and group."""
+    size = len(margins)
+    variance = np.exp(x[size:])
+    value = 0.0
+    for i in range(size):
+        value += 0.5 * (prior * x[i] * x[i] + tightness * x[size + i] * x[size + i])
+        gradient[i], gradient[size + i] = prior * x[i], 0.0
+    widest = 0.0
+    for i in range(size):
+        for j in range(i + 1, size):
+            inverse = 1.0 / (variance[i] + variance[j])
+            d = (x[i] - x[j]) * inverse
+            widest = max(widest, abs(d))
+            pull = margins[i, j] * inverse
+            value -= margins[i, j] * d
+            gradient[i] -= pull
+            gradient[j] += pull
+            gradient[size + i] += pull * d
+            gradient[size + j] += pull * d
+    slope = np.empty(2 * size)
+    for g in range(len(adherence)):
+        t = adherence[g]
+        if t == 0.0 or share[g] == 0.0:
+            continue
+        for i in range(2 * size):
+            slope[i] = 0.0
+        z = 0.0
+        for i in range(size):
+            for j in range(i + 1, size):
+                inverse = 1.0 / (variance[i] + variance[j])
+                d = (x[i] - x[j]) * inverse
+                up = np.exp(t * (abs(d) - widest))
+                down = np.exp(-t * (abs(d) + widest))
+                z += up + down
+                push = np.copysign(up - down, d) * inverse
+                slope[i] += push
+                slope[j] -= push
+                slope[size + i] -= push * d
+                slope[size + j] -= push * d
+        value += share[g] * (np.log(z) + t * widest)
+        for i in range(2 * size):
+            gradient[i] += share[g] * t / z * slope[i]
+    for i in range(size):
+        gradient[size + i] = gradient[size + i] * variance[i] + tightness * x[size + i]
+    return value
+
+
+@kernel
+def objective(
+    x: Floats, net: Floats, margins: Floats, adherence: Floats, share: Floats, prior: float, tightness: float,
+    gradient: Floats,
+) -> float:  # fmt: skip
+    """The one with variances where x is twice as long as net."""
+    if len(x) > len(net):
+        return spread_likelihood(x, margins, adherence, share, prior, tightness, gradient)
+    return likelihood(x, net, adherence, share, prior, gradient)
+
+
+@kernel
 def direction(gradient: Floats, moves: Floats, turns: Floats, held: int, step: int, out: Floats) -> None:
     """L-BFGS direction into ``out`` from ``held`` curvature pairs, the newest at row (step - 1) % MEMORY."""
     size = len(gradient)
@@ -93,39 +164,44 @@ def direction(gradient: Floats, moves: Floats, turns: Floats, held: int, step: i
 
 @kernel
 def maximise(
-    net: Floats, adherence: Floats, share: Floats, prior: float, tolerance: float, steps: int, rate: float, s: Floats
-) -> tuple[int, float]:
-    """Fit s (size,) in place from where it stands; gives the steps taken and the largest gradient entry left.
+    net: Floats, margins: Floats, adherence: Floats, share: Floats, prior: float, tightness: float, tolerance: float,
+    steps: int, rate: float, x: Floats, trace: Floats,
+) -> tuple[int, float, float]:  # fmt: skip
+    """Fit x in place from where it stands; gives the steps taken, the largest gradient entry left, and f.
 
-    ``rate`` 0 is L-BFGS with backtracking; otherwise plain gradient steps of that length, as in the papers.
+    ``rate`` 0 is L-BFGS with backtracking; otherwise plain gradient steps of that length, as in the papers. Minus f
+    after every step goes to ``trace``, as far as it reaches.
     """
-    size = len(s)
+    size = len(x)
     gradient, trial, trial_gradient, ahead = np.empty(size), np.empty(size), np.empty(size), np.empty(size)
     moves, turns = np.empty((MEMORY, size)), np.empty((MEMORY, size))
-    value = likelihood(s, net, adherence, share, prior, gradient)
-    held, kept, step, left = 0, 0, 0, np.inf
-    while step < steps:
+    value = objective(x, net, margins, adherence, share, prior, tightness, gradient)
+    step = 0
+    held, kept = step + len(x) - size, step + len(x) - size  # 0; a literal would compile ``direction`` twice
+    while True:
+        if step < len(trace):
+            trace[step] = -value
         left = 0.0
         for i in range(size):
             left = max(left, abs(gradient[i]))
-        if left <= tolerance:
+        if left <= tolerance or step == steps:
             break
         if rate > 0.0:
             for i in range(size):
-                s[i] -= rate * gradient[i]
-            value = likelihood(s, net, adherence, share, prior, gradient)
+                x[i] -= rate * gradient[i]
+            value = objective(x, net, margins, adherence, share, prior, tightness, gradient)
             step += 1
             continue
         direction(gradient, moves, turns, held, kept, ahead)
         slope = 0.0
         for i in range(size):
             slope += gradient[i] * ahead[i]
-        length, better = 1.0, False
+        length, better, found = 1.0, False, value
         for _ in range(40):
             for i in range(size):
-                trial[i] = s[i] + length * ahead[i]
-            found = likelihood(trial, net, adherence, share, prior, trial_gradient)
-            if found <= value + 1e-4 * length * slope:
+                trial[i] = x[i] + length * ahead[i]
+            found = objective(trial, net, margins, adherence, share, prior, tightness, trial_gradient)
+            if found <= value + 1e-4 * length * slope + 1e-15 * abs(value):
                 better = True
                 break
             length *= 0.5
@@ -134,28 +210,131 @@ def maximise(
         curvature = 0.0
         row = kept % MEMORY
         for i in range(size):
-            moves[row, i] = trial[i] - s[i]
+            moves[row, i] = trial[i] - x[i]
             turns[row, i] = trial_gradient[i] - gradient[i]
             curvature += moves[row, i] * turns[row, i]
-            s[i], gradient[i] = trial[i], trial_gradient[i]
+            x[i], gradient[i] = trial[i], trial_gradient[i]
         value = found
         if curvature > 0.0:
             kept += 1
-            held = min(held + 1, MEMORY)
+            held += held < MEMORY
         step += 1
-    left = 0.0
-    for i in range(size):
-        left = max(left, abs(gradient[i]))
-    return step, left
+    return step, left, value
 
 
 @kernel
-def fit_queries(
-    theta: Floats,  # (experts,)
+def fit_query(
+    levels: Floats,  # (levels,) adherence
+    observed: Floats,  # (levels,) preferences of experts of that adherence
+    margins: Floats,  # (size, size), or without rows when variances are not wanted
+    prior: float,
+    tightness: float,
+    tolerance: float,
+    steps: int,
+    rate: float,
+    net: Floats,  # (size,)
+    score: Floats,  # (size,) zeros, filled
+    variance: Floats,  # (size,) ones, filled where margins are given
+    trace: Floats,  # (T,) filled
+) -> tuple[int, float, float]:
+    """Scores (and variances) of one query; steps taken, largest gradient entry left, penalised log likelihood."""
+    size, total = len(score), 0.0
+    for g in range(len(levels)):
+        total += observed[g]
+    if total == 0.0 or size < 2:
+        return 0, 0.0, 0.0  # nothing was said: all scores stay 0
+    present, share = np.empty(len(levels)), np.empty(len(levels))
+    groups = 0
+    for g in range(len(levels)):
+        if observed[g] > 0.0:
+            present[groups], share[groups] = levels[g], observed[g] / total
+            groups += 1
+    present, share = present[:groups], share[:groups]
+    each = np.empty(size)
+    for i in range(size):
+        each[i] = net[i] / total
+    taken, left, value = maximise(
+        each,
+        margins,
+        present,
+        share,
+        prior,
+        tightness,
+        tolerance,
+        steps,
+        rate,
+        score,
+        trace[: 0 if len(margins) else len(trace)],
+    )
+    if len(margins):
+        for i in range(size):
+            for j in range(size):
+                margins[i, j] /= total
+        x = np.zeros(2 * size)
+        for i in range(size):
+            x[i] = 2.0 * score[i]  # at variances of 1 differences are halved
+        taken, left, value = maximise(each, margins, present, share, prior, tightness, tolerance, steps, rate, x, trace)
+        for i in range(size):
+            score[i], variance[i] = x[i], np.exp(x[size + i])
+    for n in range(min(taken + 1, len(trace))):
+        trace[n] *= total
+    return taken, left, -total * value
+
+
+@kernel
+def fit_nets(
+    levels: Floats,
+    item_offsets: Offsets,
+    net: Floats,  # (I,)
+    observed: Floats,  # (Q, levels)
     prior: float,
     tolerance: float,
     steps: int,
     rate: float,
+    score: Floats,  # (I,) zeros, filled
+    taken: Offsets,  # (Q,) filled
+    left: Floats,  # (Q,) filled
+    reached: Floats,  # (Q,) filled
+    trace: Floats,  # (Q, T) filled
+) -> None:
+    """Scores of every query from its net wins."""
+    none = np.empty((0, 0))
+    for q in range(len(item_offsets) - 1):
+        a, b = item_offsets[q], item_offsets[q + 1]
+        taken[q], left[q], reached[q] = fit_query(
+            levels, observed[q], none, prior, 0.0, tolerance, steps, rate, net[a:b], score[a:b], score[a:b], trace[q]
+        )
+
+
+@kernel
+def log_partition_slopes(t: float, s: Floats) -> tuple[float, float]:
+    """First and second derivative of log Z(t, s) in t."""
+    size = len(s)
+    low, high = s[0], s[0]
+    for i in range(size):
+        low, high = min(low, s[i]), max(high, s[i])
+    up, up1, up2, down, down1, down2 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    for i in range(size):
+        u, v = s[i] - high, low - s[i]
+        a, b = np.exp(t * u), np.exp(t * v)
+        up += a
+        up1 += u * a
+        up2 += u * u * a
+        down += b
+        down1 += v * b
+        down2 += v * v * b
+    span = low - high
+    rest = size * np.exp(t * span)
+    z = up * down - rest
+    first = (up1 * down + up * down1 - rest * span) / z
+    second = (up2 * down + 2.0 * up1 * down1 + up * down2 - rest * span * span) / z
+    return first - span, second - first * first
+
+
+@kernel
+def adherence_slopes(
+    theta: Floats,  # (experts,)
+    score: Floats,  # (I,)
     item_offsets: Offsets,
     list_offsets: Offsets,
     entry_offsets: Offsets,
@@ -163,33 +342,46 @@ def fit_queries(
     entry_item: Indices,
     won: Floats,  # (E,)
     lost: Floats,  # (E,)
-    score: Floats,  # (I,) zeros, filled
-    left: Floats,  # (Q,) filled: the largest gradient entry of each query
+    behind: Floats,  # (L,)
+    pair_offsets: Offsets,
+    pair_expert: Indices,
+    pair_winner: Indices,
+    pair_loser: Indices,
+    pair_weight: Floats,
+    pair_tie: Bools,
+    slope: Floats,  # (experts,) added to
+    curve: Floats,  # (experts,) added to
 ) -> None:
-    """Scores of every query, given every expert's adherence."""
+    """First and minus second derivative of the log likelihood in each expert's adherence, scores fixed."""
+    experts = len(theta)
+    observed = np.zeros(experts)
     for q in range(len(item_offsets) - 1):
         base, size = item_offsets[q], item_offsets[q + 1] - item_offsets[q]
-        first, last = list_offsets[q], list_offsets[q + 1]
-        net, adherence, share = np.zeros(size), np.zeros(last - first), np.zeros(last - first)
-        groups, total = 0, 0.0
-        for a in range(first, last):
-            t, observed = theta[list_expert[a]], 0.0
-            for e in range(entry_offsets[a], entry_offsets[a + 1]):
-                net[entry_item[e]] += t * (won[e] - lost[e])
-                observed += won[e]
-            total += observed
-            g = 0
-            while g < groups and adherence[g] != t:
-                g += 1
-            adherence[g] = t
-            share[g] += observed
-            groups = max(groups, g + 1)
-        left[q] = 0.0
-        if total == 0.0 or size < 2:
-            continue  # nothing was said: all scores stay 0
+        if size < 2:
+            continue
+        total = 0.0
         for i in range(size):
-            net[i] /= total
-        for g in range(groups):
-            share[g] /= total
-        span = score[base : base + size]
-        left[q] = maximise(net, adherence[:groups], share[:groups], prior, tolerance, steps, rate, span)[1]
+            total += score[base + i]
+        for a in range(list_offsets[q], list_offsets[q + 1]):
+            expert = list_expert[a]
+            agreed = -behind[a] * total
+            for e in range(entry_offsets[a], entry_offsets[a + 1]):
+                agreed += (won[e] - lost[e] + behind[a]) * score[base + entry_item[e]]
+                observed[expert] += won[e]
+            slope[expert] += agreed
+        for p in range(pair_offsets[q], pair_offsets[q + 1]):
+            if not pair_tie[p]:
+                expert, weight = pair_expert[p], pair_weight[p]
+                slope[expert] += weight * (score[base + pair_winner[p]] - score[base + pair_loser[p]])
+                observed[expert] += weight
+        known = -1.0
+        f, g = 0.0, 0.0
+        for expert in range(experts):
+            if observed[expert] == 0.0:
+                continue
+            if theta[expert] != known:
+                known = theta[expert]
+                f, g = log_partition_slopes(known, score[base : base + size])
+            slope[expert] -= observed[expert] * f
+            curve[expert] += observed[expert] * g
+            observed[expert] = 0.0

@@ -8,15 +8,16 @@ from distagg.errors import unknown
 from distagg.models.base import Model, NotConvergedWarning, Params, make
 from distagg.models.majority import Condorcet, Copeland
 from distagg.models.markov import Mc1, Mc2, Mc3, Mc4
-from distagg.models.mpm import Mpm, ThetaSupMpm
+from distagg.models.mpm import Mpm
 from distagg.models.positional import Borda, CombMnz, CombSum, Mean, Rrf
 from distagg.models.single import BestInput, Median
+from distagg.models.theta_mpm import ThetaMpm, ThetaSupMpm
 
 MODELS: dict[str, type[Model]] = {
     model.name: model
     for model in (
         Borda, Mean, Median, BestInput, Condorcet, Copeland, Rrf, CombSum, CombMnz, Mc1, Mc2, Mc3, Mc4, Mpm,
-        ThetaSupMpm,
+        ThetaMpm, ThetaSupMpm,
     )
 }  # fmt: skip
 

@@ -73,15 +73,21 @@ class Model:
     inputs: ClassVar[tuple[str, ...]] = ("lists",)
     positive: ClassVar[bool] = False  # ranks must be above 0: ratings (minus the rating) will not do
     additive: ClassVar[bool] = False  # statistics of an expert-partitioned query add up over chunks
+    learns_from_parts: ClassVar[bool] = False  # so do those it learns from
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             _check(self.name, field, getattr(self, field.name))
 
     @property
+    def needs_labels(self) -> bool:
+        """Whether fitting needs labels."""
+        return self.supervised
+
+    @property
     def learns(self) -> bool:
         """Whether the model must be fitted before it can score."""
-        return self.supervised
+        return self.needs_labels
 
     def candidates(self, n_experts: int) -> list[Params]:
         """Parameters to choose from by a metric on labelled data; empty when nothing is to be chosen."""

@@ -1,87 +1,164 @@
-"""The Multinomial Preference Model: mpm, and theta_sup_mpm with every expert's adherence from labels.
+"""The Multinomial Preference Model, mpm: scores, and variances on request. theta_mpm.py adds adherence.
 
-Papers 000 (sections 2.3, 2.5, 3.5) and 002. Cost: one pass over entries, then O(items) an iteration for every
-distinct adherence.
+Papers 000 (sections 2.3 and 2.4) and 002. Cost: one pass over entries, then O(items) an iteration for every
+distinct adherence; with variances O(items^2).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from distagg.dataset.chunk import Chunk
-from distagg.kernels.adherence import agreement
-from distagg.kernels.lists import PAIR_FUNCTIONS, pair_sums
-from distagg.kernels.mpm import fit_queries
-from distagg.models.base import Model, Params, Statistics, not_converged, param
-from distagg.types import Floats
+from distagg.errors import UsageError
+from distagg.kernels.lists import PAIR_FUNCTIONS, pair_sums, pair_values
+from distagg.kernels.mpm import fit_nets, fit_query
+from distagg.kernels.preferences import net_wins, pair_margins
+from distagg.models.base import Params, Solver, Statistics, param
+from distagg.models.outcome import FIT_COLUMNS, Outcome
+from distagg.types import Bools, Floats, Indices, Offsets
+
+MATRIX_BYTES = 2 << 30
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mpm(Model):
+class Mpm(Solver):
     """Scores by maximum likelihood, from net wins."""
 
     name: ClassVar[str] = "mpm"
     summary: ClassVar[str] = "Multinomial Preference Model: scores compete for all observed preferences"
     paper: ClassVar[str] = "000 section 2.3; 002"
     cost: ClassVar[str] = "entries + items x steps"
-    positive: ClassVar[bool] = False
+    inputs: ClassVar[tuple[str, ...]] = ("lists", "pairs")
+    additive: ClassVar[bool] = True
+    criterion: ClassVar[str] = "largest gradient entry for each observed preference"
+    remedy: ClassVar[str] = "raise steps or prior"
 
     pairs: Any = param("difference", "how two ranks become a preference", choices=tuple(PAIR_FUNCTIONS))
+    unlisted: Any = param(
+        "auto",
+        "what it means that a list leaves an item out: last (it stands one place behind the last listed item), ignore "
+        "(nothing), or auto (ratings: ignore; other lists: last)",
+        choices=("auto", "last", "ignore"),
+    )
+    variance: Any = param(False, "learn every item's variance too (cost: items^2 a step); given as uncertainty")
     solver: Any = param("lbfgs", "lbfgs, or gradient: plain steps as in the papers", choices=("lbfgs", "gradient"))
     steps: Any = param(500, "most steps to take", least=1)
     rate: Any = param(1.0, "length of a gradient step", above=0.0)
-    tolerance: Any = param(1e-8, "stop when no gradient entry is larger, for each observed preference", above=0.0)
+    tolerance: Any = param(1e-7, "stop when no gradient entry is larger, for each observed preference", above=0.0)
     prior: Any = param(1e-6, "weight of the Gaussian prior that keeps scores finite", above=0.0)
-
-    def score(self, chunk: Chunk, params: Params) -> Floats:
-        theta = np.asarray(params.get("expert_theta", np.ones(chunk.n_experts)), dtype=np.float64)
-        theta = np.where(np.isfinite(theta), theta, 0.0)  # unseen experts
-        won, lost = pair_sums(chunk.entry_offsets, chunk.entry_rank, PAIR_FUNCTIONS[self.pairs])
-        score, left = np.zeros(chunk.n_items), np.zeros(chunk.n_queries)
-        rate = self.rate if self.solver == "gradient" else 0.0
-        fit_queries(
-            theta, self.prior, self.tolerance, self.steps, rate, chunk.item_offsets, chunk.list_offsets,
-            chunk.entry_offsets, chunk.list_expert, chunk.entry_item, won, lost, score, left,
-        )  # fmt: skip
-        unfinished = int((left > 100 * self.tolerance).sum())
-        if unfinished and self.solver != "gradient":  # the papers' fixed number of steps is not meant to converge
-            not_converged(
-                f"{self.name}: {unfinished} queries not converged after {self.steps} steps (largest gradient "
-                f"{left.max():.1e}); raise steps or prior"
-            )
-        return score
-
-
-@dataclass(frozen=True, kw_only=True)
-class ThetaSupMpm(Mpm):
-    """mpm in which an expert counts as much as it agreed with the labels of the training queries."""
-
-    name: ClassVar[str] = "theta_sup_mpm"
-    summary: ClassVar[str] = "mpm with each expert's adherence measured on labels"
-    paper: ClassVar[str] = "000 section 3.4"
-    supervised: ClassVar[bool] = True
-
-    scale: Any = param(
-        "chance",
-        "adherence from the share of rightly ordered pairs: chance (no better than chance gives 0, the best expert 1) "
-        "or plain (the share itself)",
-        choices=("chance", "plain"),
+    tightness: Any = param(
+        0.2,
+        "weight of the Gaussian prior that keeps log variances, beside an average item's evidence",
+        above=0.0,
     )
 
-    def map(self, chunk: Chunk, params: Params) -> Statistics:
-        total, count = np.zeros(chunk.n_experts), np.zeros(chunk.n_experts)
-        levels = int(chunk.labels.max(initial=0)) + 1
-        agreement(
-            levels, chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets, chunk.list_expert, chunk.entry_item,
-            chunk.entry_rank, chunk.labels, total, count,
-        )  # fmt: skip
-        return {"total": total, "count": count}
+    @property
+    def item_columns(self) -> tuple[str, ...]:
+        return ("uncertainty",) if self.variance else ()
 
-    def finish(self, statistics: Statistics, params: Params) -> Params:
-        share = np.where(statistics["count"] > 0, statistics["total"] / np.maximum(statistics["count"], 1.0), 0.5)
-        if self.scale == "chance":
-            share = np.clip((share - 0.5) / max(share.max() - 0.5, np.finfo(float).tiny), 0.0, 1.0)
-        return {"expert_theta": share}
+    @property
+    def query_columns(self) -> tuple[str, ...]:
+        return (*FIT_COLUMNS, "uncertainty") if self.variance else FIT_COLUMNS
+
+    def map(self, chunk: Chunk, params: Params) -> Statistics:
+        """What adds up over the chunks of an expert-partitioned query."""
+        tally = self._tally(chunk, params)
+        if self.variance:
+            tally["margins"] = next(margins for _, margins in self._margins(chunk, params))
+        return tally
+
+    def _tally(self, chunk: Chunk, params: Params) -> Statistics:
+        """Net wins of items, and preferences by adherence."""
+        theta = self._theta(chunk, params)
+        levels, level = np.unique(theta, return_inverse=True)
+        left_out = self._left_out(chunk)
+        won, lost, behind = pair_sums(chunk.entry_offsets, chunk.entry_rank, left_out, PAIR_FUNCTIONS[self.pairs])
+        net, observed = np.zeros(chunk.n_items), np.zeros((chunk.n_queries, len(levels)))
+        net_wins(
+            theta, level.astype(np.int32), chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets,
+            chunk.list_expert, chunk.entry_item, won, lost, behind, *pair_arrays(chunk), net, observed,
+        )  # fmt: skip
+        return {"net": net, "observed": observed}
+
+    def fit_chunk(self, chunk: Chunk, params: Params, *, trace: bool) -> Outcome:
+        tally = params if "net" in params else self._tally(chunk, params)
+        levels = np.unique(self._theta(chunk, params))
+        n_queries, rate = chunk.n_queries, self.rate if self.solver == "gradient" else 0.0
+        score, variance = np.zeros(chunk.n_items), np.ones(chunk.n_items)
+        taken, left, reached = np.zeros(n_queries, dtype=np.int64), np.zeros(n_queries), np.zeros(n_queries)
+        lines = np.full((n_queries, self.steps + 1 if trace else 0), np.nan)
+        if self.variance:
+            for q, margins in self._margins(chunk, params):
+                span = slice(chunk.item_offsets[q], chunk.item_offsets[q + 1])
+                taken[q], left[q], reached[q] = fit_query(
+                    levels, tally["observed"][q], margins, self.prior, self.tightness / max(len(margins), 1),
+                    self.tolerance, self.steps, rate, tally["net"][span], score[span], variance[span], lines[q],
+                )  # fmt: skip
+        else:
+            fit_nets(
+                levels, chunk.item_offsets, tally["net"], tally["observed"], self.prior, self.tolerance, self.steps,
+                rate, score, taken, left, reached, lines,
+            )  # fmt: skip
+        queries = dict(zip(FIT_COLUMNS, (left <= self.tolerance, taken, left, reached), strict=True))
+        items = {}
+        if self.variance:
+            items = {"uncertainty": variance}
+            sizes = np.maximum(np.diff(chunk.item_offsets), 1)
+            queries["uncertainty"] = np.bincount(chunk.item_query(), variance, n_queries) / sizes
+        return Outcome(score, items, queries, lines if trace else None)
+
+    def _theta(self, chunk: Chunk, params: Params) -> Floats:
+        theta = np.asarray(params.get("expert_theta", np.ones(chunk.n_experts)), dtype=np.float64)
+        return np.where(np.isfinite(theta), theta, 0.0)  # unseen experts
+
+    def _left_out(self, chunk: Chunk) -> Offsets:
+        """How many items stand behind each list's last one, shape (L,)."""
+        sizes = np.repeat(np.diff(chunk.item_offsets), np.diff(chunk.list_offsets))
+        left_out = sizes - np.diff(chunk.entry_offsets)
+        if self.unlisted == "auto" and chunk.n_entries:  # a list that starts at 0 or less holds ratings
+            starts = np.minimum(chunk.entry_offsets[:-1], chunk.n_entries - 1)
+            return np.where(chunk.entry_rank[starts] > 0.0, left_out, 0)
+        return left_out if self.unlisted == "last" else np.zeros_like(left_out)
+
+    def _margins(self, chunk: Chunk, params: Params) -> Iterator[tuple[int, Floats]]:
+        """Every query's position and margins, one after the other."""
+        if "margins" in params:
+            yield 0, params["margins"].copy()
+            return
+        theta, left_out = self._theta(chunk, params), self._left_out(chunk)
+        function = PAIR_FUNCTIONS[self.pairs]
+        value, outside = pair_values(chunk.entry_offsets, chunk.entry_rank, left_out, function)
+        for q in range(chunk.n_queries):
+            size = int(chunk.item_offsets[q + 1] - chunk.item_offsets[q])
+            self._check_size(size)
+            margins, listed = np.zeros((size, size)), np.zeros(size, dtype=np.bool_)
+            pair_margins(
+                q, theta, self.pairs == "binary", chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets,
+                chunk.list_expert, chunk.entry_item, chunk.entry_rank, value, outside, left_out,
+                *pair_arrays(chunk), margins, listed,
+            )  # fmt: skip
+            yield q, margins
+
+    def _check_size(self, size: int) -> None:
+        if size * size * 8 > MATRIX_BYTES:
+            raise UsageError(
+                f"{self.name} with variance=true needs a matrix of {size:,} x {size:,} items "
+                f"({size * size * 8 / 2**30:.1f} GiB); leave variance out"
+            )
+
+
+def _pairs(chunk: Chunk) -> tuple[Any, ...]:
+    return (
+        chunk.pair_offsets, chunk.pair_expert, chunk.pair_winner, chunk.pair_loser, chunk.pair_weight, chunk.pair_tie,
+    )  # fmt: skip
+
+
+def pair_arrays(chunk: Chunk) -> tuple[Offsets, Indices, Indices, Indices, Floats, Bools]:
+    """A chunk's pairs, as kernels take them."""
+    return (
+        chunk.pair_offsets, chunk.pair_expert, chunk.pair_winner, chunk.pair_loser, chunk.pair_weight, chunk.pair_tie,
+    )  # fmt: skip

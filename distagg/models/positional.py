@@ -110,7 +110,7 @@ class Rrf(Tally):
     c: Any = param(60.0, "the constant; auto chooses it by a metric on labelled data", choices=("auto",), least=0.0)
 
     @property
-    def learns(self) -> bool:
+    def needs_labels(self) -> bool:
         return bool(self.c == "auto")
 
     def candidates(self, n_experts: int) -> list[Params]:

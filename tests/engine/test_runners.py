@@ -70,9 +70,10 @@ def test_every_model_ranks_with_the_same_bits_on_a_cluster(name: str, fine: Data
 @pytest.mark.cluster
 @pytest.mark.parametrize("name", sorted(name for name in MODELS if MODELS[name].additive and name != "rrf"))
 def test_split_queries_add_up_to_the_same_bits(name: str, crowd: Path, cluster: DaskRunner) -> None:
-    dataset = split_by_expert(Dataset.open(crowd), 7)
-    model = MODELS[name]()
-    tables = {where: rank_table(model, {}, dataset, runner) for where, runner in places(cluster)}
+    whole = Dataset.open(crowd)
+    dataset, model = split_by_expert(whole, 7), MODELS[name]()
+    params = fit(model, whole)
+    tables = {where: rank_table(model, params, dataset, runner) for where, runner in places(cluster)}
     assert tables["cluster"].equals(tables["inline"])
 
 
@@ -101,10 +102,16 @@ def split_by_expert(dataset: Dataset, count: int) -> Dataset:
 def test_a_split_query_is_ranked_as_the_whole(name: str, crowd: Path) -> None:
     dataset = Dataset.open(crowd)
     model = MODELS[name]()
-    whole, split = rank_table(model, {}, dataset), rank_table(model, {}, split_by_expert(dataset, 7))
+    params = fit(model, dataset)
+    whole, split = rank_table(model, params, dataset), rank_table(model, params, split_by_expert(dataset, 7))
     np.testing.assert_allclose(sorted(whole["score"].to_numpy()), sorted(split["score"].to_numpy()), atol=1e-8)
     if name not in ("condorcet", "copeland"):
         assert whole["item"].to_pylist()[:5] == split["item"].to_pylist()[:5]
+
+
+def test_what_learns_from_whole_queries_refuses_split_ones(crowd: Path) -> None:
+    with pytest.raises(UsageError, match="theta_mpm learns from whole queries"):
+        fit(MODELS["theta_mpm"](), split_by_expert(Dataset.open(crowd), 7))
 
 
 def places(cluster: DaskRunner) -> list[tuple[str, Runner]]:

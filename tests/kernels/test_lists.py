@@ -27,26 +27,31 @@ def naive_pair_matrix(ranks: list[float], function: str) -> np.ndarray:
     return matrix
 
 
+@pytest.mark.parametrize("left_out", [0, 1, 3])
 @pytest.mark.parametrize("function", PAIR_FUNCTIONS)
 @given(drawn=chunks())
-def test_pair_sums_are_the_row_and_column_sums(function, drawn):
+def test_pair_sums_are_the_row_and_column_sums(function, left_out, drawn):
+    """Items left out are one more tie group, one place behind the last."""
     made, chunk = drawn
-    won, lost = pair_sums(chunk.entry_offsets, chunk.entry_rank, PAIR_FUNCTIONS[function])
+    out = np.full(chunk.n_lists, left_out)
+    won, lost, behind = pair_sums(chunk.entry_offsets, chunk.entry_rank, out, PAIR_FUNCTIONS[function])
     at = 0
-    for query in made:
-        for _, ranks in sorted(query.lists.items()):
-            values = sorted(ranks.values())
-            matrix = naive_pair_matrix(values, function)
-            np.testing.assert_allclose(won[at : at + len(values)], matrix.sum(axis=1), atol=1e-9)
-            np.testing.assert_allclose(lost[at : at + len(values)], matrix.sum(axis=0), atol=1e-9)
-            at += len(values)
+    lists = [sorted(ranks.values()) for query in made for _, ranks in sorted(query.lists.items())]
+    for a, values in enumerate(lists):
+        matrix = naive_pair_matrix(values + [values[-1] + 1.0] * left_out, function)
+        size = len(values)
+        np.testing.assert_allclose(won[at : at + size], matrix.sum(axis=1)[:size], atol=1e-9)
+        np.testing.assert_allclose(lost[at : at + size], matrix.sum(axis=0)[:size], atol=1e-9)
+        np.testing.assert_allclose(np.repeat(behind[a], left_out), matrix.sum(axis=0)[size:], atol=1e-9)
+        at += size
     assert at == len(won)
 
 
 def test_pair_sums_of_the_papers_example():
     """Paper 000, figure 1: ranks 1, 2, 3 give x1 wins of 1 and 2; ranks 30, 20, 1 give x3 wins of 29 and 19."""
     chunk = build_chunk([Query(3, {0: {0: 1, 1: 2, 2: 3}, 1: {0: 30, 1: 20, 2: 1}})])
-    won, lost = pair_sums(chunk.entry_offsets, chunk.entry_rank, PAIR_FUNCTIONS["difference"])
+    nobody = np.zeros(2, dtype=np.int64)
+    won, lost, _ = pair_sums(chunk.entry_offsets, chunk.entry_rank, nobody, PAIR_FUNCTIONS["difference"])
     assert won.tolist() == [3, 1, 0, 48, 10, 0]
     assert lost.tolist() == [0, 1, 3, 0, 19, 39]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from functools import cache
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ VARIANTS = {
     "condorcet": [{"unlisted": "ignore"}],
     "copeland": [{"unlisted": "ignore"}],
     "combsum": [{"norm": "minmax"}, {"norm": "sum"}, {"norm": "zmuv"}],
+    "mpm": [{"unlisted": "ignore"}, {"variance": True}, {"pairs": "log"}, {"pairs": "binary"}],
     "mc1": [{"local_kemeny": True}],
     "mc4": [{"unlisted": "ignore"}, {"local_kemeny": True}],
 }
@@ -30,14 +32,26 @@ SETTINGS = [(name, {}) for name in EVERY] + [(name, s) for name, many in VARIANT
 UNSORTED = [s for s in SETTINGS if s[0] != "condorcet" and not s[1].get("local_kemeny")]
 
 
-def ready(model: Model, n_experts: int = 5) -> Params:
-    """Parameters a model can score with: the first candidate where it must learn."""
-    candidates = model.candidates(n_experts)
-    return candidates[0] if candidates else {}
+TRAINING = build_chunk(
+    [
+        Query(4, {0: {0: 1, 1: 2, 2: 3, 3: 4}, 1: {1: 1, 0: 2, 3: 3}, 2: {3: 1, 2: 2, 0: 5}}, [2, 1, 0, 0]),
+        Query(3, {0: {2: 1, 0: 2}, 3: {2: 1, 1: 4, 0: 6}, 4: {0: 1, 2: 2}}, [0, 0, 1]),
+    ],
+    n_experts=5,
+)
+
+
+@cache
+def ready(model: Model) -> Params:
+    """Parameters a model can score with: the first candidate, or what it learns from a little training."""
+    candidates = model.candidates(TRAINING.n_experts)
+    if candidates:
+        return candidates[0]
+    return gathered(model, [TRAINING], {}, right=False) if model.learns else {}
 
 
 def scores_of(model: Model, chunk: Chunk) -> np.ndarray:
-    return model.score(chunk, ready(model, chunk.n_experts))
+    return model.score(chunk, ready(model))
 
 
 @pytest.mark.parametrize(("name", "settings"), SETTINGS)
@@ -94,7 +108,7 @@ def test_unanimous_experts_are_followed(name):
     """Full agreement leaves no doubt, whatever the model."""
     order = [3, 0, 4, 1, 2]
     ranks = {item: place + 1.0 for place, item in enumerate(order)}
-    scores = scores_of(MODELS[name](), build_chunk([Query(5, dict.fromkeys(range(4), ranks))]))
+    scores = scores_of(MODELS[name](), build_chunk([Query(5, dict.fromkeys(range(4), ranks))], n_experts=5))
     assert np.argsort(-scores, kind="stable").tolist() == order
 
 

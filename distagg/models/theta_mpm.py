@@ -1,0 +1,120 @@
+"""mpm with every expert's adherence: learned with the scores (theta_mpm), or measured on labels (theta_sup_mpm).
+
+Papers 000 (sections 2.5 and 3.4) and 002. Adherence is in [0, 1], shared by all queries: 0 says that an expert's
+preferences have nothing to do with the consensus, 1 that they follow it like the best expert's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from distagg.dataset.chunk import Chunk
+from distagg.kernels.adherence import agreement
+from distagg.kernels.lists import PAIR_FUNCTIONS, pair_sums
+from distagg.kernels.mpm import adherence_slopes
+from distagg.models.base import Params, Statistics, not_converged, param
+from distagg.models.mpm import Mpm, pair_arrays
+
+SETTLED = 1e-3  # adherence is known when no expert's moves more in a round
+LONGEST = 2.0  # the most that an expert's adherence may grow in a round, in units of the best
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThetaMpm(Mpm):
+    """Rounds: fit every query's scores at the present adherence, then one Newton step of adherence at those scores.
+
+    The likelihood does not change when adherence is multiplied and scores are divided by the same number, so the
+    best expert's adherence is set to 1 after each round.
+    """
+
+    name: ClassVar[str] = "theta_mpm"
+    summary: ClassVar[str] = "mpm with each expert's adherence learned, without labels"
+    paper: ClassVar[str] = "000 section 2.5; 002"
+    cost: ClassVar[str] = "(entries + items x experts x steps) x rounds"
+
+    rounds: Any = param(100, "most rounds of learning adherence", least=1)
+
+    @property
+    def learns(self) -> bool:
+        return True
+
+    def map(self, chunk: Chunk, params: Params) -> Statistics:
+        if "learned" in params:
+            return super().map(chunk, params)
+        theta = self._theta(chunk, params)
+        fitted = self.fit_chunk(chunk, params, trace=False)
+        left_out = self._left_out(chunk)
+        won, lost, behind = pair_sums(chunk.entry_offsets, chunk.entry_rank, left_out, PAIR_FUNCTIONS[self.pairs])
+        slope, curve = np.zeros(chunk.n_experts), np.zeros(chunk.n_experts)
+        adherence_slopes(
+            theta, fitted.score, chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets, chunk.list_expert,
+            chunk.entry_item, won, lost, behind, *pair_arrays(chunk), slope, curve,
+        )  # fmt: skip
+        return {"slope": slope, "curve": curve, "unfinished": np.array([(~fitted.queries["converged"]).sum()])}
+
+    def finish(self, statistics: Statistics, params: Params) -> Params:
+        if "learned" in params:
+            return super().finish(statistics, params)
+        slope, curve = statistics["slope"], statistics["curve"]
+        before = params.get("expert_theta", np.ones(len(slope)))
+        heard = curve > 0.0  # others said nothing that could be told from chance
+        step = np.where(heard, slope / np.where(heard, curve, 1.0), -np.inf)
+        theta = np.clip(before + step, 0.0, LONGEST)
+        if theta.max(initial=0.0) <= 0.0:
+            return {"expert_theta": np.ones(len(slope)), "learned": np.ones(1)}  # nobody agrees: all count the same
+        theta = theta / theta.max()
+        round_, moved = params.get("round", np.zeros(1)) + 1, float(np.abs(theta - before).max())
+        if moved > SETTLED and round_[0] < self.rounds:
+            return {"expert_theta": theta, "round": round_}
+        if moved > SETTLED:
+            not_converged(f"theta_mpm: adherence still moves by {moved:.1e} after {self.rounds} rounds; raise rounds")
+        if statistics["unfinished"][0]:
+            not_converged(
+                f"theta_mpm: adherence was learned with {int(statistics['unfinished'][0])} queries not converged after "
+                f"{self.steps} steps; {self.remedy}"
+            )
+        return {"expert_theta": theta, "learned": round_}
+
+    def done(self, params: Params) -> bool:
+        return "learned" in params
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThetaSupMpm(Mpm):
+    """mpm in which an expert counts as much as it agreed with the labels of the training queries."""
+
+    name: ClassVar[str] = "theta_sup_mpm"
+    summary: ClassVar[str] = "mpm with each expert's adherence measured on labels"
+    paper: ClassVar[str] = "000 section 3.4"
+    inputs: ClassVar[tuple[str, ...]] = ("lists",)
+    supervised: ClassVar[bool] = True
+    learns_from_parts: ClassVar[bool] = True
+
+    scale: Any = param(
+        "chance",
+        "adherence from the share of rightly ordered pairs: chance (no better than chance gives 0, the best expert 1) "
+        "or plain (the share itself)",
+        choices=("chance", "plain"),
+    )
+
+    def map(self, chunk: Chunk, params: Params) -> Statistics:
+        if "expert_theta" in params:
+            return super().map(chunk, params)
+        total, count = np.zeros(chunk.n_experts), np.zeros(chunk.n_experts)
+        levels = int(chunk.labels.max(initial=0)) + 1
+        agreement(
+            levels, chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets, chunk.list_expert, chunk.entry_item,
+            chunk.entry_rank, chunk.labels, total, count,
+        )  # fmt: skip
+        return {"total": total, "count": count}
+
+    def finish(self, statistics: Statistics, params: Params) -> Params:
+        if "expert_theta" in params:
+            return super().finish(statistics, params)
+        share = np.where(statistics["count"] > 0, statistics["total"] / np.maximum(statistics["count"], 1.0), 0.5)
+        if self.scale == "chance":
+            share = np.clip((share - 0.5) / max(share.max() - 0.5, np.finfo(float).tiny), 0.0, 1.0)
+        return {"expert_theta": share}
