@@ -6,6 +6,7 @@ from typing import Any
 
 from distagg.errors import unknown
 from distagg.models.base import Model, NotConvergedWarning, Params, make
+from distagg.models.cps import Cps
 from distagg.models.majority import Condorcet, Copeland
 from distagg.models.markov import Mc1, Mc2, Mc3, Mc4
 from distagg.models.mpm import Mpm, ThetaSupMpm
@@ -17,7 +18,7 @@ MODELS: dict[str, type[Model]] = {
     model.name: model
     for model in (
         Borda, Mean, Median, BestInput, Condorcet, Copeland, Rrf, CombSum, CombMnz, Mc1, Mc2, Mc3, Mc4, Mpm,
-        ThetaSupMpm, Svp,
+        ThetaSupMpm, Svp, Cps,
     )
 }  # fmt: skip
 

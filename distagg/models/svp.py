@@ -59,7 +59,7 @@ class Svp(Solver):
     )
     joint: Any = param(
         "mean",
-        "how experts are joined: mean of those that compare the pair, or sum (with unlisted=last only the scale differs)",
+        "how experts are joined: mean of those that compare a pair, or sum (with unlisted=last only the scale differs)",
         choices=("mean", "sum"),
     )
     step: Any = param(1.0, "length of a step; up to 1 the loss never rises", above=0.0)
