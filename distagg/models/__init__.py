@@ -6,18 +6,23 @@ from typing import Any
 
 from distagg.errors import unknown
 from distagg.models.base import Model, NotConvergedWarning, Params, make
+from distagg.models.cps import Cps
 from distagg.models.majority import Condorcet, Copeland
 from distagg.models.markov import Mc1, Mc2, Mc3, Mc4
 from distagg.models.mpm import Mpm
 from distagg.models.positional import Borda, CombMnz, CombSum, Mean, Rrf
 from distagg.models.single import BestInput, Median
+from distagg.models.svp import Svp
 from distagg.models.theta_mpm import ThetaMpm, ThetaSupMpm
 
 MODELS: dict[str, type[Model]] = {
     model.name: model
     for model in (
-        Borda, Mean, Median, BestInput, Condorcet, Copeland, Rrf, CombSum, CombMnz, Mc1, Mc2, Mc3, Mc4, Mpm,
-        ThetaMpm, ThetaSupMpm,
+        Borda, Mean, Median, BestInput,
+        Rrf, CombSum, CombMnz,
+        Condorcet, Copeland, Mc1, Mc2, Mc3, Mc4,
+        Mpm, ThetaMpm, ThetaSupMpm,
+        Svp, Cps,
     )
 }  # fmt: skip
 

@@ -26,6 +26,8 @@ VARIANTS = {
     "mpm": [{"unlisted": "ignore"}, {"variance": True}, {"pairs": "log"}, {"pairs": "binary"}],
     "mc1": [{"local_kemeny": True}],
     "mc4": [{"unlisted": "ignore"}, {"local_kemeny": True}],
+    "cps": [{"distance": "footrule"}, {"distance": "spearman", "unlisted": "last"}],
+    "svp": [{"unlisted": "ignore"}, {"pairs": "log"}, {"pairs": "difference", "unlisted": "ignore", "joint": "sum"}],
 }
 SETTINGS = [(name, {}) for name in EVERY] + [(name, s) for name, many in VARIANTS.items() for s in many]
 

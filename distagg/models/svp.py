@@ -1,0 +1,207 @@
+"""svp: rank aggregation by singular value projection (Gleich & Lim 2011; paper 000, sections 2.2.2 and 2.6).
+
+What the experts say is joined in one skew-symmetric matrix Y on the observed pairs, which is fitted by
+X = s e' - e s' up to noise: a skew-symmetric matrix of rank 2. The score is s = X e / items.
+
+Where unlisted items stand last, every pair is observed and X is the projection of Y itself. For rank differences Y
+has rank 2 already, and the score is the row mean; for binary comparisons the leading pair of singular vectors is
+found by products with Y that cost O(entries). Otherwise X is fitted over the observed pairs.
+
+Defaults are what is best on MQ2007 and MQ2008. The papers count pairs of listed items only (unlisted=ignore): there a
+sum over experts is better than a mean, which trusts a pair that one expert compared as much as one that all did.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from distagg.dataset.chunk import Chunk
+from distagg.errors import UsageError
+from distagg.kernels.lists import PAIR_FUNCTIONS, sum_by_item
+from distagg.kernels.svp import project_majorities, project_queries
+from distagg.models.base import Params, Solver, param
+from distagg.models.outcome import Outcome
+from distagg.types import INDEX, OFFSET, Floats, Indices, Offsets
+
+Lists = tuple[Offsets, Offsets, Indices, Floats, Floats]  # list and entry offsets, items, ranks, weight of each list
+
+ROUNDING = 1e-12  # movements of a unit vector below this are not told apart
+
+
+@dataclass(frozen=True, kw_only=True)
+class Svp(Solver):
+    """Scores from the rank-2 fit of the joint pair matrix.
+
+    ``gradient`` is the last change: of the leading singular vector where every pair is observed, of the residual
+    relative to Y elsewhere. ``likelihood`` is minus the loss up to a constant of the data: half of what the fit
+    explains of the squared entries of Y above the diagonal. Items about which nothing is said get 0, the mean.
+    """
+
+    name: ClassVar[str] = "svp"
+    summary: ClassVar[str] = "rank-2 fit of the joint matrix of pairwise differences by singular value projection"
+    paper: ClassVar[str] = "000 section 2.6; Gleich & Lim 2011"
+    cost: ClassVar[str] = "entries x steps; observed pairs x steps with unlisted=ignore"
+    inputs: ClassVar[tuple[str, ...]] = ("lists", "pairs")
+    criterion: ClassVar[str] = "change of the fit in the last step"
+    remedy: ClassVar[str] = "raise steps or tolerance"
+
+    pairs: Any = param(
+        "binary",
+        "how two ranks become a preference; raw pairs are binary, weighted. With unlisted=last the others are the mean "
+        "rank",
+        choices=tuple(PAIR_FUNCTIONS),
+    )
+    unlisted: Any = param(
+        "last",
+        "what it means that a list leaves an item out: last (it stands one behind the list's largest rank) or ignore "
+        "(the list says nothing about it, and pairs in no list are not observed); raw pairs are always ignore",
+        choices=("last", "ignore"),
+    )
+    joint: Any = param(
+        "mean",
+        "how experts are joined: mean of those that compare a pair, or sum (with unlisted=last only the scale differs)",
+        choices=("mean", "sum"),
+    )
+    step: Any = param(1.0, "length of a step; up to 1 the loss never rises", above=0.0)
+    steps: Any = param(1000, "most steps to take", least=1)
+    tolerance: Any = param(
+        1e-4,
+        "stop when a step changes the residual, relative to the matrix, by no more; where every pair is observed, when "
+        "it moves the leading singular vector by no more than the square of this",
+        above=0.0,
+    )
+
+    def fit_chunk(self, chunk: Chunk, params: Params, *, trace: bool) -> Outcome:
+        if chunk.n_pairs:
+            return self._over_observed(chunk, _pairs_as_lists(chunk), trace)
+        weight = np.ones(chunk.n_lists)
+        weight.setflags(write=False)
+        lists = chunk.list_offsets, chunk.entry_offsets, chunk.entry_item, chunk.entry_rank, weight
+        if self.unlisted == "ignore":
+            return self._over_observed(chunk, lists, trace)
+        if self.pairs == "binary":
+            return self._of_majorities(chunk, trace)
+        return self._of_differences(chunk, trace)
+
+    def _over_observed(self, chunk: Chunk, lists: Lists, trace: bool) -> Outcome:
+        score, fit = np.zeros(chunk.n_items), _Fit(chunk.n_queries, self.steps if trace else 0)
+        value = self._values(*lists[1:4:2]) if not chunk.n_pairs else lists[3]
+        project_queries(
+            self.step, self.steps, self.tolerance, self.pairs == "binary", self.joint == "mean", chunk.item_offsets,
+            *lists[:4], value, lists[4], score, fit.iterations, fit.left, fit.explained, fit.trace,
+        )  # fmt: skip
+        return fit.outcome(score, self.tolerance, trace)
+
+    def _of_majorities(self, chunk: Chunk, trace: bool) -> Outcome:
+        score, fit = np.zeros(chunk.n_items), _Fit(chunk.n_queries, self.steps if trace else 0)
+        tolerance = max(self.tolerance**2, ROUNDING)
+        project_majorities(
+            self.steps, tolerance, chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets,
+            chunk.entry_item, chunk.entry_rank, score, fit.iterations, fit.left, fit.explained, fit.trace,
+        )  # fmt: skip
+        if self.joint == "sum":
+            spoke = _spoke(chunk)
+            score *= np.repeat(spoke, np.diff(chunk.item_offsets))
+            fit.explained *= spoke**2
+            fit.trace *= spoke[:, None] ** 2
+        return fit.outcome(score, tolerance, trace)
+
+    def _of_differences(self, chunk: Chunk, trace: bool) -> Outcome:
+        """Y = e m' - m e' with m the mean value of an item over lists: of rank 2, so nothing is left to project."""
+        sizes, length = np.diff(chunk.item_offsets), np.diff(chunk.entry_offsets)
+        value = self._values(chunk.entry_offsets, chunk.entry_rank)
+        behind = np.zeros(chunk.n_lists)
+        behind[length > 0] = self._behind(chunk.entry_rank[chunk.entry_offsets[1:][length > 0] - 1])
+        lists = chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets, chunk.entry_item
+        ahead = value - np.repeat(behind, length)
+        ahead.setflags(write=False)
+        total = sum_by_item(*lists, ahead)  # every item lacks the same sum of ``behind``, which the mean takes away
+        if self.joint == "mean":
+            total /= np.repeat(np.maximum(_spoke(chunk), 1), sizes)
+        owner = chunk.item_query()
+        mean = np.bincount(owner, total, chunk.n_queries) / np.maximum(sizes, 1)
+        score = mean[owner] - total
+        fit = _Fit(chunk.n_queries, 1 if trace else 0)
+        fit.iterations += 1
+        fit.explained += 0.5 * sizes * np.bincount(owner, score**2, chunk.n_queries)
+        fit.trace[:, :1] = fit.explained[:, None]
+        return fit.outcome(score, self.tolerance, trace)
+
+    def _values(self, entry_offsets: Offsets, entry_rank: Floats) -> Floats:
+        """What is subtracted in a pair, for each entry."""
+        if self.pairs in ("binary", "difference"):
+            return entry_rank
+        length = np.diff(entry_offsets)
+        largest = entry_rank[np.maximum(entry_offsets[1:] - 1, 0)] if len(entry_rank) else np.zeros(len(length))
+        top = self._plain(largest)
+        scale = np.divide(1.0, top, out=np.zeros(len(top)), where=top > 0)
+        value = self._plain(entry_rank) * np.repeat(scale, length)
+        value.setflags(write=False)
+        return value
+
+    def _behind(self, largest: Floats) -> Floats:
+        """The value one behind a list's largest rank."""
+        if self.pairs == "difference":
+            return largest + 1.0
+        top = self._plain(largest)
+        return np.divide(self._plain(largest + 1.0), top, out=np.zeros(len(top)), where=top > 0)
+
+    def _plain(self, rank: Floats) -> Floats:
+        if self.pairs != "log":
+            return rank
+        if len(rank) and rank.min() <= 0:
+            raise UsageError("svp with pairs=log needs ranks above 0, and the dataset holds ratings; choose difference")
+        return np.log(rank)
+
+
+class _Fit:
+    """How the fit of every query ended, as the kernels fill it in."""
+
+    def __init__(self, n_queries: int, width: int) -> None:
+        self.iterations = np.zeros(n_queries, dtype=OFFSET)
+        self.left, self.explained = np.zeros(n_queries), np.zeros(n_queries)
+        self.trace = np.full((n_queries, width), np.nan)
+
+    def outcome(self, score: Floats, tolerance: float, trace: bool) -> Outcome:
+        queries = {
+            "converged": self.left <= tolerance, "iterations": self.iterations, "gradient": self.left,
+            "likelihood": self.explained,
+        }  # fmt: skip
+        kept = self.trace[:, : int(self.iterations.max(initial=0))] if trace else None
+        return Outcome(score, queries=queries, trace=kept)
+
+
+def _spoke(chunk: Chunk) -> Offsets:
+    """Lists of each query that hold anything, shape (Q,)."""
+    owner = np.repeat(np.arange(chunk.n_queries), np.diff(chunk.list_offsets))
+    return np.bincount(owner, np.diff(chunk.entry_offsets) > 0, chunk.n_queries).astype(OFFSET)
+
+
+def _pairs_as_lists(chunk: Chunk) -> Lists:
+    """Raw pairs as weighted lists of two, behind the query's own lists."""
+    n_pairs, length = chunk.n_pairs, np.diff(chunk.entry_offsets)
+    owner = np.concatenate([np.repeat(np.arange(chunk.n_queries), np.diff(o)) for o in _offsets(chunk)])
+    order = np.argsort(owner, kind="stable")
+    begin = np.concatenate([chunk.entry_offsets[:-1], chunk.n_entries + 2 * np.arange(n_pairs)])[order]
+    length = np.concatenate([length, np.full(n_pairs, 2)])[order]
+    entry_offsets = np.concatenate([[0], np.cumsum(length)]).astype(OFFSET)
+    flat = np.arange(entry_offsets[-1]) + np.repeat(begin - entry_offsets[:-1], length)
+    item = np.stack([chunk.pair_winner, chunk.pair_loser], axis=1).ravel()
+    rank = np.stack([np.ones(n_pairs), np.where(chunk.pair_tie, 1.0, 2.0)], axis=1).ravel()
+    lists = (
+        np.searchsorted(owner[order], np.arange(chunk.n_queries + 1)).astype(OFFSET),
+        entry_offsets,
+        np.concatenate([chunk.entry_item, item])[flat].astype(INDEX),
+        np.concatenate([chunk.entry_rank, rank])[flat],
+        np.concatenate([np.ones(chunk.n_lists), chunk.pair_weight])[order],
+    )
+    for array in lists:
+        array.setflags(write=False)
+    return lists
+
+
+def _offsets(chunk: Chunk) -> tuple[Offsets, Offsets]:
+    return chunk.list_offsets, chunk.pair_offsets
