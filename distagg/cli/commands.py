@@ -19,6 +19,8 @@ from distagg.errors import UsageError, unknown
 from distagg.models import MODELS, model_named
 from distagg.reports.terminal import comparison_table, render_table
 
+SHOWN = 50  # experts that 'fit' prints
+
 
 def run_import(arguments: argparse.Namespace) -> None:
     from distagg.engine.importing import import_dataset
@@ -109,8 +111,24 @@ def run_fit(arguments: argparse.Namespace) -> None:
     if arguments.json:
         _print_json({"model": model.name, "params": learned})
     else:
-        shown = ", ".join(f"{n} = {v}" for n, v in learned.items()) or "nothing to learn"
-        print(f"{model.name}: {shown}\nsaved: {arguments.output}")
+        _print_learned(model.name, params, dataset.experts)
+        say(f"saved: {arguments.output}")
+
+
+def _print_learned(model: str, params: dict[str, Any], experts: tuple[str, ...]) -> None:
+    """Numbers in a line; what is learned of experts as a table, the largest first, with a bar."""
+    plain = {name: value.tolist() for name, value in params.items() if not name.startswith("expert_")}
+    print(f"{model}: " + (", ".join(f"{n} = {v}" for n, v in plain.items()) or f"{len(params)} parameters learned"))
+    for name in sorted(set(params) - set(plain)):
+        values = params[name]
+        order = sorted(range(len(experts)), key=lambda at: -values[at])
+        top = max([abs(float(value)) for value in values] or [1.0]) or 1.0
+        rows = [
+            [experts[at], f"{values[at]:.3f}", "#" * round(20 * max(values[at], 0.0) / top)] for at in order[:SHOWN]
+        ]
+        print(render_table(["expert", name.removeprefix("expert_"), ""], rows, "lrl"))
+        if len(order) > SHOWN:
+            print(f"... and {len(order) - SHOWN:,} more; --json prints all")
 
 
 def run_rank(arguments: argparse.Namespace) -> None:

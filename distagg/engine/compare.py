@@ -83,6 +83,7 @@ def compare(
     fold_of = np.full(dataset.manifest.queries, -1)
     values: dict[str, np.ndarray] = {}
     seconds: dict[str, float] = {}
+    adherence: dict[str, list[float]] = {}
     for model in chosen:
         began = time.perf_counter()
         values[model.name] = np.full((dataset.manifest.queries, len(metrics)), np.nan)
@@ -97,6 +98,8 @@ def compare(
                 at, value = evaluate_model(model, params, fold.test, metrics, **common)  # type: ignore[arg-type]
                 values[model.name][at] = value
                 fold_of[at] = n
+                if n == 0 and model.adherence:
+                    adherence[model.name] = params["expert_theta"].tolist()
             progress(1)
         seconds[model.name] = time.perf_counter() - began
     if (fold_of < 0).any():
@@ -111,6 +114,7 @@ def compare(
         "tests": _tests(values, metrics, reference, seed),
         "per_query": {n: {m: v[:, i].tolist() for i, m in enumerate(metrics)} for n, v in values.items()},
         "seconds": seconds,
+        "adherence": {"fold": made[0].name, "experts": list(dataset.experts), "models": adherence} if adherence else {},
     }  # fmt: skip
 
 

@@ -73,6 +73,7 @@ class Model:
     inputs: ClassVar[tuple[str, ...]] = ("lists",)
     positive: ClassVar[bool] = False  # ranks must be above 0: ratings (minus the rating) will not do
     additive: ClassVar[bool] = False  # statistics of an expert-partitioned query add up over chunks
+    adherence: ClassVar[bool] = False  # learns expert_theta, each expert's adherence in [0, 1]
     learns_from_parts: ClassVar[bool] = False  # so do those it learns from
 
     def __post_init__(self) -> None:

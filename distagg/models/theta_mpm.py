@@ -6,7 +6,7 @@ preferences have nothing to do with the consensus, 1 that they follow it like th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -27,13 +27,14 @@ class ThetaMpm(Mpm):
     """Rounds: fit every query's scores at the present adherence, then one Newton step of adherence at those scores.
 
     The likelihood does not change when adherence is multiplied and scores are divided by the same number, so the
-    best expert's adherence is set to 1 after each round.
+    best expert's adherence is set to 1 after each round. Variances are no part of learning.
     """
 
     name: ClassVar[str] = "theta_mpm"
     summary: ClassVar[str] = "mpm with each expert's adherence learned, without labels"
     paper: ClassVar[str] = "000 section 2.5; 002"
     cost: ClassVar[str] = "(entries + items x experts x steps) x rounds"
+    adherence: ClassVar[bool] = True
 
     rounds: Any = param(100, "most rounds of learning adherence", least=1)
 
@@ -45,7 +46,7 @@ class ThetaMpm(Mpm):
         if "learned" in params:
             return super().map(chunk, params)
         theta = self._theta(chunk, params)
-        fitted = self.fit_chunk(chunk, params, trace=False)
+        fitted = replace(self, variance=False).fit_chunk(chunk, params, trace=False)
         left_out = self._left_out(chunk)
         won, lost, behind = pair_sums(chunk.entry_offsets, chunk.entry_rank, left_out, PAIR_FUNCTIONS[self.pairs])
         slope, curve = np.zeros(chunk.n_experts), np.zeros(chunk.n_experts)
@@ -91,6 +92,7 @@ class ThetaSupMpm(Mpm):
     paper: ClassVar[str] = "000 section 3.4"
     inputs: ClassVar[tuple[str, ...]] = ("lists",)
     supervised: ClassVar[bool] = True
+    adherence: ClassVar[bool] = True
     learns_from_parts: ClassVar[bool] = True
 
     scale: Any = param(

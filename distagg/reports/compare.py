@@ -52,6 +52,7 @@ def compare_report(result: Mapping[str, Any]) -> str:
         _differences_section(seen),
         _folds_section(seen),
         _tests_section(seen),
+        _adherence_section(result.get("adherence") or {}),
         section("Dataset", dataset_facts(info), dataset_pictures(info)),
         _cost_section(result.get("seconds") or {}, seen),
         rankings_section(result.get("rankings") or ()),
@@ -92,6 +93,17 @@ def _against(seen: Comparison, metric: str, reference: str | None) -> list[Paire
         return []
     tests = (seen.test(metric, model, reference) for model in seen.ordered() if model != reference)
     return [test for test in tests if test is not None]
+
+
+def _adherence_section(found: Mapping[str, Any]) -> Markup:
+    """Every expert's adherence, as paper 000 draws it in figure 7."""
+    rows = found.get("models") or {}
+    if not rows:
+        return section("Adherence")
+    desc = "One cell for each expert in the dataset's order, dark where its preferences follow the consensus."
+    picture = svg.strips(rows, found["experts"], title="Adherence of every expert", desc=desc)
+    note = f"From the training queries of fold {found['fold']}. Dark is 1, pale is 0; hold the pointer over a cell."
+    return section("Adherence", figure("Adherence of every expert", picture), note=note)
 
 
 def _means_section(seen: Comparison) -> Markup:

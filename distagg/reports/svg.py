@@ -161,12 +161,31 @@ def heat_strip(shares: Mapping[str, float], *, title: str, desc: str = "") -> Ma
     return _picture(height + 38, title, desc, drawn)
 
 
-def _cell(x: float, y: float, side: float, value: float) -> Markup:
+def strips(rows: Mapping[str, Sequence[float]], names: Sequence[str], *, title: str, desc: str = "") -> Markup:
+    """A strip of cells for each row, one above the other: dark where the value is 1, pale where it is 0.
+
+    >>> strips({"learned": [0.0, 1.0], "measured": [0.5, 1.0]}, ["a", "b"], title="Adherence").count('class="cell"')
+    4
+    """
+    drawn: list[Child] = []
+    shown = _thinned(range(len(names)), WIDTH // 3)
+    side = WIDTH / max(len(shown), 1)
+    for position, (label, values) in enumerate(rows.items()):
+        top = 48.0 * position
+        drawn.append(element("text", printable(label), class_="name", x=0, y=top + 14))
+        for along, at in enumerate(shown):
+            tip = element("title", f"{names[at]}: {values[at]:.2f}")
+            cell = _cell(along * side + 0.5, top + 20, side - 1, values[at], height=20)
+            drawn.append(element("g", tip, cell, class_="cell"))
+    return _picture(48.0 * len(rows), title, desc, drawn)
+
+
+def _cell(x: float, y: float, side: float, value: float, *, height: float | None = None) -> Markup:
     known = math.isfinite(value)
     # The floor keeps an empty cell visible.
     opacity = 0.1 + 0.9 * min(max(value, 0.0), 1.0) if known else 0.0
     kind = "heat" if known else "heat unknown"
-    return element("rect", class_=kind, x=x, y=y, width=side, height=side, fill_opacity=f"{opacity:.2f}")
+    return element("rect", class_=kind, x=x, y=y, width=side, height=height or side, fill_opacity=f"{opacity:.2f}")
 
 
 def _thinned(values: Sequence[T], limit: int) -> Sequence[T]:
