@@ -9,6 +9,7 @@ from distagg.models.base import Model, NotConvergedWarning, Params, make
 from distagg.models.majority import Condorcet, Copeland
 from distagg.models.markov import Mc1, Mc2, Mc3, Mc4
 from distagg.models.mpm import Mpm, ThetaSupMpm
+from distagg.models.plackett_luce import PlackettLuce
 from distagg.models.positional import Borda, CombMnz, CombSum, Mean, Rrf
 from distagg.models.single import BestInput, Median
 
@@ -16,7 +17,7 @@ MODELS: dict[str, type[Model]] = {
     model.name: model
     for model in (
         Borda, Mean, Median, BestInput, Condorcet, Copeland, Rrf, CombSum, CombMnz, Mc1, Mc2, Mc3, Mc4, Mpm,
-        ThetaSupMpm,
+        ThetaSupMpm, PlackettLuce,
     )
 }  # fmt: skip
 

@@ -23,6 +23,7 @@ VARIANTS = {
     "copeland": [{"unlisted": "ignore"}],
     "combsum": [{"norm": "minmax"}, {"norm": "sum"}, {"norm": "zmuv"}],
     "mc1": [{"local_kemeny": True}],
+    "plackett_luce": [{"unlisted": "ignore"}, {"solver": "mm"}, {"solver": "ilsr"}, {"solver": "bayes"}],
     "mc4": [{"unlisted": "ignore"}, {"local_kemeny": True}],
 }
 SETTINGS = [(name, {}) for name in EVERY] + [(name, s) for name, many in VARIANTS.items() for s in many]

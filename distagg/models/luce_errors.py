@@ -1,0 +1,85 @@
+"""How sure Plackett-Luce scores are: standard errors from the curvature, and the bootstrap over lists."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from distagg.dataset.chunk import Chunk
+from distagg.errors import UsageError
+from distagg.kernels.plackett_luce import Choices, count_choices, curvature
+from distagg.types import OFFSET, Floats, Indices, Offsets
+
+if TYPE_CHECKING:
+    from distagg.models.plackett_luce import PlackettLuce
+
+MOST_ITEMS = 10_000  # items x items numbers are needed, and their inverse
+INTERVAL = (2.5, 97.5)  # percent
+
+
+def standard_errors(
+    choices: Choices, item_offsets: Offsets, shape: float, theta: Floats, component: Indices | None
+) -> Floats:
+    """Square roots of the diagonal of the inverse information on scores that sum to zero (in every component).
+
+    Items of which nothing is known, without a prior, get inf.
+    """
+    errors = np.zeros(len(theta))
+    for q in range(len(item_offsets) - 1):
+        first, last = item_offsets[q], item_offsets[q + 1]
+        size = int(last - first)
+        if size > MOST_ITEMS:
+            raise UsageError(
+                f"errors=standard inverts a matrix of {size:,} x {size:,} items; at most {MOST_ITEMS:,} are taken: "
+                "use errors=bootstrap"
+            )
+        information = np.empty((size, size))
+        curvature(choices, q, shape, theta[first:last], information)
+        within = np.zeros(size, dtype=int) if component is None else component[first:last]
+        for part in range(int(within.max(initial=-1)) + 1):
+            rows = np.flatnonzero(within == part)
+            errors[first + rows] = _constrained(information[np.ix_(rows, rows)])
+    return errors
+
+
+def _constrained(information: Floats) -> Floats:
+    """Deviations under the sum-zero constraint: the constant direction is lifted, and taken out again."""
+    size = len(information)
+    scale = np.trace(information) / size
+    if scale == 0.0:
+        return np.full(size, np.inf)
+    covariance = np.linalg.inv(information + scale / size)
+    return np.sqrt(np.maximum(np.diagonal(covariance) - 1.0 / (scale * size), 0.0))
+
+
+def bootstrap(model: PlackettLuce, chunk: Chunk, choices: Choices, score: Floats) -> dict[str, np.ndarray]:
+    """Deviation and 95% interval of every score over lists drawn with replacement within the query."""
+    columns = {name: np.zeros(chunk.n_items) for name in ("uncertainty", "low", "high")}
+    for q in range(chunk.n_queries):
+        first, last = chunk.item_offsets[q], chunk.item_offsets[q + 1]
+        own = one_query(choices, q)
+        offsets = np.array([0, last - first], dtype=OFFSET)
+        offsets.setflags(write=False)  # as a chunk's: a kernel is compiled once for each kind of array
+        seen = np.tile(score[first:last], (model.resamples, 1))
+        lists = len(own.weight)
+        draw = np.random.default_rng(np.random.SeedSequence([model.seed, int(chunk.positions[q])]))
+        for n in range(model.resamples if lists else 0):
+            times = np.bincount(draw.integers(0, lists, lists), minlength=lists)
+            again = own._replace(weight=own.weight * times)
+            wins, number = count_choices(again, offsets)
+            theta, _ = model.fit(again, offsets, wins, number, score[first:last].copy(), np.empty((1, 0)))
+            seen[n] = theta - theta.mean()
+        columns["uncertainty"][first:last] = seen.std(axis=0, ddof=1)
+        columns["low"][first:last], columns["high"][first:last] = np.percentile(seen, INTERVAL, axis=0)
+    return columns
+
+
+def one_query(choices: Choices, q: int) -> Choices:
+    """The choices of one query by itself."""
+    first, last = choices.query[q], choices.query[q + 1]
+    entries = slice(int(choices.start[first]), int(choices.start[last]))
+    return Choices(
+        np.array([0, last - first], dtype=OFFSET), choices.start[first : last + 1] - choices.start[first],
+        choices.item[entries], choices.behind[entries], choices.weight[first:last], choices.opened[first:last],
+    )  # fmt: skip
