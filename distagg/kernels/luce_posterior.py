@@ -47,13 +47,13 @@ def trigamma(x: float) -> float:
 
 
 @kernel
-def shape_of(gap: float) -> float:
-    """The shape of the gamma for which log mean less mean log is ``gap``."""
-    k = (3.0 - gap + np.sqrt((gap - 3.0) ** 2 + 24.0 * gap)) / (12.0 * gap)
-    for _ in range(6):
+def shape_of(gap: float, k: float) -> float:
+    """The shape of the gamma for which log mean less mean log is ``gap``, from a guess k, by Newton on 1 / k."""
+    for _ in range(50):
         step = (np.log(k) - digamma(k) - gap) / (k * k * (1.0 / k - trigamma(k)))
-        k = 1.0 / (1.0 / k + step)
-        if abs(step * k) < 1e-13:
+        inverse = max(1.0 / k + step, 0.1 / k)
+        k = 1.0 / inverse
+        if abs(step) < 1e-12 * inverse:
             break
     return k
 
@@ -105,7 +105,7 @@ def propagate(
                 else:
                     part = inverse * a / b / whole
                     mean, log_mean = (a + part) / b, digamma(a) + part / a
-                k = shape_of(np.log(mean) - log_mean + np.log(b))
+                k = shape_of(np.log(mean * b) - log_mean, a)
                 more_shape, more_rate = a - k - message[0, n], b - k / mean - message[1, n]
                 message[0, n] += more_shape
                 message[1, n] += more_rate

@@ -66,30 +66,28 @@ POSTERIORS: dict[str, Callable[..., Fitted]] = {"bayes": power_ep, "gibbs": gibb
 def written_out(own: Choices, size: int) -> tuple[Offsets, Indices, Floats]:
     """Every choice of one query with all its items, the winner first."""
     sizes = np.diff(own.start)
-    opened, ends = np.repeat(own.opened, sizes), np.repeat(own.start[1:], sizes)
-    after = np.repeat(own.start[:-1], sizes) + own.behind
-    unlisted = np.where(opened, size - np.repeat(sizes, sizes), 0)
-    held = ends - after + unlisted
-    chosen = np.flatnonzero(held > 0)
-    total = int((held[chosen] + 1).sum())
+    long = np.where(own.opened, size, sizes)  # of a list with those behind it that it leaves out
+    held = np.repeat(long, sizes) - own.behind + 1
+    total = int(held[held > 1].sum())
     if total > MOST_MESSAGES:
         raise UsageError(
             f"solver=bayes needs {total:,} messages for one query; at most {MOST_MESSAGES:,} are held: use gibbs, or "
             "lbfgs with errors=standard"
         )
-    start = np.zeros(len(chosen) + 1, dtype=OFFSET)
-    np.cumsum(held[chosen] + 1, out=start[1:])
-    item = np.empty(total, dtype=INDEX)
-    lists = np.repeat(np.arange(len(sizes)), sizes)
-    for c, e in enumerate(chosen):
-        span = item[start[c] : start[c + 1]]
-        span[0] = own.item[e]
-        listed = int(ends[e] - after[e])
-        span[1 : listed + 1] = own.item[after[e] : ends[e]]
-        if unlisted[e]:
-            a = lists[e]
-            span[listed + 1 :] = np.setdiff1d(np.arange(size), own.item[own.start[a] : own.start[a + 1]])
-    return start, item, np.repeat(own.weight, sizes)[chosen]
+    pieces = [np.zeros(0, dtype=INDEX)]
+    for a in range(len(sizes)):
+        first, last = int(own.start[a]), int(own.start[a + 1])
+        line = own.item[first:last]
+        if own.opened[a]:
+            unlisted = np.ones(size, dtype=bool)
+            unlisted[line] = False
+            line = np.concatenate([line, np.flatnonzero(unlisted).astype(INDEX)])
+        for e in range(first, last):
+            if held[e] > 1:
+                pieces += [own.item[e : e + 1], line[own.behind[e] :]]
+    start = np.zeros(int((held > 1).sum()) + 1, dtype=OFFSET)
+    np.cumsum(held[held > 1], out=start[1:])
+    return start, np.concatenate(pieces), np.repeat(own.weight, sizes)[held > 1]
 
 
 def posterior(

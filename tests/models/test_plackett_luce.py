@@ -52,14 +52,17 @@ def test_without_a_prior(solver):
     assert found.queries["converged"].all()
 
 
-@pytest.mark.parametrize("algorithm", ["ilsr_rankings", "mm_rankings", "opt_rankings"])
-def test_answers_of_choix(algorithm):
+@pytest.mark.parametrize(
+    ("algorithm", "near"),
+    [("ilsr_rankings", 1e-8), ("mm_rankings", 1e-8), ("opt_rankings", 5e-6)],  # the last stops early by itself
+)
+def test_answers_of_choix(algorithm, near):
     choix = pytest.importorskip("choix")
     _, query = planted_query(2, size=12, lists=60, long=5)
     lists = [sorted(ranks, key=ranks.get) for ranks in query.lists.values()]
     expected = getattr(choix, algorithm)(12, lists, tol=1e-10)
     found = solve(query, prior="none", unlisted="ignore").score
-    np.testing.assert_allclose(found, expected - np.mean(expected), atol=1e-6)
+    np.testing.assert_allclose(found, expected - np.mean(expected), atol=near)
 
 
 def test_planted_strengths_are_found_and_errors_are_of_the_right_size():
@@ -184,9 +187,7 @@ def test_the_posterior_of_two_items_is_a_beta(solver, wins):
     mean = scipy.special.digamma(a) - scipy.special.digamma(b)
     deviation = np.sqrt(scipy.special.polygamma(1, a) + scipy.special.polygamma(1, b))
     assert 2 * found.score[0] == pytest.approx(mean, abs=0.05 if solver == "gibbs" else 0.12)
-    wide = (
-        2 * found.items["uncertainty"][0] / deviation
-    )  # two items are power EP's worst case: it errs on the wide side
+    wide = 2 * found.items["uncertainty"][0] / deviation  # power EP errs on the wide side, most with two items
     assert 0.97 < wide < (1.03 if solver == "gibbs" else 1.35)
 
 
