@@ -43,12 +43,18 @@ def climb(
         x, expected, trial, scale = np.empty(size), np.empty(size), np.empty(size), np.ones(size)
         ahead, gradient, turned = np.zeros(size), np.zeros(size), np.zeros(size)
         moves, turns = np.empty((MEMORY, size)), np.empty((MEMORY, size))
-        held, kept, step = min(steps, 0), min(steps, 0), -1  # min: a plain 0 would compile ``direction`` twice
+        held, kept, step = min(steps, 0), min(steps, 0), -2  # min: a plain 0 would compile ``direction`` twice
         slope, low, low_slope, high, high_slope, length, tried = 0.0, 0.0, 0.0, np.inf, 0.0, 0.0, 0
         while tried < SEARCHES:
             for i in range(size):
                 trial[i] = theta[base + i] + length * scale[i] * ahead[i]
             value = expect(choices, q, shape, trial, x, expected)
+            if step == -2:  # begin with one of Hunter's steps: expected comes near to chosen, and so to the curvature
+                step = -1
+                for i in range(size):
+                    if wins[base + i] + shape > 0.0:
+                        theta[base + i] += np.log((wins[base + i] + shape) / expected[i])
+                continue
             found, left = 0.0, 0.0
             for i in range(size):
                 if step < 0:

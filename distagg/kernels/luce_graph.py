@@ -1,4 +1,4 @@
-"""Who can be told apart by what lists say: an item beats all that stand behind it. Cost: O(entries).
+"""Who can be told apart by what lists say: an item beats all that stand behind it. Cost: O(entries) a sweep.
 
 The edges are never written down. A list's consecutive groups connect everything in it, and an open list connects all
 items, so lists themselves serve as the graph.
@@ -51,7 +51,8 @@ def examine(choices: Choices, item_offsets: Offsets, wins: Floats) -> tuple[Indi
 def reach(forward: bool, choices: Choices, item_offsets: Offsets, component: Indices, reached: Bools) -> None:
     """Mark (I,) the items that the first item of their component beats along some path, or (not forward) loses to.
 
-    Sweeps over the lists until nothing is new; a component is strongly connected if both mark all of it.
+    Sweeps over the lists until nothing is new: a few on most data, at worst (a chain of pairs) one for each item. A
+    component is strongly connected if both directions mark all of it.
     """
     for q in range(len(item_offsets) - 1):
         base, size = item_offsets[q], item_offsets[q + 1] - item_offsets[q]
