@@ -23,12 +23,14 @@ def standard_errors(
 ) -> Floats:
     """Square roots of the diagonal of the inverse information on scores that sum to zero (in every component).
 
-    Items of which nothing is known, without a prior, get inf.
+    Items with nothing to be compared with, and without a prior isolated ones, get inf.
     """
     errors = np.zeros(len(theta))
     for q in range(len(item_offsets) - 1):
         first, last = item_offsets[q], item_offsets[q + 1]
         size = int(last - first)
+        if size == 0:
+            continue
         if size > MOST_ITEMS:
             raise UsageError(
                 f"errors=standard inverts a matrix of {size:,} x {size:,} items; at most {MOST_ITEMS:,} are taken: "
@@ -47,24 +49,30 @@ def _constrained(information: Floats) -> Floats:
     """Deviations under the sum-zero constraint: the constant direction is lifted, and taken out again."""
     size = len(information)
     scale = np.trace(information) / size
-    if scale == 0.0:
+    if size == 1 or scale == 0.0:
         return np.full(size, np.inf)
     covariance = np.linalg.inv(information + scale / size)
     return np.sqrt(np.maximum(np.diagonal(covariance) - 1.0 / (scale * size), 0.0))
 
 
 def bootstrap(model: PlackettLuce, chunk: Chunk, choices: Choices, score: Floats) -> dict[str, np.ndarray]:
-    """Deviation and 95% interval of every score over lists drawn with replacement within the query."""
-    columns = {name: np.zeros(chunk.n_items) for name in ("uncertainty", "low", "high")}
+    """Deviation and 95% interval of every score over lists drawn with replacement within the query.
+
+    Fewer than two lists that say something leave nothing to draw from: infinite.
+    """
+    columns = {"uncertainty": np.full(chunk.n_items, np.inf)}
+    columns |= {"low": -columns["uncertainty"], "high": columns["uncertainty"].copy()}
     for q in range(chunk.n_queries):
         first, last = chunk.item_offsets[q], chunk.item_offsets[q + 1]
         own = one_query(choices, q)
+        lists = len(own.weight)
+        if lists < 2:
+            continue
         offsets = np.array([0, last - first], dtype=OFFSET)
         offsets.setflags(write=False)  # as a chunk's: a kernel is compiled once for each kind of array
-        seen = np.tile(score[first:last], (model.resamples, 1))
-        lists = len(own.weight)
+        seen = np.empty((model.resamples, int(last - first)))
         draw = np.random.default_rng(np.random.SeedSequence([model.seed, int(chunk.positions[q])]))
-        for n in range(model.resamples if lists else 0):
+        for n in range(model.resamples):
             times = np.bincount(draw.integers(0, lists, lists), minlength=lists)
             again = own._replace(weight=own.weight * times)
             wins, number = count_choices(again, offsets)

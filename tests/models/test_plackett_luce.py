@@ -177,6 +177,17 @@ def test_bootstrap_is_seeded_by_the_query_and_agrees_with_standard_errors():
     assert (standard.score < alone["high"]).all()
 
 
+def test_errors_of_hard_queries():
+    hard = [Query(1, {0: {0: 1.0}}), Query(2), Query(3, {0: {0: 7, 1: 7, 2: 7}}), Query(2, {0: {1: 1}})]
+    standard = solve(hard, errors="standard").items["uncertainty"]
+    assert standard[0] == np.inf
+    assert np.isfinite(standard[1:]).all()
+    drawn = solve(hard, errors="bootstrap").items
+    assert (drawn["uncertainty"] == np.inf).all()  # no query has two lists that say something
+    assert (drawn["low"] == -np.inf).all()
+    assert solve([], errors="standard").items["uncertainty"].shape == (0,)
+
+
 @pytest.mark.parametrize("solver", ["bayes", "gibbs"])
 @pytest.mark.parametrize("wins", [(3, 1), (9, 4), (2, 0)])
 def test_the_posterior_of_two_items_is_a_beta(solver, wins):
