@@ -219,3 +219,23 @@ def curvature(choices: Choices, q: int, shape: float, theta: Floats, out: Floats
         for j in range(size):
             out[i, j] *= x[i] * x[j]
         out[i, i] += expected[i]
+
+
+@kernel
+def invert(matrix: Floats) -> None:
+    """A symmetric positive definite matrix (size, size) turned into its inverse, by sweeps (Gauss-Jordan).
+
+    Not LAPACK: threads of its libraries fight over the cores when many small matrices come one by one.
+    """
+    size = len(matrix)
+    for k in range(size):
+        pivot = 1.0 / matrix[k, k]
+        for j in range(size):
+            matrix[k, j] *= pivot
+        matrix[k, k] = pivot
+        for i in range(size):
+            if i != k:
+                factor = matrix[i, k]
+                matrix[i, k] = 0.0
+                for j in range(size):
+                    matrix[i, j] -= factor * matrix[k, j]

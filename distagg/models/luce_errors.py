@@ -8,13 +8,14 @@ import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
-from distagg.kernels.plackett_luce import Choices, count_choices, curvature
+from distagg.kernels.plackett_luce import Choices, count_choices, curvature, invert
 from distagg.types import OFFSET, Floats, Indices, Offsets
 
 if TYPE_CHECKING:
     from distagg.models.plackett_luce import PlackettLuce
 
 MOST_ITEMS = 10_000  # items x items numbers are needed, and their inverse
+SMALL = 300  # items up to which our own inverse is the faster one
 INTERVAL = (2.5, 97.5)  # percent
 
 
@@ -51,7 +52,11 @@ def _constrained(information: Floats) -> Floats:
     scale = np.trace(information) / size
     if size == 1 or scale == 0.0:
         return np.full(size, np.inf)
-    covariance = np.linalg.inv(information + scale / size)
+    covariance = information + scale / size
+    if size > SMALL:
+        covariance = np.linalg.inv(covariance)
+    else:
+        invert(covariance)
     return np.sqrt(np.maximum(np.diagonal(covariance) - 1.0 / (scale * size), 0.0))
 
 

@@ -13,7 +13,7 @@ from strategies import Query, build_chunk, queries
 from distagg.kernels.luce_fit import climb, flows, repeat
 from distagg.kernels.luce_graph import examine, reach
 from distagg.kernels.luce_posterior import digamma, shape_of, trigamma
-from distagg.kernels.plackett_luce import count_choices, curvature, expect, gather_choices
+from distagg.kernels.plackett_luce import count_choices, curvature, expect, gather_choices, invert
 
 SHAPE = 0.3
 
@@ -157,3 +157,11 @@ def test_gamma_functions(x):
     assert trigamma(x) == pytest.approx(scipy.special.polygamma(1, x), rel=1e-10)
     for guess in (0.1 * x, 0.9 * x, 10.0 * x):
         assert shape_of(np.log(x) - digamma(x), guess) == pytest.approx(x, rel=1e-7)
+
+
+def test_invert():
+    root = np.random.default_rng(0).normal(size=(7, 9))
+    matrix = root @ root.T
+    found = matrix.copy()
+    invert(found)
+    np.testing.assert_allclose(found @ matrix, np.eye(7), atol=1e-10)
