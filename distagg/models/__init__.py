@@ -10,6 +10,7 @@ from distagg.models.cps import Cps
 from distagg.models.majority import Condorcet, Copeland
 from distagg.models.markov import Mc1, Mc2, Mc3, Mc4
 from distagg.models.mpm import Mpm
+from distagg.models.plackett_luce import PlackettLuce
 from distagg.models.positional import Borda, CombMnz, CombSum, Mean, Rrf
 from distagg.models.single import BestInput, Median
 from distagg.models.svp import Svp
@@ -21,6 +22,7 @@ MODELS: dict[str, type[Model]] = {
         Borda, Mean, Median, BestInput,
         Rrf, CombSum, CombMnz,
         Condorcet, Copeland, Mc1, Mc2, Mc3, Mc4,
+        PlackettLuce,
         Mpm, ThetaMpm, ThetaSupMpm,
         Svp, Cps,
     )

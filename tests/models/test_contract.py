@@ -25,6 +25,7 @@ VARIANTS = {
     "combsum": [{"norm": "minmax"}, {"norm": "sum"}, {"norm": "zmuv"}],
     "mpm": [{"unlisted": "ignore"}, {"variance": True}, {"pairs": "log"}, {"pairs": "binary"}],
     "mc1": [{"local_kemeny": True}],
+    "plackett_luce": [{"unlisted": "ignore"}, {"solver": "mm"}, {"solver": "ilsr"}, {"solver": "bayes"}],
     "mc4": [{"unlisted": "ignore"}, {"local_kemeny": True}],
     "cps": [{"distance": "footrule"}, {"distance": "spearman", "unlisted": "last"}],
     "svp": [{"unlisted": "ignore"}, {"pairs": "log"}, {"pairs": "difference", "unlisted": "ignore", "joint": "sum"}],

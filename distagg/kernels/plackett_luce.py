@@ -1,0 +1,241 @@
+"""Plackett-Luce: what lists say as choices, how likely they are, and what they leave open.
+
+Items have strengths x = exp(theta). An entry of a list is one choice: the item was taken from among itself and all
+that stand strictly behind it,
+
+    P(entry) = x_i / (x_i + sum of x behind it)
+
+which is the model of Plackett (1975) where nothing is tied. Nothing is said between tied items: each is chosen over
+what stands behind the tie, which by Luce's axiom is the exact probability of each choice by itself. An entry with
+nothing behind it is no choice. In an *open* list the unlisted items stand behind every entry (top-K lists).
+
+Denominators are suffix sums along the list and each item's share of them prefix sums of 1 / denominator, so one
+evaluation costs O(entries); the unlisted of an open list are all items less the listed ones, in doubled precision.
+
+The prior is that every item was also chosen ``shape`` times from among all items of the query: the gamma prior of
+Caron & Doucet (2012) with that shape, at the maximum of the density of theta; its rate is a scale, which has no effect.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from distagg.kernels.jit import kernel
+from distagg.types import INDEX, OFFSET, Bools, Floats, Indices, Offsets
+
+LEAST = 1e-100  # a product of probabilities below this goes into its logarithm
+
+
+class Choices(NamedTuple):
+    """Lists and pairs that say something, as lists: Q queries -> n lists -> N entries."""
+
+    query: Offsets  # (Q + 1,) over lists
+    start: Offsets  # (n + 1,) over entries
+    item: Indices  # (N,)
+    behind: Indices  # (N,) where in the list those begin that stand strictly behind the entry
+    weight: Floats  # (n,)
+    opened: Bools  # (n,) whether the unlisted items stand behind every entry
+
+
+def gather_choices(
+    last: bool,
+    item_offsets: Offsets,
+    list_offsets: Offsets,
+    entry_offsets: Offsets,
+    entry_item: Indices,
+    entry_rank: Floats,
+    pair_offsets: Offsets,
+    pair_winner: Indices,
+    pair_loser: Indices,
+    pair_weight: Floats,
+    pair_tie: Bools,
+) -> Choices:
+    """Choices of every query; ``last`` opens those lists that leave items out. Plain numpy: nothing to compile."""
+    sizes, lists = np.diff(entry_offsets), np.diff(list_offsets)
+    opened = (sizes > 0) & (sizes < np.repeat(np.diff(item_offsets), lists)) if last else np.zeros(len(sizes), bool)
+    edge = np.ones(len(entry_rank) + 1, dtype=bool)  # where a group of tied entries begins
+    edge[1:-1] = entry_rank[1:] != entry_rank[:-1]
+    edge[entry_offsets] = True
+    edges = np.flatnonzero(edge)
+    behind = np.repeat(edges[1:], np.diff(edges)) - np.repeat(entry_offsets[:-1], sizes)
+    says = opened.copy()
+    says[sizes > 0] |= behind[entry_offsets[:-1][sizes > 0]] < sizes[sizes > 0]
+    kept = np.repeat(says, sizes)
+    query = np.repeat(np.arange(len(lists)), lists)[says]
+    item, after, sizes, opened = entry_item[kept], behind[kept].astype(INDEX), sizes[says], opened[says]
+    weight = np.ones(len(sizes))
+    pairs = ~pair_tie & (pair_weight > 0.0)
+    if pairs.any():
+        both = np.stack([pair_winner[pairs], pair_loser[pairs]], axis=1)
+        query = np.concatenate([query, np.repeat(np.arange(len(lists)), np.diff(pair_offsets))[pairs]])
+        weight = np.concatenate([weight, pair_weight[pairs]])
+        opened = np.concatenate([opened, np.zeros(len(both), bool)])
+        order = np.argsort(query, kind="stable")
+        start = np.concatenate([[0], np.cumsum(np.concatenate([sizes, np.full(len(both), 2)]))])
+        sizes = np.diff(start)[order]
+        entries = np.arange(start[-1]) + np.repeat(start[order] - (np.cumsum(sizes) - sizes), sizes)
+        item = np.concatenate([item, both.ravel()])[entries]
+        after = np.concatenate([after, np.tile(np.array([1, 2], INDEX), len(both))])[entries]
+        query, weight, opened = query[order], weight[order], opened[order]
+    start = np.zeros(len(sizes) + 1, dtype=OFFSET)
+    np.cumsum(sizes, out=start[1:])
+    bounds = np.searchsorted(query, np.arange(len(lists) + 1)).astype(OFFSET)
+    return Choices(bounds, start, item, after, weight, opened)
+
+
+def count_choices(choices: Choices, item_offsets: Offsets) -> tuple[Floats, Floats]:
+    """How often each item was chosen (I,), and the number of choices of each query (Q,)."""
+    sizes = np.diff(choices.start)
+    counts = np.repeat(choices.opened, sizes) | (choices.behind < np.repeat(sizes, sizes))
+    weight = np.repeat(choices.weight, sizes) * counts
+    base = np.repeat(item_offsets[:-1], np.diff(choices.start[choices.query]))
+    wins = np.bincount(base + choices.item, weight, int(item_offsets[-1])).astype(np.float64)
+    total = np.concatenate([[0.0], np.cumsum(weight)])[choices.start[choices.query]]
+    return wins, np.diff(total)
+
+
+@kernel
+def take(high: float, low: float, x: float) -> tuple[float, float]:
+    """(high + low) - x, with what rounding took from high kept in low."""
+    s = high - x
+    back = s - high
+    return s, low + ((high - (s - back)) - (x + back))
+
+
+@kernel
+def suffix_sums(choices: Choices, a: int, x: Floats, high: float, low: float, suffix: Floats) -> None:
+    """Sums of x from every place of list a to its end (and of the unlisted, if open); high + low is the sum of all."""
+    item, base, long = choices.item, choices.start[a], choices.start[a + 1] - choices.start[a]
+    rest = 0.0
+    if choices.opened[a]:
+        for e in range(base, base + long):
+            high, low = take(high, low, x[item[e]])
+        rest = max(high + low, 0.0)
+    suffix[long] = rest
+    for n in range(long - 1, -1, -1):
+        rest += x[item[base + n]]
+        suffix[n] = rest
+
+
+@kernel
+def expect(
+    choices: Choices,
+    q: int,
+    shape: float,
+    theta: Floats,  # (size,)
+    x: Floats,  # (size,) filled: strengths, the largest 1
+    expected: Floats,  # (size,) filled: how often theta expects the item to be chosen, prior included
+) -> float:
+    """Log likelihood of query q (without the prior); wins + shape - expected is the gradient, prior included."""
+    size, item, behind = len(theta), choices.item, choices.behind
+    listed, suffix = np.zeros((2, size)), np.empty(size + 1)
+    top = theta[0]
+    for i in range(size):
+        top = max(top, theta[i])
+    high, low = 0.0, 0.0
+    for i in range(size):
+        x[i] = np.exp(theta[i] - top)
+        expected[i] = 0.0
+        high, low = take(high, low, -x[i])
+    shared, lost, value = 0.0, 0.0, 0.0
+    for a in range(choices.query[q], choices.query[q + 1]):
+        base, long, w = choices.start[a], choices.start[a + 1] - choices.start[a], choices.weight[a]
+        suffix_sums(choices, a, x, high, low, suffix)
+        ahead, group, product = 0.0, 0.0, 1.0
+        for n in range(long):
+            i, after = item[base + n], behind[base + n]
+            share = 0.0
+            if after < long or choices.opened[a]:
+                share = 1.0 / (x[i] + suffix[after])
+                group += share
+                product *= x[i] * share
+                if product < LEAST:
+                    value += w * np.log(product)
+                    product = 1.0
+            expected[i] += w * (ahead + share)
+            if n + 1 == after:
+                ahead += group
+                group = 0.0
+        value += w * np.log(product)
+        if choices.opened[a]:
+            shared, lost = take(shared, lost, -w * ahead)
+            for e in range(base, base + long):
+                i = item[e]
+                listed[0, i], listed[1, i] = take(listed[0, i], listed[1, i], -w * ahead)
+    prior = shape * size / high
+    for i in range(size):
+        unlisted = max((shared - listed[0, i]) + (lost - listed[1, i]), 0.0)
+        expected[i] = x[i] * (expected[i] + unlisted + prior)
+    return value
+
+
+@kernel
+def curvature(choices: Choices, q: int, shape: float, theta: Floats, out: Floats) -> None:
+    """Minus the Hessian of log likelihood and prior of query q, into out (size, size). O(list length squared)."""
+    size, item, behind = len(theta), choices.item, choices.behind
+    x, expected, suffix, twice = np.empty(size), np.empty(size), np.empty(size + 1), np.empty(size)
+    expect(choices, q, shape, theta, x, expected)
+    high, low = 0.0, 0.0
+    for i in range(size):
+        high, low = take(high, low, -x[i])
+    for i in range(size):
+        for j in range(size):
+            out[i, j] = -shape * size / (high * high)
+    order = np.empty(size, dtype=np.int64)
+    for a in range(choices.query[q], choices.query[q + 1]):
+        base, long, w = choices.start[a], choices.start[a + 1] - choices.start[a], choices.weight[a]
+        suffix_sums(choices, a, x, high, low, suffix)
+        count = long
+        for i in range(size):
+            twice[i] = -1.0
+        for n in range(long):
+            order[n] = item[base + n]
+            twice[order[n]] = 0.0
+        if choices.opened[a]:
+            for i in range(size):
+                if twice[i] < 0.0:
+                    order[count] = i
+                    count += 1
+        ahead, group, entered = 0.0, 0.0, 0
+        for n in range(count):  # twice: sum of the squared shares of the choices that the item and one behind it share
+            i, share = order[n], 0.0
+            after = behind[base + n] if n < long else n + 1
+            if n < long and (after < long or choices.opened[a]):
+                share = 1.0 / (x[i] + suffix[after])
+            twice[i] = ahead + w * share * share
+            group += w * share * share
+            out[i, i] -= twice[i]
+            for m in range(n):
+                common = twice[order[m]] if m < entered else ahead  # tied items share only what was chosen ahead
+                out[order[m], i] -= common
+                out[i, order[m]] -= common
+            if n + 1 == after:
+                ahead += group
+                group = 0.0
+                entered = n + 1
+    for i in range(size):
+        for j in range(size):
+            out[i, j] *= x[i] * x[j]
+        out[i, i] += expected[i]
+
+
+@kernel
+def invert(matrix: Floats) -> None:
+    """A symmetric positive definite matrix (size, size) turned into its inverse, by sweeps (Gauss-Jordan).
+
+    Not LAPACK: threads of its libraries fight over the cores when many small matrices come one by one.
+    """
+    size = len(matrix)
+    for k in range(size):
+        pivot = 1.0 / matrix[k, k]
+        for j in range(size):
+            matrix[k, j] *= pivot
+        matrix[k, k] = pivot
+        for i in range(size):
+            if i != k:
+                factor = matrix[i, k]
+                matrix[i, k] = 0.0
+                for j in range(size):
+                    matrix[i, j] -= factor * matrix[k, j]

@@ -1,0 +1,98 @@
+"""How sure Plackett-Luce scores are: standard errors from the curvature, and the bootstrap over lists."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from distagg.dataset.chunk import Chunk
+from distagg.errors import UsageError
+from distagg.kernels.plackett_luce import Choices, count_choices, curvature, invert
+from distagg.types import OFFSET, Floats, Indices, Offsets
+
+if TYPE_CHECKING:
+    from distagg.models.plackett_luce import PlackettLuce
+
+MOST_ITEMS = 10_000  # items x items numbers are needed, and their inverse
+SMALL = 300  # items up to which our own inverse is the faster one
+INTERVAL = (2.5, 97.5)  # percent
+
+
+def standard_errors(
+    choices: Choices, item_offsets: Offsets, shape: float, theta: Floats, component: Indices | None
+) -> Floats:
+    """Square roots of the diagonal of the inverse information on scores that sum to zero (in every component).
+
+    Items with nothing to be compared with, and without a prior isolated ones, get inf.
+    """
+    errors = np.zeros(len(theta))
+    for q in range(len(item_offsets) - 1):
+        first, last = item_offsets[q], item_offsets[q + 1]
+        size = int(last - first)
+        if size == 0:
+            continue
+        if size > MOST_ITEMS:
+            raise UsageError(
+                f"errors=standard inverts a matrix of {size:,} x {size:,} items; at most {MOST_ITEMS:,} are taken: "
+                "use errors=bootstrap"
+            )
+        information = np.empty((size, size))
+        curvature(choices, q, shape, theta[first:last], information)
+        within = np.zeros(size, dtype=int) if component is None else component[first:last]
+        for part in range(int(within.max(initial=-1)) + 1):
+            rows = np.flatnonzero(within == part)
+            errors[first + rows] = _constrained(information[np.ix_(rows, rows)])
+    return errors
+
+
+def _constrained(information: Floats) -> Floats:
+    """Deviations under the sum-zero constraint: the constant direction is lifted, and taken out again."""
+    size = len(information)
+    scale = np.trace(information) / size
+    if size == 1 or scale == 0.0:
+        return np.full(size, np.inf)
+    covariance = information + scale / size
+    if size > SMALL:
+        covariance = np.linalg.inv(covariance)
+    else:
+        invert(covariance)
+    return np.sqrt(np.maximum(np.diagonal(covariance) - 1.0 / (scale * size), 0.0))
+
+
+def bootstrap(model: PlackettLuce, chunk: Chunk, choices: Choices, score: Floats) -> dict[str, np.ndarray]:
+    """Deviation and 95% interval of every score over lists drawn with replacement within the query.
+
+    Fewer than two lists that say something leave nothing to draw from: infinite.
+    """
+    columns = {"uncertainty": np.full(chunk.n_items, np.inf)}
+    columns |= {"low": -columns["uncertainty"], "high": columns["uncertainty"].copy()}
+    for q in range(chunk.n_queries):
+        first, last = chunk.item_offsets[q], chunk.item_offsets[q + 1]
+        own = one_query(choices, q)
+        lists = len(own.weight)
+        if lists < 2:
+            continue
+        offsets = np.array([0, last - first], dtype=OFFSET)
+        offsets.setflags(write=False)  # as a chunk's: a kernel is compiled once for each kind of array
+        seen = np.empty((model.resamples, int(last - first)))
+        draw = np.random.default_rng(np.random.SeedSequence([model.seed, int(chunk.positions[q])]))
+        for n in range(model.resamples):
+            times = np.bincount(draw.integers(0, lists, lists), minlength=lists)
+            again = own._replace(weight=own.weight * times)
+            wins, number = count_choices(again, offsets)
+            theta, _ = model.fit(again, offsets, wins, number, score[first:last].copy(), np.empty((1, 0)))
+            seen[n] = theta - theta.mean()
+        columns["uncertainty"][first:last] = seen.std(axis=0, ddof=1)
+        columns["low"][first:last], columns["high"][first:last] = np.percentile(seen, INTERVAL, axis=0)
+    return columns
+
+
+def one_query(choices: Choices, q: int) -> Choices:
+    """The choices of one query by itself."""
+    first, last = choices.query[q], choices.query[q + 1]
+    entries = slice(int(choices.start[first]), int(choices.start[last]))
+    return Choices(
+        np.array([0, last - first], dtype=OFFSET), choices.start[first : last + 1] - choices.start[first],
+        choices.item[entries], choices.behind[entries], choices.weight[first:last], choices.opened[first:last],
+    )  # fmt: skip
