@@ -14,12 +14,13 @@ import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
-from distagg.kernels.lists import PAIR_FUNCTIONS, pair_sums, pair_values
+from distagg.kernels.lists import pair_sums, pair_values
 from distagg.kernels.mpm import fit_nets, fit_query
 from distagg.kernels.preferences import net_wins, pair_margins
 from distagg.models.base import Params, Solver, Statistics, param
 from distagg.models.outcome import FIT_COLUMNS, Outcome
-from distagg.types import Bools, Floats, Indices, Offsets
+from distagg.models.pairs import left_out, pair_arrays, pair_function, pairs_param, unlisted_param
+from distagg.types import Floats
 
 MATRIX_BYTES = 2 << 30
 
@@ -37,13 +38,8 @@ class Mpm(Solver):
     criterion: ClassVar[str] = "largest gradient entry for each observed preference"
     remedy: ClassVar[str] = "raise steps or prior"
 
-    pairs: Any = param("difference", "how two ranks become a preference", choices=tuple(PAIR_FUNCTIONS))
-    unlisted: Any = param(
-        "auto",
-        "what it means that a list leaves an item out: last (it stands one place behind the last listed item), ignore "
-        "(nothing), or auto (ratings: ignore; other lists: last)",
-        choices=("auto", "last", "ignore"),
-    )
+    pairs: Any = pairs_param("difference")
+    unlisted: Any = unlisted_param()
     variance: Any = param(False, "learn every item's variance too (cost: items^2 a step); given as uncertainty")
     solver: Any = param("lbfgs", "lbfgs, or gradient: plain steps as in the papers", choices=("lbfgs", "gradient"))
     steps: Any = param(500, "most steps to take", least=1)
@@ -75,8 +71,7 @@ class Mpm(Solver):
         """Net wins of items, and preferences by adherence."""
         theta = self._theta(chunk, params)
         levels, level = np.unique(theta, return_inverse=True)
-        left_out = self._left_out(chunk)
-        won, lost, behind = pair_sums(chunk.entry_offsets, chunk.entry_rank, left_out, PAIR_FUNCTIONS[self.pairs])
+        won, lost, behind = self._sums(chunk)
         net, observed = np.zeros(chunk.n_items), np.zeros((chunk.n_queries, len(levels)))
         net_wins(
             theta, level.astype(np.int32), chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets,
@@ -111,34 +106,30 @@ class Mpm(Solver):
             queries["uncertainty"] = np.bincount(chunk.item_query(), variance, n_queries) / sizes
         return Outcome(score, items, queries, lines if trace else None)
 
+    def _sums(self, chunk: Chunk) -> tuple[Floats, Floats, Floats]:
+        """What entries won and lost, and what the items that lists leave out lost."""
+        function = pair_function(self.name, self.pairs, chunk)
+        return pair_sums(chunk.entry_offsets, chunk.entry_rank, left_out(self.unlisted, chunk), function)
+
     def _theta(self, chunk: Chunk, params: Params) -> Floats:
         theta = np.asarray(params.get("expert_theta", np.ones(chunk.n_experts)), dtype=np.float64)
         return np.where(np.isfinite(theta), theta, 0.0)  # unseen experts
-
-    def _left_out(self, chunk: Chunk) -> Offsets:
-        """How many items stand behind each list's last one, shape (L,)."""
-        sizes = np.repeat(np.diff(chunk.item_offsets), np.diff(chunk.list_offsets))
-        left_out = sizes - np.diff(chunk.entry_offsets)
-        if self.unlisted == "auto" and chunk.n_entries:  # a list that starts at 0 or less holds ratings
-            starts = np.minimum(chunk.entry_offsets[:-1], chunk.n_entries - 1)
-            return np.where(chunk.entry_rank[starts] > 0.0, left_out, 0)
-        return left_out if self.unlisted == "last" else np.zeros_like(left_out)
 
     def _margins(self, chunk: Chunk, params: Params) -> Iterator[tuple[int, Floats]]:
         """Every query's position and margins, one after the other."""
         if "margins" in params:
             yield 0, params["margins"].copy()
             return
-        theta, left_out = self._theta(chunk, params), self._left_out(chunk)
-        function = PAIR_FUNCTIONS[self.pairs]
-        value, outside = pair_values(chunk.entry_offsets, chunk.entry_rank, left_out, function)
+        theta, out = self._theta(chunk, params), left_out(self.unlisted, chunk)
+        function = pair_function(self.name, self.pairs, chunk)
+        value, outside = pair_values(chunk.entry_offsets, chunk.entry_rank, out, function)
         for q in range(chunk.n_queries):
             size = int(chunk.item_offsets[q + 1] - chunk.item_offsets[q])
             self._check_size(size)
             margins, listed = np.zeros((size, size)), np.zeros(size, dtype=np.bool_)
             pair_margins(
                 q, theta, self.pairs == "binary", chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets,
-                chunk.list_expert, chunk.entry_item, chunk.entry_rank, value, outside, left_out,
+                chunk.list_expert, chunk.entry_item, chunk.entry_rank, value, outside, out,
                 *pair_arrays(chunk), margins, listed,
             )  # fmt: skip
             yield q, margins
@@ -152,13 +143,6 @@ class Mpm(Solver):
 
 
 def _pairs(chunk: Chunk) -> tuple[Any, ...]:
-    return (
-        chunk.pair_offsets, chunk.pair_expert, chunk.pair_winner, chunk.pair_loser, chunk.pair_weight, chunk.pair_tie,
-    )  # fmt: skip
-
-
-def pair_arrays(chunk: Chunk) -> tuple[Offsets, Indices, Indices, Indices, Floats, Bools]:
-    """A chunk's pairs, as kernels take them."""
     return (
         chunk.pair_offsets, chunk.pair_expert, chunk.pair_winner, chunk.pair_loser, chunk.pair_weight, chunk.pair_tie,
     )  # fmt: skip

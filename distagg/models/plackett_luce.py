@@ -20,6 +20,7 @@ from distagg.models.base import Params, Solver, param
 from distagg.models.luce_errors import bootstrap, standard_errors
 from distagg.models.luce_posterior import POSTERIORS, posterior
 from distagg.models.outcome import STATUS, Outcome
+from distagg.models.pairs import unlisted_last, unlisted_param
 from distagg.types import Floats, Indices, Offsets
 
 NAMED = 3  # items named in a message
@@ -37,12 +38,7 @@ class PlackettLuce(Solver):
     criterion: ClassVar[str] = "largest gradient entry for each observed choice; with bayes, move of a shape"
     remedy: ClassVar[str] = "raise steps or shape"
 
-    unlisted: Any = param(
-        "last",
-        "what it means that a list leaves an item out: last (it stands behind all listed ones: a top-K list) or ignore "
-        "(the list says nothing about it); pairs never speak of others",
-        choices=("last", "ignore"),
-    )
+    unlisted: Any = unlisted_param()
     solver: Any = param(
         "lbfgs",
         "lbfgs, mm (Hunter) or ilsr (Maystre & Grossglauser), all to the same answer; or posterior means of log "
@@ -92,9 +88,9 @@ class PlackettLuce(Solver):
 
     def fit_chunk(self, chunk: Chunk, params: Params, *, trace: bool) -> Outcome:
         choices = gather_choices(
-            self.unlisted == "last", chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets, chunk.entry_item,
-            chunk.entry_rank, chunk.pair_offsets, chunk.pair_winner, chunk.pair_loser, chunk.pair_weight,
-            chunk.pair_tie,
+            unlisted_last(self.unlisted, chunk), chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets,
+            chunk.entry_item, chunk.entry_rank, chunk.pair_offsets, chunk.pair_winner, chunk.pair_loser,
+            chunk.pair_weight, chunk.pair_tie,
         )  # fmt: skip
         wins, number = count_choices(choices, chunk.item_offsets)
         status, component = examine(choices, chunk.item_offsets, wins)

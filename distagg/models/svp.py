@@ -4,8 +4,8 @@ What the experts say is joined in one skew-symmetric matrix Y on the observed pa
 X = s e' - e s' up to noise: a skew-symmetric matrix of rank 2. The score is s = X e / items.
 
 Where unlisted items stand last, every pair is observed and X is the projection of Y itself. For rank differences Y
-has rank 2 already, and the score is the row mean; for binary comparisons the leading pair of singular vectors is
-found by products with Y that cost O(entries). Otherwise X is fitted over the observed pairs.
+has rank 2 already, as have normalised and log ones: the score is the row mean. For binary ones the leading pair of
+singular vectors is found by products with Y that cost O(entries). Otherwise X is fitted over the observed pairs.
 
 Defaults are what is best on MQ2007 and MQ2008. The papers count pairs of listed items only (unlisted=ignore): there a
 sum over experts is better than a mean, which trusts a pair that one expert compared as much as one that all did.
@@ -19,11 +19,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from distagg.dataset.chunk import Chunk
-from distagg.errors import UsageError
-from distagg.kernels.lists import PAIR_FUNCTIONS, sum_by_item
+from distagg.kernels.lists import pair_values, sum_by_item
 from distagg.kernels.svp import project_majorities, project_queries
 from distagg.models.base import Params, Solver, param
 from distagg.models.outcome import Outcome
+from distagg.models.pairs import left_out, pair_function, pairs_param, unlisted_last, unlisted_param
 from distagg.types import INDEX, OFFSET, Floats, Indices, Offsets
 
 Lists = tuple[Offsets, Offsets, Indices, Floats, Floats]  # list and entry offsets, items, ranks, weight of each list
@@ -48,18 +48,8 @@ class Svp(Solver):
     criterion: ClassVar[str] = "change of the fit in the last step"
     remedy: ClassVar[str] = "raise steps or tolerance"
 
-    pairs: Any = param(
-        "binary",
-        "how two ranks become a preference; raw pairs are binary, weighted. With unlisted=last the others are the mean "
-        "rank",
-        choices=tuple(PAIR_FUNCTIONS),
-    )
-    unlisted: Any = param(
-        "last",
-        "what it means that a list leaves an item out: last (it stands one behind the list's largest rank) or ignore "
-        "(the list says nothing about it, and pairs in no list are not observed); raw pairs are always ignore",
-        choices=("last", "ignore"),
-    )
+    pairs: Any = pairs_param("binary")
+    unlisted: Any = unlisted_param()
     joint: Any = param(
         "mean",
         "how experts are joined: mean of those that compare a pair, or sum (with unlisted=last only the scale differs)",
@@ -80,7 +70,7 @@ class Svp(Solver):
         weight = np.ones(chunk.n_lists)
         weight.setflags(write=False)
         lists = chunk.list_offsets, chunk.entry_offsets, chunk.entry_item, chunk.entry_rank, weight
-        if self.unlisted == "ignore":
+        if not unlisted_last(self.unlisted, chunk):
             return self._over_observed(chunk, lists, trace)
         if self.pairs == "binary":
             return self._of_majorities(chunk, trace)
@@ -88,7 +78,11 @@ class Svp(Solver):
 
     def _over_observed(self, chunk: Chunk, lists: Lists, trace: bool) -> Outcome:
         score, fit = np.zeros(chunk.n_items), _Fit(chunk.n_queries, self.steps if trace else 0)
-        value = self._values(*lists[1:4:2]) if not chunk.n_pairs else lists[3]
+        value = lists[3]
+        if not chunk.n_pairs:
+            function = pair_function(self.name, self.pairs, chunk)
+            value = pair_values(*lists[1:4:2], np.zeros(chunk.n_lists, dtype=np.int64), function)[0]
+        value.setflags(write=False)
         project_queries(
             self.step, self.steps, self.tolerance, self.pairs == "binary", self.joint == "mean", chunk.item_offsets,
             *lists[:4], value, lists[4], score, fit.iterations, fit.left, fit.explained, fit.trace,
@@ -112,9 +106,9 @@ class Svp(Solver):
     def _of_differences(self, chunk: Chunk, trace: bool) -> Outcome:
         """Y = e m' - m e' with m the mean value of an item over lists: of rank 2, so nothing is left to project."""
         sizes, length = np.diff(chunk.item_offsets), np.diff(chunk.entry_offsets)
-        value = self._values(chunk.entry_offsets, chunk.entry_rank)
-        behind = np.zeros(chunk.n_lists)
-        behind[length > 0] = self._behind(chunk.entry_rank[chunk.entry_offsets[1:][length > 0] - 1])
+        function = pair_function(self.name, self.pairs, chunk)
+        out = left_out(self.unlisted, chunk)
+        value, behind = pair_values(chunk.entry_offsets, chunk.entry_rank, out, function)
         lists = chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets, chunk.entry_item
         ahead = value - np.repeat(behind, length)
         ahead.setflags(write=False)
@@ -129,32 +123,6 @@ class Svp(Solver):
         fit.explained += 0.5 * sizes * np.bincount(owner, score**2, chunk.n_queries)
         fit.trace[:, :1] = fit.explained[:, None]
         return fit.outcome(score, self.tolerance, trace)
-
-    def _values(self, entry_offsets: Offsets, entry_rank: Floats) -> Floats:
-        """What is subtracted in a pair, for each entry."""
-        if self.pairs in ("binary", "difference"):
-            return entry_rank
-        length = np.diff(entry_offsets)
-        largest = entry_rank[np.maximum(entry_offsets[1:] - 1, 0)] if len(entry_rank) else np.zeros(len(length))
-        top = self._plain(largest)
-        scale = np.divide(1.0, top, out=np.zeros(len(top)), where=top > 0)
-        value = self._plain(entry_rank) * np.repeat(scale, length)
-        value.setflags(write=False)
-        return value
-
-    def _behind(self, largest: Floats) -> Floats:
-        """The value one behind a list's largest rank."""
-        if self.pairs == "difference":
-            return largest + 1.0
-        top = self._plain(largest)
-        return np.divide(self._plain(largest + 1.0), top, out=np.zeros(len(top)), where=top > 0)
-
-    def _plain(self, rank: Floats) -> Floats:
-        if self.pairs != "log":
-            return rank
-        if len(rank) and rank.min() <= 0:
-            raise UsageError("svp with pairs=log needs ranks above 0, and the dataset holds ratings; choose difference")
-        return np.log(rank)
 
 
 class _Fit:

@@ -13,10 +13,10 @@ import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.kernels.adherence import agreement
-from distagg.kernels.lists import PAIR_FUNCTIONS, pair_sums
 from distagg.kernels.mpm import adherence_slopes
 from distagg.models.base import Params, Statistics, not_converged, param
-from distagg.models.mpm import Mpm, pair_arrays
+from distagg.models.mpm import Mpm
+from distagg.models.pairs import pair_arrays
 
 SETTLED = 1e-3  # adherence is known when no expert's moves more in a round
 LONGEST = 2.0  # the most that an expert's adherence may grow in a round, in units of the best
@@ -47,8 +47,7 @@ class ThetaMpm(Mpm):
             return super().map(chunk, params)
         theta = self._theta(chunk, params)
         fitted = replace(self, variance=False).fit_chunk(chunk, params, trace=False)
-        left_out = self._left_out(chunk)
-        won, lost, behind = pair_sums(chunk.entry_offsets, chunk.entry_rank, left_out, PAIR_FUNCTIONS[self.pairs])
+        won, lost, behind = self._sums(chunk)
         slope, curve = np.zeros(chunk.n_experts), np.zeros(chunk.n_experts)
         adherence_slopes(
             theta, fitted.score, chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets, chunk.list_expert,

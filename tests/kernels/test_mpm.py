@@ -12,7 +12,7 @@ from strategies import chunks
 from distagg.kernels.adherence import agreement
 from distagg.kernels.lists import PAIR_FUNCTIONS, pair_sums
 from distagg.kernels.mpm import adherence_slopes, likelihood, log_partition_slopes, maximise, spread_likelihood
-from distagg.models.mpm import pair_arrays
+from distagg.models.pairs import pair_arrays
 
 PRIOR = 1e-3
 

@@ -1,0 +1,62 @@
+"""How lists become pairs: the choices that models share, and a chunk's arrays as the kernels take them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from distagg.dataset.chunk import Chunk
+from distagg.errors import UsageError
+from distagg.kernels.lists import PAIR_FUNCTIONS
+from distagg.models.base import param
+from distagg.types import Bools, Floats, Indices, Offsets
+
+
+def pairs_param(default: str) -> Any:
+    return param(
+        default,
+        "what a pair counts: binary (1), difference (of ranks), normalised (that over the list's largest rank) or log "
+        "(difference of logarithms over the largest); raw pairs count their weight",
+        choices=tuple(PAIR_FUNCTIONS),
+    )
+
+
+def unlisted_param() -> Any:
+    return param(
+        "auto",
+        "what it means that a list leaves an item out: last (it stands one place behind the last listed item), ignore "
+        "(the list says nothing about it) or auto (ratings: ignore; other lists: last); pairs never speak of others",
+        choices=("auto", "last", "ignore"),
+    )
+
+
+def unlisted_last(unlisted: str, chunk: Chunk) -> bool:
+    """Whether unlisted items stand last. Ranks of 0 or less are ratings turned round: who did not rate did not say."""
+    if unlisted == "auto":
+        return not (chunk.n_entries and chunk.entry_rank.min() <= 0.0)
+    return unlisted == "last"
+
+
+def left_out(unlisted: str, chunk: Chunk) -> Offsets:
+    """How many items stand behind each list's last one, shape (L,)."""
+    if not unlisted_last(unlisted, chunk):
+        return np.zeros(chunk.n_lists, dtype=np.int64)
+    sizes = np.repeat(np.diff(chunk.item_offsets), np.diff(chunk.list_offsets))
+    return sizes - np.diff(chunk.entry_offsets)
+
+
+def pair_function(model: str, pairs: str, chunk: Chunk) -> int:
+    """The kernels' number of a pair function; logarithms of ratings are refused."""
+    if pairs == "log" and chunk.n_entries and chunk.entry_rank.min() <= 0.0:
+        raise UsageError(
+            f"{model} with pairs=log needs ranks above 0, and the dataset holds ratings; choose difference"
+        )
+    return PAIR_FUNCTIONS[pairs]
+
+
+def pair_arrays(chunk: Chunk) -> tuple[Offsets, Indices, Indices, Indices, Floats, Bools]:
+    """A chunk's raw pairs."""
+    return (
+        chunk.pair_offsets, chunk.pair_expert, chunk.pair_winner, chunk.pair_loser, chunk.pair_weight, chunk.pair_tie,
+    )  # fmt: skip
