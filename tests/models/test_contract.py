@@ -22,12 +22,14 @@ VARIANTS = {
     "condorcet": [{"unlisted": "ignore"}],
     "copeland": [{"unlisted": "ignore"}],
     "combsum": [{"norm": "minmax"}, {"norm": "sum"}, {"norm": "zmuv"}],
+    "kemeny": [{"unlisted": "ignore"}, {"effort": 0}],
     "mc1": [{"local_kemeny": True}],
     "mc4": [{"unlisted": "ignore"}, {"local_kemeny": True}],
 }
 SETTINGS = [(name, {}) for name in EVERY] + [(name, s) for name, many in VARIANTS.items() for s in many]
 
-UNSORTED = [s for s in SETTINGS if s[0] != "condorcet" and not s[1].get("local_kemeny")]
+SEARCHED = ("condorcet", "kemeny")  # orders from a start, which ties and cycles leave to the order of items
+UNSORTED = [s for s in SETTINGS if s[0] not in SEARCHED and not s[1].get("local_kemeny")]
 
 
 def ready(model: Model, n_experts: int = 5) -> Params:
