@@ -8,6 +8,7 @@ from distagg.errors import unknown
 from distagg.models.base import Model, NotConvergedWarning, Params, make
 from distagg.models.kemeny import Kemeny
 from distagg.models.majority import Condorcet, Copeland
+from distagg.models.mallows import Mallows
 from distagg.models.markov import Mc1, Mc2, Mc3, Mc4
 from distagg.models.mpm import Mpm, ThetaSupMpm
 from distagg.models.positional import Borda, CombMnz, CombSum, Mean, Rrf
@@ -17,7 +18,7 @@ MODELS: dict[str, type[Model]] = {
     model.name: model
     for model in (
         Borda, Mean, Median, BestInput, Condorcet, Copeland, Rrf, CombSum, CombMnz, Mc1, Mc2, Mc3, Mc4, Mpm,
-        ThetaSupMpm, Kemeny,
+        ThetaSupMpm, Kemeny, Mallows,
     )
 }  # fmt: skip
 

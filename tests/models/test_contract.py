@@ -23,6 +23,7 @@ VARIANTS = {
     "copeland": [{"unlisted": "ignore"}],
     "combsum": [{"norm": "minmax"}, {"norm": "sum"}, {"norm": "zmuv"}],
     "kemeny": [{"unlisted": "ignore"}, {"effort": 0}],
+    "mallows": [{"unlisted": "ignore"}, {"scores": "places"}],
     "mc1": [{"local_kemeny": True}],
     "mc4": [{"unlisted": "ignore"}, {"local_kemeny": True}],
 }
@@ -30,6 +31,7 @@ SETTINGS = [(name, {}) for name in EVERY] + [(name, s) for name, many in VARIANT
 
 SEARCHED = ("condorcet", "kemeny")  # orders from a start, which ties and cycles leave to the order of items
 UNSORTED = [s for s in SETTINGS if s[0] not in SEARCHED and not s[1].get("local_kemeny")]
+UNSORTED = [s for s in UNSORTED if s[1].get("scores") != "places"]
 
 
 def ready(model: Model, n_experts: int = 5) -> Params:
