@@ -93,17 +93,18 @@ def count_stages(
     list_offsets: Offsets,
     entry_offsets: Offsets,
     entry_rank: Floats,
-    stages: Floats,  # (I,) added to: at its m-th item a query counts stages with m items left
-    tied: Floats,  # (Q,) added to: tied pairs of listed items
+    row: Offsets,  # (L,) where a list counts: its query, or its expert
+    stages: Floats,  # (rows, longest) added to: stages with m items left at m - 1
+    tied: Floats,  # (rows,) added to: tied pairs of listed items
 ) -> None:
-    """Stages and tied pairs of every query's lists; an unlisted item is left to the end (last) or is not there."""
+    """Stages and tied pairs of lists; an unlisted item is left to the end (last) or is not there."""
     for q in range(len(item_offsets) - 1):
-        base, size = item_offsets[q], item_offsets[q + 1] - item_offsets[q]
+        size = item_offsets[q + 1] - item_offsets[q]
         for a in range(list_offsets[q], list_offsets[q + 1]):
             start, end = entry_offsets[a], entry_offsets[a + 1]
             left = size if unlisted_last else end - start
             group = 0
             for e in range(start, end):
                 group = group + 1 if e > start and entry_rank[e] == entry_rank[e - 1] else 0
-                tied[q] += group
-                stages[base + left - (e - start) - 1] += 1.0
+                tied[row[a]] += group
+                stages[row[a], left - (e - start) - 1] += 1.0

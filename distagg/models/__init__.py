@@ -6,6 +6,7 @@ from typing import Any
 
 from distagg.errors import unknown
 from distagg.models.base import Model, NotConvergedWarning, Params, make
+from distagg.models.cranking import Cranking
 from distagg.models.kemeny import Kemeny
 from distagg.models.majority import Condorcet, Copeland
 from distagg.models.mallows import Mallows
@@ -18,7 +19,7 @@ MODELS: dict[str, type[Model]] = {
     model.name: model
     for model in (
         Borda, Mean, Median, BestInput, Condorcet, Copeland, Rrf, CombSum, CombMnz, Mc1, Mc2, Mc3, Mc4, Mpm,
-        ThetaSupMpm, Kemeny, Mallows,
+        ThetaSupMpm, Kemeny, Mallows, Cranking,
     )
 }  # fmt: skip
 

@@ -61,11 +61,10 @@ class Mallows(Kemeny):
         score = centre.score
         for q in range(chunk.n_queries):
             span = slice(chunk.item_offsets[q], chunk.item_offsets[q + 1])
-            counts = stages[span]
             theta[q], iterations[q], slope[q] = fit_theta(
-                distance[q], counts, self.tolerance, self.steps, LARGEST_THETA, rows[q]
+                distance[q], stages[q], self.tolerance, self.steps, LARGEST_THETA, rows[q]
             )
-            likelihood[q] = log_likelihood(theta[q], distance[q], counts)
+            likelihood[q] = log_likelihood(theta[q], distance[q], stages[q])
             if self.scores == "expected":
                 margins = params["margins"] if split else chunk_margins(q, *self._arrays(chunk))
                 score[span] = expected_behind(theta[q] * margins)
@@ -76,18 +75,25 @@ class Mallows(Kemeny):
         return Outcome(score, queries={**centre.queries, **fit, "phi": phi}, trace=rows if trace else None)
 
     def _stages(self, chunk: Chunk) -> tuple[Floats, Floats]:
-        stages, tied = np.zeros(chunk.n_items), np.zeros(chunk.n_queries)
-        count_stages(
-            self.unlisted == "last", chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets, chunk.entry_rank,
-            stages, tied,
-        )  # fmt: skip
+        """Of every query: stages by the items left, and tied pairs."""
+        rows = np.repeat(np.arange(chunk.n_queries), np.diff(chunk.list_offsets))
+        stages, tied = stages_of(chunk, rows, chunk.n_queries, self.unlisted == "last")
         if chunk.n_pairs:
-            queries = np.repeat(np.arange(chunk.n_queries), np.diff(chunk.pair_offsets))
-            rows = chunk.item_offsets[:-1][queries]
-            stages += np.bincount(rows, chunk.pair_weight, chunk.n_items)  # one item left
-            stages += np.bincount(rows + 1, chunk.pair_weight, chunk.n_items)  # two items left
-            tied += np.bincount(queries, np.where(chunk.pair_tie, chunk.pair_weight, 0.0), chunk.n_queries)
+            rows = np.repeat(np.arange(chunk.n_queries), np.diff(chunk.pair_offsets))
+            weight = np.bincount(rows, chunk.pair_weight, chunk.n_queries)
+            stages[:, :2] += weight[:, None]
+            tied += np.bincount(rows, np.where(chunk.pair_tie, chunk.pair_weight, 0.0), chunk.n_queries)
         return stages, tied
+
+
+def stages_of(chunk: Chunk, rows: np.ndarray, n_rows: int, unlisted_last: bool) -> tuple[Floats, Floats]:
+    """Stages (n_rows, longest query) and tied pairs (n_rows,) of a chunk's lists, list a counted in row rows[a]."""
+    stages, tied = np.zeros((n_rows, int(np.diff(chunk.item_offsets).max(initial=0)))), np.zeros(n_rows)
+    count_stages(
+        unlisted_last, chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets, chunk.entry_rank,
+        rows.astype(np.int64), stages, tied,
+    )  # fmt: skip
+    return stages, tied
 
 
 def expected_behind(odds: Floats) -> Floats:  # (size, size) -> (size,)

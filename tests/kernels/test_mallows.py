@@ -90,16 +90,18 @@ def test_the_ends_of_theta():
 @given(drawn=chunks())
 def test_stages_are_counted(unlisted_last, drawn):
     made, chunk = drawn
-    stages, tied = np.zeros(chunk.n_items), np.zeros(chunk.n_queries)
+    longest = max(query.size for query in made)
+    rows = np.repeat(np.arange(chunk.n_queries), np.diff(chunk.list_offsets))
+    stages, tied = np.zeros((chunk.n_queries, longest)), np.zeros(chunk.n_queries)
     count_stages(
-        unlisted_last, chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets, chunk.entry_rank, stages, tied
+        unlisted_last, chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets, chunk.entry_rank, rows, stages, tied
     )  # fmt: skip
     for q, query in enumerate(made):
-        expected = np.zeros(query.size)
+        expected = np.zeros(longest)
         for ranks in query.lists.values():
             most = query.size if unlisted_last else len(ranks)
             for place in range(len(ranks)):
                 expected[most - place - 1] += 1
-        assert stages[chunk.item_offsets[q] : chunk.item_offsets[q + 1]].tolist() == expected.tolist()
+        assert stages[q].tolist() == expected.tolist()
         ties = (a == b for ranks in query.lists.values() for a, b in itertools.combinations(ranks.values(), 2))
         assert tied[q] == sum(ties)

@@ -24,6 +24,7 @@ VARIANTS = {
     "combsum": [{"norm": "minmax"}, {"norm": "sum"}, {"norm": "zmuv"}],
     "kemeny": [{"unlisted": "ignore"}, {"effort": 0}],
     "mallows": [{"unlisted": "ignore"}, {"scores": "places"}],
+    "cranking": [{"unlisted": "ignore"}],
     "mc1": [{"local_kemeny": True}],
     "mc4": [{"unlisted": "ignore"}, {"local_kemeny": True}],
 }
