@@ -45,7 +45,9 @@ def rounds(model, pieces):
 @pytest.mark.parametrize("top", [3, SIZE])
 def test_planted_thetas_are_found(top):
     planted = np.array([0.0, 0.2, 0.5, 1.0, 0.5, 0.0])
-    theta = rounds(model_named("cranking", {"sweeps": 50}), [planted_chunk(planted, top)])["expert_theta"]
+    theta = rounds(model_named("cranking", {"largest": 10.0, "sweeps": 50}), [planted_chunk(planted, top)])[
+        "expert_theta"
+    ]
     np.testing.assert_allclose(theta, planted, atol=0.12)
 
 
@@ -65,11 +67,11 @@ def test_any_cut_gives_the_same_thetas():
     chunk = planted_chunk([0.1, 0.8, 0.4], SIZE)
     at = np.arange(chunk.n_queries)
     pieces = [chunk.select(at < 40), chunk.select((at >= 40) & (at < 45)), chunk.select(at >= 45)]
-    model = model_named("cranking", {"sweeps": 50})
+    model = model_named("cranking", {"largest": 10.0, "sweeps": 50})
     whole, cut = rounds(model, [chunk]), rounds(model, pieces)
     np.testing.assert_allclose(whole["expert_theta"], cut["expert_theta"], rtol=1e-9)
     assert rounds(model, [chunk])["expert_theta"].tolist() == whole["expert_theta"].tolist()
-    other = rounds(model_named("cranking", {"sweeps": 50, "seed": 1}), [chunk])["expert_theta"]
+    other = rounds(model_named("cranking", {"largest": 10.0, "sweeps": 50, "seed": 1}), [chunk])["expert_theta"]
     assert 0 < np.abs(other - whole["expert_theta"]).max() < 0.1
 
 
@@ -87,6 +89,20 @@ def test_sizes_of_chunks_may_differ():
     a, b = model.map(small, {}), model.map(large, {})
     for merged in (model.reduce(a, b), model.reduce(b, a)):
         assert merged["stages"].tolist() == [[1, 1, 0, 0, 0], [0, 0, 0, 1, 1]]
+
+
+def test_twins_confirm_each_other_no_further_than_the_largest_theta():
+    """Two experts with the same lists are no evidence of each other, which the model cannot know."""
+    apart = planted_chunk([0.3, 0.3], SIZE)
+    lists = {}
+    for q in range(apart.n_queries):
+        ranks = apart.rank_matrix(q).toarray()
+        lists[q] = {0: dict(enumerate(ranks[:, 0])), 1: dict(enumerate(ranks[:, 0])), 2: dict(enumerate(ranks[:, 1]))}
+    twins = build_chunk([Query(SIZE, ranks) for ranks in lists.values()])
+    theta = rounds(model_named("cranking"), [twins])["expert_theta"]
+    assert theta[:2].tolist() == [0.2, 0.2]
+    free = rounds(model_named("cranking", {"largest": 5.0}), [twins])["expert_theta"]
+    assert free[:2].min() > 1.0
 
 
 def test_experts_that_say_nothing_get_no_weight():
