@@ -130,7 +130,7 @@ def descend(matrix: Floats, order: Offsets, tolerance: float) -> int:
 def kicked(matrix: Floats, enough: float, step: float, budget: int, order: Offsets, trial: Offsets) -> int:
     """Kick and descend from the best order so far until it is worth ``enough`` or the budget of pairs is spent.
 
-    A kick moves three random items to random places, by a linear congruential generator of its own, so that the same
+    A kick moves six random items to random places, by a linear congruential generator of its own, so that the same
     margins give the same order. ``trial`` (size,) is scratch. Gives the pairs looked at.
     """
     size = len(matrix)
@@ -139,7 +139,7 @@ def kicked(matrix: Floats, enough: float, step: float, budget: int, order: Offse
     while looked < budget and best + step <= enough:
         for n in range(size):
             trial[n] = order[n]
-        for _ in range(3):
+        for _ in range(6):
             state = state * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
             at = np.int64((state >> np.uint64(33)) % np.uint64(size))
             to = np.int64((state >> np.uint64(11)) % np.uint64(size))
@@ -214,7 +214,10 @@ class Solution:
 
 
 def solve_order(matrix: Floats, effort: int, search: Search) -> Solution:
-    """Kemeny's order of one query from its margins, items numbered by the order that decides ties."""
+    """Kemeny's order of one query from its margins, items numbered by the order that decides ties.
+
+    A component may be given ``effort`` looks at each of its size^2 pairs.
+    """
     size = len(matrix)
     total = 0.5 * float(np.abs(matrix).sum())
     # Whole margins make worths differ by 2 at least. Half of that leaves room for the rounding of bounds.
@@ -224,15 +227,12 @@ def solve_order(matrix: Floats, effort: int, search: Search) -> Solution:
     count = components(matrix, order, starts, np.empty((3, size), np.int64), np.zeros(size, np.bool_))
     starts = starts[: count + 1]
     sizes = np.diff(starts)
-    waiting = int(sizes[sizes > 1].sum())
     bound, looked, proved = total, size * size, True
     for c in np.flatnonzero(sizes > 1):
         items = np.sort(order[starts[c] : starts[c + 1]])
         part = matrix[items[:, None], items]
-        found = solve_component(part, step, effort * len(items) // waiting, search)
+        found = solve_component(part, step, effort * len(items) ** 2, search)
         order[starts[c] : starts[c + 1]] = items[found.order]
-        waiting -= len(items)
-        effort = max(effort - found.looked, 0)
         looked += found.looked
         bound += found.bound - 0.5 * float(np.abs(part).sum())
         proved = proved and not found.open

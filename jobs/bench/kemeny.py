@@ -5,12 +5,14 @@
 Both minimise the same plain Kemeny distance (unlisted items last, ties free), and both orders are judged here, pair by
 pair, not by what their makers say; pairs that a consensus ties count as the cheaper of the two orders. Ours counts from
 opening the dataset on disk, theirs from Python lists in memory; both are compiled. Turns alternate.
-Goal: a mean distance no larger, 20 times as fast.
+Goal: a mean distance no larger, 20 times as fast. As it does not always give the best of its own local optima (see
+peers/bioconsert.py), these are judged as well, and the goal is about them.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import subprocess
@@ -30,7 +32,8 @@ from distagg.models import model_named
 from distagg.sources.synthetic import SyntheticSource
 
 GOAL = 20.0
-EFFORTS = (300, 0, 3000)  # the default first: it is what the goal is about
+EFFORTS = (200, 0, 2000)  # the default first: it is what the goal is about
+BEST = "bioconsert, best optimum"
 PEER = Path(__file__).parent / "peers" / "bioconsert.py"
 SHAPES = {"mq2008": 400, "mq2007": 300}
 QUICK = {"mq2008": 30}
@@ -38,7 +41,7 @@ QUICK = {"mq2008": 30}
 
 def lists_of(chunk: Chunk, q: int) -> list[list[int]]:
     spans = chunk.entry_offsets[chunk.list_offsets[q] : chunk.list_offsets[q + 1] + 1]
-    return [chunk.entry_item[a:b].tolist() for a, b in zip(spans[:-1], spans[1:], strict=True)]
+    return [chunk.entry_item[a:b].tolist() for a, b in itertools.pairwise(spans)]
 
 
 def distance(size: int, lists: list[list[int]], place: np.ndarray) -> float:
@@ -90,8 +93,9 @@ def contest(shape: str, queries: int, python: str, rounds: int, folder: Path) ->
                 print("go", file=peer.stdin, flush=True)
                 seconds["bioconsert"].append(float(peer.stdout.readline()))
         peer.stdin.close()
-    places["bioconsert"] = [np.array(place) for place in json.loads((folder / "orders.json").read_text())]
-    return [
+    optima = json.loads((folder / "orders.json").read_text())
+    places["bioconsert"] = [np.array(answers[0]) for answers in optima]
+    rows = [
         {
             "data": shape, "who": name, "queries": len(data), "seconds": Spread.of(took),
             "distances": [distance(q["size"], q["lists"], p) for q, p in zip(data, places[name], strict=True)],
@@ -99,6 +103,11 @@ def contest(shape: str, queries: int, python: str, rounds: int, folder: Path) ->
         }
         for name, took in seconds.items()
     ]  # fmt: skip
+    best = [
+        min(distance(query["size"], query["lists"], np.array(place)) for place in answers)
+        for query, answers in zip(data, optima, strict=True)
+    ]
+    return [*rows, {**rows[-1], "who": BEST, "distances": best}]
 
 
 def split(chunks: list[Chunk], outcomes: list[Any]) -> list[np.ndarray]:
@@ -110,14 +119,14 @@ def table(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """A line for each contestant, with its speed and distance against the peer's."""
     lines = []
     for row in rows:
-        peer = next(r for r in rows if r["who"] == "bioconsert" and r["data"] == row["data"])
+        peer = next(r for r in rows if r["who"] == BEST and r["data"] == row["data"])
         rate = [row["queries"] / s for s in (row["seconds"].median, row["seconds"].most, row["seconds"].least)]
         mine, theirs = np.array(row["distances"]), np.array(peer["distances"])
         ratio, mean = peer["seconds"].median / row["seconds"].median, float(mine.mean())
         met = ratio >= GOAL and mean <= theirs.mean()
         lines.append(
             {
-                "verdict": "" if row is peer else "met" if met else "MISSED", "data": row["data"], "who": row["who"],
+                "verdict": "" if "bioconsert" in row["who"] else "met" if met else "MISSED", "data": row["data"], "who": row["who"],
                 "faster": ratio, "queries_per_second": rate[0], "least": rate[1], "most": rate[2],
                 "mean_distance": mean, "nearer": int((mine < theirs).sum()), "farther": int((mine > theirs).sum()),
                 "queries": row["queries"], "proved": row["proved"],
@@ -143,7 +152,9 @@ def main() -> int:
         print(json.dumps(lines, indent=1))
     else:
         head = ["", "data", "who", "faster", "queries/s (least-most)", "mean distance", "nearer/farther", "proved"]
-        print(f"goal: {GOAL:g} times as fast at no larger a mean distance; nearer/farther than bioconsert, queries")
+        print(
+            f"goal: {GOAL:g} times as fast at no larger a mean distance; nearer/farther than its best optimum, queries"
+        )
         cells = [
             [
                 line["verdict"], line["data"], line["who"], f"{line['faster']:.1f}x",
@@ -154,7 +165,7 @@ def main() -> int:
             for line in lines
         ]  # fmt: skip
         print_table(head, cells)
-    return 0 if all(line["verdict"] != "MISSED" or line["who"] != "kemeny effort=300" for line in lines) else 1
+    return 0 if all(line["verdict"] != "MISSED" or line["who"] != "kemeny effort=200" for line in lines) else 1
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ def best_worth_by_subsets(matrix) -> float:
     return best[-1]
 
 
-@given(st.integers(0, 10_000), st.booleans(), st.sampled_from([0, 300_000]))
+@given(st.integers(0, 10_000), st.booleans(), st.sampled_from([0, 10_000]))
 def test_orders_are_the_best_of_all_where_that_is_claimed(seed, whole, effort):
     matrix = drawn_margins(seed, whole=whole)
     found = solve_order(matrix, effort, SEARCH)
@@ -59,7 +59,7 @@ def test_orders_are_the_best_of_all_where_that_is_claimed(seed, whole, effort):
 @pytest.mark.parametrize("seed", range(6))
 def test_twelve_items(seed):
     matrix = drawn_margins(seed, 12)
-    found = solve_order(matrix, 10_000_000, SEARCH)
+    found = solve_order(matrix, 100_000, SEARCH)
     assert not found.open
     assert found.worth == best_worth_by_subsets(matrix)
 

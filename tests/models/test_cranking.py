@@ -45,7 +45,7 @@ def rounds(model, pieces):
 @pytest.mark.parametrize("top", [3, SIZE])
 def test_planted_thetas_are_found(top):
     planted = np.array([0.0, 0.2, 0.5, 1.0, 0.5, 0.0])
-    theta = rounds(model_named("cranking", {"largest": 10.0, "sweeps": 50}), [planted_chunk(planted, top)])[
+    theta = rounds(model_named("cranking", {"largest": 10.0, "sweeps": 30}), [planted_chunk(planted, top)])[
         "expert_theta"
     ]
     np.testing.assert_allclose(theta, planted, atol=0.12)
@@ -67,11 +67,11 @@ def test_any_cut_gives_the_same_thetas():
     chunk = planted_chunk([0.1, 0.8, 0.4], SIZE)
     at = np.arange(chunk.n_queries)
     pieces = [chunk.select(at < 40), chunk.select((at >= 40) & (at < 45)), chunk.select(at >= 45)]
-    model = model_named("cranking", {"largest": 10.0, "sweeps": 50})
+    model = model_named("cranking", {"largest": 10.0, "sweeps": 30})
     whole, cut = rounds(model, [chunk]), rounds(model, pieces)
     np.testing.assert_allclose(whole["expert_theta"], cut["expert_theta"], rtol=1e-9)
     assert rounds(model, [chunk])["expert_theta"].tolist() == whole["expert_theta"].tolist()
-    other = rounds(model_named("cranking", {"largest": 10.0, "sweeps": 50, "seed": 1}), [chunk])["expert_theta"]
+    other = rounds(model_named("cranking", {"largest": 10.0, "sweeps": 30, "seed": 1}), [chunk])["expert_theta"]
     assert 0 < np.abs(other - whole["expert_theta"]).max() < 0.1
 
 

@@ -1,7 +1,9 @@
 """BioConsert of corankco, in its own interpreter: python bioconsert.py LISTS.json ORDERS.json
 
 For every line on stdin it solves all queries once more and prints the seconds that took, building its input included.
-Orders are written after the first time: for each query the places of its items, equal where the consensus ties them.
+Orders are written after the first time: for each query the places of its items, equal where the consensus ties them,
+first those of its answer and then those of every local optimum that it reached. (7.2 adds up the distances of its starts
+wrongly, two branches of _bio_consert having the same condition, so its answer is not always the best of its optima.)
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from corankco.algorithms.bioconsert.bioconsert import BioConsert
 from corankco.dataset import Dataset
 from corankco.ranking import Ranking
@@ -31,6 +34,20 @@ def solve(queries: list[dict[str, Any]]) -> list[Any]:
     return found
 
 
+def optima(query: dict[str, Any]) -> list[list[int]]:
+    """Places of the items in every local optimum, by the steps of compute_consensus_rankings."""
+    algorithm = BioConsert()
+    dataset = Dataset([Ranking([{item} for item in items]) for items in query["lists"]])
+    starts = algorithm._departure_rankings(dataset, SCHEME)
+    size, flat = dataset.nb_elements, np.array(starts.flatten(), dtype=np.int32)
+    costs = algorithm.pairwise_cost_matrix(dataset.get_positions(), SCHEME).flatten()
+    algorithm._bio_consert(flat, costs, size, len(starts), np.zeros(len(starts)))
+    places = np.full((len(starts), query["size"]), query["size"])
+    places[:, [int(dataset.mapping_id_elem[e].value) for e in range(size)]] = flat.reshape(-1, size)
+    found: list[list[int]] = places.tolist()
+    return found
+
+
 def main() -> None:
     queries = json.loads(Path(sys.argv[1]).read_text())
     solve(queries[:2])  # compiles
@@ -45,7 +62,7 @@ def main() -> None:
                 for at, bucket in enumerate(consensus.consensus_rankings[0].buckets):
                     for element in bucket:
                         place[int(element.value)] = at
-                places.append(place)
+                places.append([place, *optima(query)])
             Path(sys.argv[2]).write_text(json.dumps(places))
         print(seconds, flush=True)
 
