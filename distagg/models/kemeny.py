@@ -40,8 +40,8 @@ class Kemeny(Majority, Solver):
 
     effort: Any = param(
         200,
-        "looks at each pair of items, beyond a first local search and bound, before an order is left unproved; with 200 "
-        "a hard query of 40 items takes about half a millisecond",
+        "looks at each pair of items, beyond a first local search and bound, before an order is left unproved; with "
+        "200 a hard query of 40 items takes about half a millisecond",
         least=0,
     )
 

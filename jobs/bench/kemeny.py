@@ -126,7 +126,8 @@ def table(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         met = ratio >= GOAL and mean <= theirs.mean()
         lines.append(
             {
-                "verdict": "" if "bioconsert" in row["who"] else "met" if met else "MISSED", "data": row["data"], "who": row["who"],
+                "verdict": "" if "bioconsert" in row["who"] else "met" if met else "MISSED",
+                "data": row["data"], "who": row["who"],
                 "faster": ratio, "queries_per_second": rate[0], "least": rate[1], "most": rate[2],
                 "mean_distance": mean, "nearer": int((mine < theirs).sum()), "farther": int((mine > theirs).sum()),
                 "queries": row["queries"], "proved": row["proved"],

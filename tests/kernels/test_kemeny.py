@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse.csgraph import connected_components
 from strategies import chunks
@@ -43,6 +43,7 @@ def best_worth_by_subsets(matrix) -> float:
     return best[-1]
 
 
+@settings(max_examples=50)
 @given(st.integers(0, 10_000), st.booleans(), st.sampled_from([0, 10_000]))
 def test_orders_are_the_best_of_all_where_that_is_claimed(seed, whole, effort):
     matrix = drawn_margins(seed, whole=whole)

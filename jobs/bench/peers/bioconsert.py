@@ -2,8 +2,8 @@
 
 For every line on stdin it solves all queries once more and prints the seconds that took, building its input included.
 Orders are written after the first time: for each query the places of its items, equal where the consensus ties them,
-first those of its answer and then those of every local optimum that it reached. (7.2 adds up the distances of its starts
-wrongly, two branches of _bio_consert having the same condition, so its answer is not always the best of its optima.)
+first those of its answer and then those of every local optimum that it reached. (7.2 adds up the distances of its
+starts wrongly, two branches of _bio_consert having the same condition, so its answer is not always the best of them.)
 """
 
 from __future__ import annotations
