@@ -18,6 +18,7 @@ from distagg.models.mallows import stages_of
 from distagg.types import Floats
 
 BURN = 5  # sweeps before any counts
+PLAIN = 30  # rounds that stand for themselves; later ones are averaged (Delyon, Lavielle & Moulines 1999)
 NO_TRACE = np.empty(0)
 
 
@@ -27,11 +28,14 @@ class Cranking(Model):
 
     A round finds, for each expert, the expected distance between its lists and the unknown orders given all lists and
     the present thetas; then the theta that makes such a distance likeliest. Experts no nearer than chance get 0.
+
     The expectations run over whole orders, by Gibbs sampling; with every pair decided by itself all thetas would shrink
     to 0. The draws of a query depend on its position in the dataset and the seed alone, and are the same in every
-    round, so that rounds converge. Scores need no sampling: they are the expected number of items behind an item when
-    every pair is decided by itself with the posterior odds exp(sum of thetas for less thetas against). Not fitted,
-    all experts have the theta ``start``. With ignore, an item in no list gets the mean score.
+    round; after 30 rounds expected distances are averaged over rounds, so that the noise of few queries dies out.
+
+    Scores need no sampling: they are the expected number of items behind an item when every pair is decided by itself
+    with the posterior odds exp(thetas for less thetas against). Not fitted, all experts have the theta ``start``. With
+    ignore, an item in no list gets the mean score.
     """
 
     name: ClassVar[str] = "cranking"
@@ -75,10 +79,17 @@ class Cranking(Model):
         return {"distance": a["distance"] + b["distance"], "stages": stages}
 
     def finish(self, statistics: Statistics, params: Params) -> Params:
-        pairs = zip(statistics["distance"], statistics["stages"], strict=True)
-        theta = np.array([fit_theta(d, stages, 1e-10, 100, self.largest, NO_TRACE)[0] for d, stages in pairs])
+        turn = int(params.get("round", np.array(0))) + 1
+        distance, stages = statistics["distance"], statistics["stages"]
+        if turn > PLAIN:
+            past = params["expert_distance"]
+            distance = past + (distance - past) / (turn - PLAIN + 1)
+        pairs = zip(distance, stages, strict=True)
+        theta = np.array([fit_theta(d, counts, 1e-10, 100, self.largest, NO_TRACE)[0] for d, counts in pairs])
         change = np.abs(theta - self._theta(len(theta), params)).max() / max(theta.max(), np.finfo(float).tiny)
-        return {"expert_theta": theta, "round": params.get("round", np.array(0)) + 1, "change": np.array(change)}
+        return {
+            "expert_theta": theta, "expert_distance": distance, "round": np.array(turn), "change": np.array(change),
+        }  # fmt: skip
 
     def done(self, params: Params) -> bool:
         if params["change"] <= self.tolerance:
