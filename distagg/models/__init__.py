@@ -7,7 +7,10 @@ from typing import Any
 from distagg.errors import unknown
 from distagg.models.base import Model, NotConvergedWarning, Params, make
 from distagg.models.cps import Cps
+from distagg.models.cranking import Cranking
+from distagg.models.kemeny import Kemeny
 from distagg.models.majority import Condorcet, Copeland
+from distagg.models.mallows import Mallows
 from distagg.models.markov import Mc1, Mc2, Mc3, Mc4
 from distagg.models.mpm import Mpm
 from distagg.models.plackett_luce import PlackettLuce
@@ -21,10 +24,10 @@ MODELS: dict[str, type[Model]] = {
     for model in (
         Borda, Mean, Median, BestInput,
         Rrf, CombSum, CombMnz,
-        Condorcet, Copeland, Mc1, Mc2, Mc3, Mc4,
-        PlackettLuce,
+        Condorcet, Copeland, Mc1, Mc2, Mc3, Mc4, Kemeny,
+        PlackettLuce, Mallows, Cranking, Cps,
         Mpm, ThetaMpm, ThetaSupMpm,
-        Svp, Cps,
+        Svp,
     )
 }  # fmt: skip
 

@@ -24,6 +24,9 @@ VARIANTS = {
     "copeland": [{"unlisted": "ignore"}],
     "combsum": [{"norm": "minmax"}, {"norm": "sum"}, {"norm": "zmuv"}],
     "mpm": [{"unlisted": "ignore"}, {"variance": True}, {"pairs": "log"}, {"pairs": "binary"}],
+    "kemeny": [{"unlisted": "ignore"}, {"effort": 0}],
+    "mallows": [{"unlisted": "ignore"}, {"scores": "places"}],
+    "cranking": [{"unlisted": "ignore"}],
     "mc1": [{"local_kemeny": True}],
     "plackett_luce": [{"unlisted": "ignore"}, {"solver": "mm"}, {"solver": "ilsr"}, {"solver": "bayes"}],
     "mc4": [{"unlisted": "ignore"}, {"local_kemeny": True}],
@@ -32,7 +35,9 @@ VARIANTS = {
 }
 SETTINGS = [(name, {}) for name in EVERY] + [(name, s) for name, many in VARIANTS.items() for s in many]
 
-UNSORTED = [s for s in SETTINGS if s[0] != "condorcet" and not s[1].get("local_kemeny")]
+SEARCHED = ("condorcet", "kemeny")  # orders from a start, which ties and cycles leave to the order of items
+UNSORTED = [s for s in SETTINGS if s[0] not in SEARCHED and not s[1].get("local_kemeny")]
+UNSORTED = [s for s in UNSORTED if s[1].get("scores") != "places"]
 
 
 TRAINING = build_chunk(
