@@ -6,6 +6,7 @@ from typing import Any
 
 from distagg.errors import unknown
 from distagg.models.base import Model, NotConvergedWarning, Params, make
+from distagg.models.bradley_terry import BradleyTerry, Thurstone
 from distagg.models.majority import Condorcet, Copeland
 from distagg.models.markov import Mc1, Mc2, Mc3, Mc4
 from distagg.models.mpm import Mpm, ThetaSupMpm
@@ -16,7 +17,7 @@ MODELS: dict[str, type[Model]] = {
     model.name: model
     for model in (
         Borda, Mean, Median, BestInput, Condorcet, Copeland, Rrf, CombSum, CombMnz, Mc1, Mc2, Mc3, Mc4, Mpm,
-        ThetaSupMpm,
+        ThetaSupMpm, BradleyTerry, Thurstone,
     )
 }  # fmt: skip
 
