@@ -170,52 +170,67 @@ def count_squares(
 
 
 @kernel
-def count_rows(
-    share: float,
+def deal(
     size: int,
     winner: Indices,  # (P,)
     loser: Indices,
     weight: Floats,
     tie: Bools,
+    start: Offsets,  # (size + 1,) zeros, filled
+    code: Indices,  # (P,) filled: 4 * higher item, + 0 where the lower won, 1 where the higher, 2 for a tie
+    amount: Floats,  # (P,) filled, or zero-length if all weights are 1
+) -> None:
+    """Pairs dealt into the rows of their lower items."""
+    for p in range(len(winner)):
+        start[min(winner[p], loser[p]) + 1] += 1
+    for i in range(size):
+        start[i + 1] += start[i]
+    for p in range(len(winner)):
+        i, j = winner[p], loser[p]
+        low = min(i, j)
+        to = start[low]
+        start[low] += 1
+        code[to] = 4 * max(i, j) + (2 if tie[p] else i > j)
+        if len(amount) > 0:
+            amount[to] = weight[p]
+    for i in range(size, 0, -1):
+        start[i] = start[i - 1]
+    start[0] = 0
+
+
+@kernel
+def merge_rows(
+    share: float,
+    start: Offsets,  # (size + 1,)
+    code: Indices,  # (P,)
+    amount: Floats,  # (P,) or zero-length
     offsets: Offsets,  # (size + 1,) filled
     other: Indices,  # (P,) filled
     ahead: Floats,
     behind: Floats,
 ) -> tuple[int, float]:  # edges, weight of ties
-    """Counts of one query without a square: pairs dealt into the rows of their lower items, then merged in place."""
-    start = np.zeros(size + 1, dtype=np.int64)
-    for p in range(len(winner)):
-        start[min(winner[p], loser[p]) + 1] += 1
-    for i in range(size):
-        start[i + 1] += start[i]
-    ties = 0.0
-    for p in range(len(winner)):
-        i, j = winner[p], loser[p]
-        to = start[min(i, j)]
-        start[min(i, j)] += 1
-        other[to] = max(i, j)
-        if i == j:
-            ahead[to], behind[to] = 0.0, 0.0  # says nothing
-        elif tie[p]:
-            ties += weight[p]
-            ahead[to], behind[to] = share * weight[p], share * weight[p]
-        elif i < j:
-            ahead[to], behind[to] = weight[p], 0.0
-        else:
-            ahead[to], behind[to] = 0.0, weight[p]
+    """Counts of one query from dealt pairs."""
+    size = len(start) - 1
     where = np.full(size, -1, dtype=np.int64)
-    edges, p = 0, 0
+    edges, ties = 0, 0.0
     offsets[0] = 0
     for i in range(size):
         begin = edges
-        while p < start[i]:  # by now the end of the row
-            j, up, down = other[p], ahead[p], behind[p]
-            p += 1
+        for p in range(start[i], start[i + 1]):
+            j, kind = code[p] >> 2, code[p] & 3
+            weight = amount[p] if len(amount) > 0 else 1.0
+            up = share * weight if kind == 2 else weight * (1 - kind)
+            down = share * weight if kind == 2 else weight * kind
+            if i == j:
+                continue  # says nothing
+            if kind == 2:
+                ties += weight
             if up + down == 0.0:
                 continue
-            if where[j] >= begin:
-                ahead[where[j]] += up
-                behind[where[j]] += down
+            at = where[j]
+            if at >= begin:
+                ahead[at] += up
+                behind[at] += down
             else:
                 where[j] = edges
                 other[edges], ahead[edges], behind[edges] = j, up, down

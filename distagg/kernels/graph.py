@@ -36,6 +36,8 @@ def examine(
             mine = i
             for e in range(offsets[i], offsets[i + 1]):
                 j = base + other[e]
+                if parent[j] == mine and status[i] & status[j] == 3:
+                    continue  # nothing more to learn
                 if ahead[e] > 0.0:
                     status[i] |= 1  # won something
                     status[j] |= 2  # lost something
@@ -80,8 +82,11 @@ def reached(offsets: Offsets, other: Indices, ahead: Floats, behind: Floats, siz
         out, back = (ahead, behind) if turn == 0 else (behind, ahead)
         seen = np.zeros(size, dtype=np.bool_)
         seen[0] = True
+        missing = size - 1
         for _ in range(SWEEPS):
             for i in range(size):
+                if missing == 0:
+                    break
                 for e in range(offsets[i], offsets[i + 1]):
                     j = other[e]
                     if seen[i] != seen[j]:
@@ -89,9 +94,9 @@ def reached(offsets: Offsets, other: Indices, ahead: Floats, behind: Floats, siz
                             seen[j] = out[e] > 0.0
                         else:
                             seen[i] = back[e] > 0.0
-        for i in range(size):
-            if not seen[i]:
-                return False
+                        missing -= seen[i] and seen[j]
+        if missing > 0:
+            return False
     return True
 
 

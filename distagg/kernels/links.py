@@ -37,6 +37,18 @@ def mills(y: float) -> tuple[float, float]:
 
 
 @kernel
+def strengths(s: Floats) -> tuple[Floats, bool]:
+    """exp(s) but for a factor, so that chances are ratios; and whether the spread of scores allows that."""
+    low, high = 0.0, 0.0
+    for i in range(len(s)):
+        low, high = min(low, s[i]), max(high, s[i])
+    strength = np.empty(len(s))
+    for i in range(len(s)):
+        strength[i] = math.exp(s[i] - 0.5 * (low + high))
+    return strength, high - low < WIDEST
+
+
+@kernel
 def logit_slopes(
     link: int,  # LOGIT
     s: Floats,  # (size + 1,), eta last
@@ -52,14 +64,11 @@ def logit_slopes(
 ) -> None:
     """Gradient of the negative log likelihood, and its second derivatives: by pair, and their diagonal."""
     size = len(s) - 1
-    low, high = 0.0, 0.0
+    gradient[size] = diagonal[size] = 0.0
     for i in range(size + 1):
-        gradient[i] = diagonal[i] = cross[i] = 0.0
-        low, high = min(low, s[i]), max(high, s[i])
-    narrow = high - low < WIDEST
-    strength = np.empty(size)
-    for i in range(size):
-        strength[i] = math.exp(s[i] - 0.5 * (low + high)) if narrow else 0.0
+        cross[i] = 0.0
+    strength, narrow = strengths(s[:size])
+    sums = np.zeros(2 * size)  # slopes and curves side by side
     for i in range(size):
         mine, down, bend = strength[i], 0.0, 0.0
         for e in range(offsets[i], offsets[i + 1]):
@@ -73,10 +82,10 @@ def logit_slopes(
             curve[e] = second
             down += slope
             bend += second
-            gradient[j] -= slope
-            diagonal[j] += second
-        gradient[i] += down
-        diagonal[i] += bend
+            sums[2 * j] -= slope
+            sums[2 * j + 1] += second
+        gradient[i] = sums[2 * i] + down  # all lower items have been here
+        diagonal[i] = sums[2 * i + 1] + bend
 
 
 @kernel
@@ -162,6 +171,8 @@ def log_likelihood(
         base, own = item_offsets[q], eta[q]
         if own == np.inf:
             continue  # nothing but ties, and they are certain
+        product = 1.0
+        strength, narrow = strengths(score[base : item_offsets[q + 1]])
         if ties[q] > 0.0 and link == DAVIDSON:
             total[q] = ties[q] * own
         elif ties[q] > 0.0 and link == RAO_KUPPER:
@@ -178,7 +189,19 @@ def log_likelihood(
                     high = max(0.5 * abs(d), own)
                     z = math.exp(0.5 * d - high) + math.exp(-0.5 * d - high) + math.exp(own - high)
                     total[q] += 0.5 * (mine - theirs) * d - (mine + theirs) * (high + math.log(z))
-                else:  # own is 0 in LOGIT
+                elif link == RAO_KUPPER:
                     for x, count in ((d - own, mine), (-d - own, theirs)):
                         total[q] += count * (min(x, 0.0) - math.log1p(math.exp(-abs(x))))
+                else:
+                    total[q] += mine * min(d, 0.0) + theirs * min(-d, 0.0)
+                    up, down = strength[i - base], strength[other[e]]
+                    factor = 1.0 + (min(up, down) / max(up, down) if narrow else math.exp(-abs(d)))
+                    if mine + theirs == 1.0:  # a logarithm for many pairs: factors are between 1 and 2
+                        product *= factor
+                    else:
+                        total[q] -= (mine + theirs) * math.log(factor)
+                    if product > 1e300:
+                        total[q] -= math.log(product)
+                        product = 1.0
+        total[q] -= math.log(product)
     return total

@@ -24,6 +24,24 @@ Slopes = Callable[..., None]
 
 
 @kernel
+def first_scores(
+    item_offsets: Offsets, offsets: Offsets, other: Indices, ahead: Floats, behind: Floats, score: Floats
+) -> None:
+    """Where to start, into ``score`` (I,) of zeros: log odds of winning, as if against equals."""
+    lost = np.zeros(len(score))
+    for q in range(len(item_offsets) - 1):
+        base = item_offsets[q]
+        for i in range(base, item_offsets[q + 1]):
+            for e in range(offsets[i], offsets[i + 1]):
+                score[i] += ahead[e]
+                lost[i] += behind[e]
+                score[base + other[e]] += behind[e]
+                lost[base + other[e]] += ahead[e]
+    for i in range(len(score)):
+        score[i] = math.log((score[i] + 0.5) / (lost[i] + 0.5))
+
+
+@kernel
 def solve_step(
     offsets: Offsets,  # (size + 1,)
     other: Indices,
@@ -127,7 +145,7 @@ def fit_query(
                 left = max(left, abs(gradient[i]) / diagonal[i])
         if left <= tolerance or taken == steps or not good:
             return taken, left
-        solve_step(offsets, other, curve, diagonal, cross, gradient, min(0.1, math.sqrt(left)), x)
+        solve_step(offsets, other, curve, diagonal, cross, gradient, min(0.02, left), x)
         first = 0.0
         for i in range(length):
             start[i] = s[i]

@@ -73,7 +73,9 @@ class BradleyTerry(Pairwise):
         with np.errstate(divide="ignore"):
             return np.log(2 * odds) if self.ties == "davidson" else np.log1p(2 * odds)
 
-    def _fitted(self, counts: Counts, graph: Graph, start: Floats, *, trace: bool = False) -> tuple[Outcome, Floats]:
+    def _fitted(
+        self, counts: Counts, graph: Graph, start: Floats | None = None, *, trace: bool = False
+    ) -> tuple[Outcome, Floats]:
         """With the tie parameter, nu or theta, as column ``tie``: 0 or 1 without ties, infinite without wins."""
         outcome, eta = super()._fitted(counts, graph, start, trace=trace)
         if self.ties in TIE_LINKS:
@@ -81,7 +83,7 @@ class BradleyTerry(Pairwise):
         return outcome, eta
 
     def _refuse_ties(self, chunk: Chunk, counts: Counts, score: Floats, eta: Floats) -> None:
-        """A learned tie parameter can run off with the scores: wins without a cycle, all explained by ever wider gaps."""
+        """A learned tie parameter can run off with the scores: wins without a cycle, explained by ever wider gaps."""
         if self.ties not in TIE_LINKS:
             return
         base = np.repeat(counts.item_offsets[:-1], np.diff(counts.offsets[counts.item_offsets]))

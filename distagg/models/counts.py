@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
-from distagg.kernels.counts import count_rows, count_squares, expand_lists
+from distagg.kernels.counts import count_squares, deal, expand_lists, merge_rows
 from distagg.kernels.lists import PAIR_FUNCTIONS
-from distagg.types import INDEX, OFFSET, Floats, Indices, Offsets
+from distagg.types import INDEX, OFFSET, Bools, Floats, Indices, Offsets
 
 PAIRS_BYTES = 4 << 30
 PAIR_BYTES = 37  # a pair while it is dealt into rows
@@ -28,6 +29,14 @@ class Counts:
     ahead: Floats  # (E,)
     behind: Floats  # (E,)
     ties: Floats  # (Q,)
+
+    def __post_init__(self) -> None:
+        self.item_offsets.setflags(write=False)  # as a chunk's, so that kernels see one type
+
+    @property
+    def graph(self) -> tuple[Offsets, Offsets, Indices, Floats, Floats]:
+        """The arrays that make the graph, in the order in which kernels take them."""
+        return self.item_offsets, self.offsets, self.other, self.ahead, self.behind
 
     def directed(self) -> dict[str, np.ndarray]:
         """One query's counts as weighted pairs: statistics that ``merged`` adds up."""
@@ -115,25 +124,29 @@ class Counting:
         return Counts(chunk.item_offsets, offsets, other[:edges], ahead[:edges], behind[:edges], ties)
 
     def _rows(self, chunk: Chunk, list_weight: Floats, pair_weight: Floats) -> Counts:
-        pairs = (chunk.pair_winner, chunk.pair_loser, pair_weight, chunk.pair_tie)
+        pairs: list[Any] = [chunk.pair_winner, chunk.pair_loser, pair_weight, chunk.pair_tie]
         if chunk.n_entries:
             value, end = self._values(chunk)
-            made = expand_lists(
+            made: tuple[Any, ...] = expand_lists(
                 PAIR_FUNCTIONS[self.function], self.unlisted_last, chunk.n_items, chunk.entry_offsets,
                 chunk.entry_item, value, list_weight, end,
             )  # fmt: skip
-            pairs = tuple(np.concatenate(both) for both in zip(made, pairs, strict=True))  # type: ignore[assignment]
-        return dealt(self.share, chunk.n_items, *pairs)
+            pairs = [np.concatenate([mine, theirs]) for mine, theirs in zip(made, pairs, strict=True)]
+        winner, loser, weight, tie = pairs
+        return dealt(self.share, chunk.n_items, winner, loser, weight, tie)
 
 
-def dealt(share: float, size: int, *pairs: np.ndarray) -> Counts:
+def dealt(share: float, size: int, winner: Indices, loser: Indices, weight: Floats, tie: Bools) -> Counts:
     """One query's counts from (winner, loser, weight, tie)."""
-    for column in pairs:
+    for column in (winner, loser, weight, tie):
         column.setflags(write=False)
-    room = len(pairs[0])
+    room = len(winner)
+    start, code = np.zeros(size + 1, dtype=OFFSET), np.empty(room, dtype=INDEX)
+    amount = np.empty(0 if (weight == 1.0).all() else room)
+    deal(size, winner, loser, weight, tie, start, code, amount)
     offsets = np.zeros(size + 1, dtype=OFFSET)
     other, ahead, behind = np.empty(room, dtype=INDEX), np.empty(room), np.empty(room)
-    edges, ties = count_rows(share, size, *pairs, offsets, other, ahead, behind)
+    edges, ties = merge_rows(share, start, code, amount, offsets, other, ahead, behind)
     item_offsets = np.array([0, size], dtype=OFFSET)
     return Counts(item_offsets, offsets, other[:edges], ahead[:edges], behind[:edges], np.array([ties]))
 

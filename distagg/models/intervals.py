@@ -62,8 +62,8 @@ def _of_query(
     rows = counts.offsets[counts.item_offsets[q] : counts.item_offsets[q + 1] + 1]
     evaluate = logit_slopes if link == LOGIT else slopes
     evaluate(
-        link, np.append(score, eta), counts.ties[q], rows, counts.other, counts.ahead, counts.behind, gradient, diagonal, cross,
-        curve,
+        link, np.append(score, eta), counts.ties[q], rows, counts.other, counts.ahead, counts.behind, gradient,
+        diagonal, cross, curve,
     )  # fmt: skip
     if prior == GAUSSIAN:
         diagonal[:size] += weight

@@ -17,7 +17,7 @@ from distagg.kernels.graph import count_strong, examine
 from distagg.kernels.links import LOGIT, log_likelihood, logit_slopes
 from distagg.kernels.links import slopes as general_slopes
 from distagg.kernels.lists import PAIR_FUNCTIONS
-from distagg.kernels.newton import GAMMA, GAUSSIAN, NONE, fit_queries
+from distagg.kernels.newton import GAMMA, GAUSSIAN, NONE, first_scores, fit_queries
 from distagg.models.base import Params, Solver, Statistics, param
 from distagg.models.counts import Counting, Counts, merged
 from distagg.models.intervals import between, standard_errors
@@ -51,13 +51,15 @@ class Pairwise(Solver):
     pairs: Any = param("binary", "how two ranks of a list become a preference", choices=tuple(PAIR_FUNCTIONS))
     unlisted: Any = param(
         "last",
-        "what it means that a list leaves an item out: last (it stands at the last rank + 1, behind all listed ones) or "
+        "what it means that a list leaves an item out: last (it stands at the last rank + 1, behind listed ones) or "
         "ignore (the list says nothing about it)",
         choices=("last", "ignore"),
     )
     ties: Any = param("half", "ignore ties, or count half a win for each side", choices=("half", "ignore"))
     prior: Any = param(
-        "gaussian", "gaussian on scores keeps all of them finite; none is maximum likelihood", choices=("gaussian", "none")
+        "gaussian",
+        "gaussian on scores keeps all of them finite; none is maximum likelihood",
+        choices=("gaussian", "none"),
     )
     weight: Any = param(0.1, "weight of the gaussian prior: one over its variance", above=0.0)
     components: Any = param(
@@ -67,7 +69,7 @@ class Pairwise(Solver):
     tolerance: Any = param(1e-8, "stop when no score alone would move by more", above=0.0)
     errors: Any = param(
         "none",
-        "uncertainty of scores: standard (from the curvature of the fit), bootstrap (resampled lists and pairs) or none",
+        "uncertainty of scores: standard (from the fit's curvature), bootstrap (resampled lists and pairs) or none",
         choices=("none", "standard", "bootstrap"),
     )
     level: Any = param(0.95, "confidence of the interval low to high", above=0.0)
@@ -123,7 +125,7 @@ class Pairwise(Solver):
         graph = self.examine(counts)
         if self.prior == "none":
             self._refuse_endless(chunk, graph)
-        outcome, eta = self._fitted(counts, graph, np.zeros(chunk.n_items), trace=trace)
+        outcome, eta = self._fitted(counts, graph, trace=trace)
         if self.prior == "none":
             self._refuse_ties(chunk, counts, outcome.score, eta)
         outcome.items.update(status=graph.status, component=graph.component)
@@ -143,10 +145,9 @@ class Pairwise(Solver):
         items, queries = len(counts.offsets) - 1, len(counts.item_offsets) - 1
         status, component = np.zeros(items, dtype=np.int32), np.zeros(items, dtype=np.int32)
         connected, strong = np.zeros(queries, dtype=np.int64), np.zeros(queries, dtype=np.int64)
-        edges = (counts.item_offsets, counts.offsets, counts.other, counts.ahead, counts.behind)
-        examine(*edges, status, component, connected)
+        examine(*counts.graph, status, component, connected)
         if self.prior == "none":
-            count_strong(*edges, strong)
+            count_strong(*counts.graph, strong)
         return Graph(status, component, connected, strong)
 
     @property
@@ -158,19 +159,36 @@ class Pairwise(Solver):
         """Where the parameter of ties starts, in models that have one."""
         return np.zeros(len(counts.ties))
 
-    def _fitted(self, counts: Counts, graph: Graph, start: Floats, *, trace: bool = False) -> tuple[Outcome, Floats]:
-        """The fit from given scores, and the tie parameter of every query."""
+    def _fitted(
+        self, counts: Counts, graph: Graph, start: Floats | None = None, *, trace: bool = False
+    ) -> tuple[Outcome, Floats]:
+        """The fit, from given scores or from where it likes, and the tie parameter of every query."""
         queries = len(counts.ties)
-        score, eta = start.copy(), self.start_eta(counts)
+        eta = self.start_eta(counts)
+        prior, weight, shape = self.prior_numbers
         taken, left = np.zeros(queries, dtype=np.int64), np.zeros(queries)
         slopes = logit_slopes if self.link == LOGIT else general_slopes
-        edges = (counts.item_offsets, counts.offsets, counts.other, counts.ahead, counts.behind, counts.ties)
+        score = np.zeros(len(counts.offsets) - 1) if start is None else start.copy()
+        if start is None:
+            first_scores(*counts.graph, score)
         history = []
         for steps in [1] * self.steps if trace else [self.steps]:  # a step at a time gives the same bits
             more = np.zeros(queries, dtype=np.int64)
-            fit_queries(slopes, self.link, *self.prior_numbers, self.tolerance, steps, *edges, score, eta, more, left)
+            fit_queries(
+                slopes,
+                self.link,
+                *self.prior_numbers,
+                self.tolerance,
+                steps,
+                *counts.graph,
+                counts.ties,
+                score,
+                eta,
+                more,
+                left,
+            )
             taken += more
-            likelihood = log_likelihood(self.link, *edges, score, eta)
+            likelihood = log_likelihood(self.link, *counts.graph, counts.ties, score, eta)
             history.append(np.where(more > 0, likelihood, np.nan))
             if not more.any():
                 break
@@ -202,7 +220,7 @@ class Pairwise(Solver):
         raise InputError(
             f"query {chunk.query_ids[q]}{more}",
             found=", ".join(found),
-            expected="every item to beat every other along some path, without which no finite maximum likelihood exists",
+            expected="every item to beat every other along some path, or else no finite maximum likelihood exists",
             remedy="choose prior=gaussian" + (", or components=true to fit each component on its own" if apart else ""),
         )
 

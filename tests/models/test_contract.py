@@ -24,6 +24,13 @@ VARIANTS = {
     "combsum": [{"norm": "minmax"}, {"norm": "sum"}, {"norm": "zmuv"}],
     "mc1": [{"local_kemeny": True}],
     "mc4": [{"unlisted": "ignore"}, {"local_kemeny": True}],
+    "bradley_terry": [
+        {"pairs": "difference", "unlisted": "ignore"},
+        {"ties": "davidson", "pairs": "log"},
+        {"prior": "gamma", "ties": "rao_kupper"},
+        {"errors": "bootstrap", "resamples": 3},
+    ],
+    "thurstone": [{"pairs": "normalised"}],
 }
 SETTINGS = [(name, {}) for name in EVERY] + [(name, s) for name, many in VARIANTS.items() for s in many]
 
