@@ -117,8 +117,8 @@ def edge_slopes(
         curve = count * (0.25 * (up + down) - lean * lean)
         return slope, curve, count * tied, -count * tied * lean, count * tied * (up + down)
     win, lose = 1.0 / (1.0 + math.exp(eta - d)), 1.0 / (1.0 + math.exp(eta + d))
-    mine, theirs = ahead * win * (1.0 - win), behind * lose * (1.0 - lose)
-    no_win, no_loss = ahead * (1.0 - win), behind * (1.0 - lose)
+    no_win, no_loss = ahead / (1.0 + math.exp(d - eta)), behind / (1.0 + math.exp(-d - eta))
+    mine, theirs = win * no_win, lose * no_loss
     return no_loss - no_win, mine + theirs, no_win + no_loss, theirs - mine, mine + theirs
 
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from distagg.dataset.chunk import Chunk
-from distagg.errors import InputError
+from distagg.errors import InputError, UsageError
 from distagg.kernels.links import DAVIDSON, LOGIT, PROBIT, RAO_KUPPER
 from distagg.models.base import param
 from distagg.models.counts import Counting, Counts
 from distagg.models.outcome import FIT_COLUMNS, Outcome
-from distagg.models.pairwise import ENDLESS, PRIORS, Graph, Pairwise
+from distagg.models.pairwise import PRIORS, Graph, Pairwise
 from distagg.types import Floats
 
 TIE_LINKS = {"davidson": DAVIDSON, "rao_kupper": RAO_KUPPER}
@@ -82,24 +82,24 @@ class BradleyTerry(Pairwise):
             outcome.queries["tie"] = np.exp(eta)
         return outcome, eta
 
-    def _refuse_ties(self, chunk: Chunk, counts: Counts, score: Floats, eta: Floats) -> None:
-        """A learned tie parameter can run off with the scores: wins without a cycle, explained by ever wider gaps."""
+    def _refuse_endless(self, chunk: Chunk, graph: Graph, *, split: bool) -> None:
+        """A learned tie parameter can run off with the scores, too: wins without a cycle, under ever wider gaps."""
+        super()._refuse_endless(chunk, graph, split=split)
         if self.ties not in TIE_LINKS:
             return
-        base = np.repeat(counts.item_offsets[:-1], np.diff(counts.offsets[counts.item_offsets]))
-        low = np.repeat(np.arange(len(score)), np.diff(counts.offsets))
-        gap = np.abs(score[low] - score[base + counts.other])
-        decisive = counts.ahead != counts.behind
-        for q in range(len(eta)):
-            edges = slice(counts.offsets[counts.item_offsets[q]], counts.offsets[counts.item_offsets[q + 1]])
-            own = gap[edges][decisive[edges]]
-            if counts.ties[q] > 0 and len(own) and own.min() > ENDLESS:
-                raise InputError(
-                    f"query {chunk.query_ids[q]}",
-                    found="wins that form no cycle, linked by ties only",
-                    expected=f"a finite maximum likelihood of ties={self.ties}",
-                    remedy="choose prior=gaussian",
-                )
+        if split:
+            raise UsageError(
+                f"{self.name}: ties={self.ties} with prior=none needs whole queries; choose prior=gaussian"
+            )
+        wins = replace(self.counting, share=0.0).count(chunk)
+        bad = np.flatnonzero((self.examine(wins).strong == np.diff(chunk.item_offsets)) & (wins.ties > 0))
+        if len(bad):
+            raise InputError(
+                f"query {chunk.query_ids[int(bad[0])]}",
+                found="ties, and wins that form no cycle",
+                expected=f"a cycle of wins, or else ties={self.ties} may have no finite maximum likelihood",
+                remedy="choose prior=gaussian",
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,7 +25,6 @@ from distagg.models.outcome import FIT_COLUMNS, ISOLATED, STATUS, Outcome
 from distagg.types import Floats, Labels, Offsets
 
 PRIORS = {"none": NONE, "gaussian": GAUSSIAN, "gamma": GAMMA}
-ENDLESS = 20.0  # gaps that no finite fit of a model with ties has on all of its decisive pairs
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -124,10 +123,8 @@ class Pairwise(Solver):
         counts = merged(chunk.n_items, [params]) if split else self.counting.count(chunk)
         graph = self.examine(counts)
         if self.prior == "none":
-            self._refuse_endless(chunk, graph)
+            self._refuse_endless(chunk, graph, split=split)
         outcome, eta = self._fitted(counts, graph, trace=trace)
-        if self.prior == "none":
-            self._refuse_ties(chunk, counts, outcome.score, eta)
         outcome.items.update(status=graph.status, component=graph.component)
         if self.errors == "standard":
             deviation = standard_errors(counts, graph.component, outcome.score, eta, self.link, *self.prior_numbers)
@@ -177,7 +174,9 @@ class Pairwise(Solver):
             fit_queries(
                 slopes,
                 self.link,
-                *self.prior_numbers,
+                prior,
+                weight,
+                shape,
                 self.tolerance,
                 steps,
                 *counts.graph,
@@ -200,7 +199,7 @@ class Pairwise(Solver):
         kept = np.stack(history, axis=1)[:, : int(taken.max(initial=0))] if trace else None
         return Outcome(score, {}, fit, kept), eta
 
-    def _refuse_endless(self, chunk: Chunk, graph: Graph) -> None:
+    def _refuse_endless(self, chunk: Chunk, graph: Graph, *, split: bool) -> None:
         """Refuse a maximum-likelihood fit that has no finite maximum, or no single one."""
         wanted = graph.connected if self.components else np.minimum(graph.connected, 1)
         bad = np.flatnonzero(graph.strong != wanted)
@@ -223,9 +222,6 @@ class Pairwise(Solver):
             expected="every item to beat every other along some path, or else no finite maximum likelihood exists",
             remedy="choose prior=gaussian" + (", or components=true to fit each component on its own" if apart else ""),
         )
-
-    def _refuse_ties(self, chunk: Chunk, counts: Counts, score: Floats, eta: Floats) -> None:
-        """Models with ties only."""
 
     def _bootstrap(self, chunk: Chunk, graph: Graph, outcome: Outcome) -> None:
         """Fit resamples, each query's drawn from its own seed, so that no result depends on how queries are cut."""
