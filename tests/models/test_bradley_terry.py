@@ -323,7 +323,7 @@ def test_without_ties_their_parameter_is_at_its_end(ties, rest):
 def test_ties_alone_do_not_bound_scores(ties):
     """One win, one tie: the wider the gap and the likelier ties, the better."""
     chunk = build_chunk([Query(2, pairs=[(0, 1, 1.0, False), (0, 1, 1.0, True)])])
-    with pytest.raises(InputError, match="wins that form no cycle.*prior=gaussian"):
+    with pytest.raises(InputError, match=r"wins that form no cycle.*prior=gaussian"):
         solved("bradley_terry", chunk, ties=ties, prior="none")
     assert solved("bradley_terry", chunk, ties=ties).score[0] > 0
 
