@@ -1,8 +1,9 @@
 """Who beat whom how often: pair counts of a query, from lists and from raw pairs.
 
 Counts stand in rows, each pair once, in the row of its lower item: ``ahead`` is what that item won against
-``other`` and ``behind`` what it lost. A tie of weight w adds ``share * w`` to both. Queries whose items x items is
-small beside their evidence are counted in a square (16 bytes a pair of items), others by dealing pairs into rows.
+``other`` and ``behind`` what it lost; ``won`` and ``lost`` are an item's sums. A tie of weight w adds ``share * w`` to
+both sides. Queries whose items x items is small beside their evidence are counted in a square (16 bytes a cell), others
+by dealing pairs into rows.
 """
 
 from __future__ import annotations
@@ -15,155 +16,124 @@ from distagg.types import Bools, Floats, Indices, Offsets
 
 
 @kernel
-def expand_list(
+def expand(
     function: int,
     last: bool,
-    size: int,
-    entry_item: Indices,  # (k,) of one list
-    entry_value: Floats,  # (k,) ranks, or their logarithms in the LOG function
-    weight: float,
-    end: float,  # value of unlisted items, and what NORMALISED and LOG divide by
-    winner: Indices,  # filled from ``at``
-    loser: Indices,
-    amount: Floats,
-    tie: Bools,
-    at: int,
-) -> int:
-    """The pairs of one list, as raw pairs; gives where the next list starts.
-
-    How much a pair says is as in ``pair_sums``. With ``last`` unlisted items stand together at the end.
-    Entries that share a rank tie with weight 1 in the binary function; in the others their difference is 0.
-    """
-    listed = len(entry_item)
-    if listed == 0 or weight == 0.0:
-        return at
-    scale = weight
-    if function in (NORMALISED, LOG):
-        scale = weight / end if end > 0.0 else 0.0
-    item, missing = np.empty(size, dtype=np.int32), np.ones(size, dtype=np.bool_)
-    for e in range(listed):
-        item[e] = entry_item[e]
-        missing[entry_item[e]] = False
-    total = listed
-    if last:
-        for i in range(size):
-            if missing[i]:
-                item[total] = i
-                total += 1
-    for e in range(listed):
-        here = entry_value[e]
-        for f in range(e + 1, total):
-            there = entry_value[f] if f < listed else end
-            tied = f < listed and there == here
-            winner[at], loser[at], tie[at] = item[e], item[f], tied
-            amount[at] = weight if function == BINARY else scale * (there - here)
-            at += 1
-    return at
-
-
-@kernel
-def expanded_size(last: bool, size: int, listed: int) -> int:
-    """The most pairs that ``expand_list`` writes."""
-    return listed * (listed - 1) // 2 + (listed * (size - listed) if last else 0)
-
-
-@kernel
-def expand_lists(
-    function: int, last: bool, size: int, entry_offsets: Offsets, entry_item: Indices, entry_value: Floats,
-    list_weight: Floats, list_end: Floats,
-) -> tuple[Indices, Indices, Floats, Bools]:  # fmt: skip
-    """All lists of one query as raw pairs."""
-    room = 0
-    for a in range(len(list_weight)):
-        room += expanded_size(last, size, entry_offsets[a + 1] - entry_offsets[a])
-    winner, loser = np.empty(room, dtype=np.int32), np.empty(room, dtype=np.int32)
-    amount, tie = np.empty(room), np.empty(room, dtype=np.bool_)
-    at = 0
-    for a in range(len(list_weight)):
-        first, end = entry_offsets[a], entry_offsets[a + 1]
-        at = expand_list(
-            function, last, size, entry_item[first:end], entry_value[first:end], list_weight[a], list_end[a], winner,
-            loser, amount, tie, at,
-        )  # fmt: skip
-    return winner[:at], loser[:at], amount[:at], tie[:at]
-
-
-@kernel
-def add_to_square(
-    share: float, size: int, first: int, last: int, winner: Indices, loser: Indices, weight: Floats, tie: Bools,
-    square: Floats,
-) -> float:  # weight of ties  # fmt: skip
-    """Add pairs to a square whose cell (low, high) holds two numbers: won by the lower item, won by the higher."""
-    ties = 0.0
-    for p in range(first, last):
-        i, j = winner[p], loser[p]
-        low, high = min(i, j), max(i, j)
-        cell = 2 * (low * size + high)
-        if i == j:
-            continue  # says nothing
-        if tie[p]:
-            ties += weight[p]
-            square[cell] += share * weight[p]
-            square[cell + 1] += share * weight[p]
-        else:
-            square[cell + (i > j)] += weight[p]
-    return ties
-
-
-@kernel
-def count_squares(
-    function: int,
-    last: bool,
-    share: float,
+    first_query: int,
+    end_query: int,
+    room: int,  # pairs, at the most
     list_weight: Floats,  # (L,)
-    list_end: Floats,  # (L,)
+    list_end: Floats,  # (L,) value of unlisted items, and what NORMALISED and LOG divide by
     item_offsets: Offsets,
     list_offsets: Offsets,
     entry_offsets: Offsets,
     entry_item: Indices,
-    entry_value: Floats,  # (E,)
+    entry_value: Floats,  # (E,) ranks, or their logarithms in the LOG function
     pair_offsets: Offsets,
     pair_winner: Indices,
     pair_loser: Indices,
     pair_weight: Floats,
     pair_tie: Bools,
+) -> tuple[Offsets, Indices, Indices, Floats, Bools]:  # offsets (queries + 1,), winner, loser, weight, tie
+    """Lists as raw pairs, with the raw pairs of their queries behind them.
+
+    How much a pair says is as in ``pair_sums``. With ``last`` unlisted items stand together at the end of a list.
+    Entries that share a rank tie with weight 1 in the binary function; in the others their difference is 0.
+    """
+    offsets = np.zeros(end_query - first_query + 1, dtype=np.int64)
+    winner, loser = np.empty(room, dtype=np.int32), np.empty(room, dtype=np.int32)
+    amount, tie = np.empty(room), np.empty(room, dtype=np.bool_)
+    at = 0
+    for q in range(first_query, end_query):
+        size = item_offsets[q + 1] - item_offsets[q]
+        item, missing = np.empty(size, dtype=np.int32), np.empty(size, dtype=np.bool_)
+        for a in range(list_offsets[q], list_offsets[q + 1]):
+            first, listed, end, weight = (
+                entry_offsets[a],
+                entry_offsets[a + 1] - entry_offsets[a],
+                list_end[a],
+                list_weight[a],
+            )
+            if weight == 0.0:
+                continue
+            scale = weight
+            if function in (NORMALISED, LOG):
+                scale = weight / end if end > 0.0 else 0.0
+            for i in range(size):
+                missing[i] = True
+            for e in range(listed):
+                item[e] = entry_item[first + e]
+                missing[item[e]] = False
+            total = listed
+            if last:
+                for i in range(size):
+                    if missing[i]:
+                        item[total] = i
+                        total += 1
+            for e in range(listed):
+                here = entry_value[first + e]
+                for f in range(e + 1, total):
+                    there = entry_value[first + f] if f < listed else end
+                    winner[at], loser[at] = item[e], item[f]
+                    tie[at] = f < listed and there == here
+                    amount[at] = weight if function == BINARY else scale * (there - here)
+                    at += 1
+        for p in range(pair_offsets[q], pair_offsets[q + 1]):
+            winner[at], loser[at], amount[at], tie[at] = pair_winner[p], pair_loser[p], pair_weight[p], pair_tie[p]
+            at += 1
+        offsets[q - first_query + 1] = at
+    return offsets, winner[:at], loser[:at], amount[:at], tie[:at]
+
+
+@kernel
+def count_squares(
+    share: float,
+    first_query: int,
+    item_offsets: Offsets,
+    pair_offsets: Offsets,  # (queries + 1,) of queries from the first on
+    winner: Indices,
+    loser: Indices,
+    weight: Floats,
+    tie: Bools,
+    edges: int,  # counted before
     offsets: Offsets,  # (I + 1,) filled
     other: Indices,  # filled; room for every pair of every query
     ahead: Floats,
     behind: Floats,
+    won: Floats,  # (I,) filled
+    lost: Floats,
     ties: Floats,  # (Q,) filled: weight of ties
 ) -> int:  # edges
-    """Counts of every query, each in a square."""
-    largest, room = 0, 0
-    for q in range(len(item_offsets) - 1):
-        size = item_offsets[q + 1] - item_offsets[q]
-        largest = max(largest, size)
-        for a in range(list_offsets[q], list_offsets[q + 1]):
-            room = max(room, expanded_size(last, size, entry_offsets[a + 1] - entry_offsets[a]))
+    """Counts of queries, each in a square whose cell (low, high) holds what the lower won and what the higher won."""
+    largest = 0
+    for n in range(len(pair_offsets) - 1):
+        largest = max(largest, item_offsets[first_query + n + 1] - item_offsets[first_query + n])
     square = np.empty(2 * largest * largest)
-    winner, loser = np.empty(room, dtype=np.int32), np.empty(room, dtype=np.int32)
-    amount, tie = np.empty(room), np.empty(room, dtype=np.bool_)
-    edges = 0
-    offsets[0] = 0
-    for q in range(len(item_offsets) - 1):
+    for n in range(len(pair_offsets) - 1):
+        q = first_query + n
         base, size = item_offsets[q], item_offsets[q + 1] - item_offsets[q]
         for cell in range(2 * size * size):
             square[cell] = 0.0
-        for a in range(list_offsets[q], list_offsets[q + 1]):
-            first, end = entry_offsets[a], entry_offsets[a + 1]
-            made = expand_list(
-                function, last, size, entry_item[first:end], entry_value[first:end], list_weight[a], list_end[a],
-                winner, loser, amount, tie, 0,
-            )  # fmt: skip
-            ties[q] += add_to_square(share, size, 0, made, winner, loser, amount, tie, square)
-        ties[q] += add_to_square(
-            share, size, pair_offsets[q], pair_offsets[q + 1], pair_winner, pair_loser, pair_weight, pair_tie, square
-        )
+        for p in range(pair_offsets[n], pair_offsets[n + 1]):
+            i, j = winner[p], loser[p]
+            cell = 2 * (min(i, j) * size + max(i, j))
+            if i == j:
+                continue  # says nothing
+            if tie[p]:
+                ties[q] += weight[p]
+                square[cell] += share * weight[p]
+                square[cell + 1] += share * weight[p]
+            else:
+                square[cell + (i > j)] += weight[p]
         for i in range(size):
             for j in range(i + 1, size):
-                cell = 2 * (i * size + j)
-                if square[cell] + square[cell + 1] > 0.0:
-                    other[edges], ahead[edges], behind[edges] = j, square[cell], square[cell + 1]
+                up, down = square[2 * (i * size + j)], square[2 * (i * size + j) + 1]
+                if up + down > 0.0:
+                    other[edges], ahead[edges], behind[edges] = j, up, down
+                    won[base + i] += up
+                    lost[base + i] += down
+                    won[base + j] += down
+                    lost[base + j] += up
                     edges += 1
             offsets[base + i + 1] = edges
     return edges
@@ -208,6 +178,8 @@ def merge_rows(
     other: Indices,  # (P,) filled
     ahead: Floats,
     behind: Floats,
+    won: Floats,  # (size,) filled
+    lost: Floats,
 ) -> tuple[int, float]:  # edges, weight of ties
     """Counts of one query from dealt pairs."""
     size = len(start) - 1
@@ -227,6 +199,10 @@ def merge_rows(
                 ties += weight
             if up + down == 0.0:
                 continue
+            won[i] += up
+            lost[i] += down
+            won[j] += down
+            lost[j] += up
             at = where[j]
             if at >= begin:
                 ahead[at] += up

@@ -24,24 +24,6 @@ Slopes = Callable[..., None]
 
 
 @kernel
-def first_scores(
-    item_offsets: Offsets, offsets: Offsets, other: Indices, ahead: Floats, behind: Floats, score: Floats
-) -> None:
-    """Where to start, into ``score`` (I,) of zeros: log odds of winning, as if against equals."""
-    lost = np.zeros(len(score))
-    for q in range(len(item_offsets) - 1):
-        base = item_offsets[q]
-        for i in range(base, item_offsets[q + 1]):
-            for e in range(offsets[i], offsets[i + 1]):
-                score[i] += ahead[e]
-                lost[i] += behind[e]
-                score[base + other[e]] += behind[e]
-                lost[base + other[e]] += ahead[e]
-    for i in range(len(score)):
-        score[i] = math.log((score[i] + 0.5) / (lost[i] + 0.5))
-
-
-@kernel
 def solve_step(
     offsets: Offsets,  # (size + 1,)
     other: Indices,
@@ -93,89 +75,73 @@ def solve_step(
 
 
 @kernel
-def fit_query(
-    slopes: Slopes,
+def fit_queries(
+    slopes: Slopes,  # of the link
     link: int,
     prior: int,
     weight: float,  # or a gamma prior's rate
     shape: float,
-    ties: float,
     tolerance: float,
     steps: int,
-    offsets: Offsets,  # (size + 1,)
+    item_offsets: Offsets,
+    offsets: Offsets,
     other: Indices,
     ahead: Floats,
     behind: Floats,
-    s: Floats,  # (size + 1,) eta last; starts where it stands
-    curve: Floats,  # (edges,) workspace
-) -> tuple[int, float]:
-    """Fits s in place; gives the steps taken and the longest step that any score alone would still take."""
-    length = len(s)
-    gradient, diagonal, cross = np.empty(length), np.empty(length), np.empty(length)
-    x, start = np.zeros(length), s.copy()
-    taken, left, first, part, tries = 0, np.inf, 0.0, 1.0, 0
-    while True:
-        if tries > 0:
-            for i in range(length):
-                s[i] = start[i] + part * x[i]
-        good = link != RAO_KUPPER or ties == 0.0 or s[length - 1] > 0.0
-        if good:
-            slopes(link, s, ties, offsets, other, ahead, behind, gradient, diagonal, cross, curve)
-            now = 0.0
-            for i in range(length):
-                if i < length - 1 and prior == GAUSSIAN:
-                    gradient[i] += weight * s[i]
-                    diagonal[i] += weight
-                elif i < length - 1 and prior == GAMMA:
-                    mean = weight * math.exp(s[i])
-                    gradient[i] += mean - (shape - 1.0)
-                    diagonal[i] += mean
-                now += gradient[i] * x[i]
-            good = now <= -UPHILL * first
-            if not good:
-                part *= max(0.1, min(0.5, first / (first - now)))
-        else:
-            part *= 0.5
-        tries += 1
-        if not good and tries < TRIES:
-            continue
-        left = 0.0
-        for i in range(length):
-            if diagonal[i] > 0.0:
-                left = max(left, abs(gradient[i]) / diagonal[i])
-        if left <= tolerance or taken == steps or not good:
-            return taken, left
-        solve_step(offsets, other, curve, diagonal, cross, gradient, min(0.02, left), x)
-        first = 0.0
-        for i in range(length):
-            start[i] = s[i]
-            first += gradient[i] * x[i]
-        taken, part, tries = taken + 1, 1.0, 1
-
-
-@kernel
-def fit_queries(
-    slopes: Slopes, link: int, prior: int, weight: float, shape: float, tolerance: float, steps: int,
-    item_offsets: Offsets, offsets: Offsets, other: Indices, ahead: Floats, behind: Floats, ties: Floats,
+    ties: Floats,
     score: Floats,  # (I,) where to start, filled
     eta: Floats,  # (Q,) where to start, filled; queries of infinite eta are passed over
     iterations: Offsets,  # (Q,) filled
-    left: Floats,  # (Q,) filled
-) -> None:  # fmt: skip
-    """Scores of every query from its counts."""
+    left: Floats,  # (Q,) filled: the longest step that any score alone would still take
+) -> None:
+    """Scores of every query from its counts. (One long function: nested ones are compiled over and over.)"""
     curve = np.empty(len(other))
     for q in range(len(item_offsets) - 1):
-        base, size = item_offsets[q], item_offsets[q + 1] - item_offsets[q]
-        if eta[q] == np.inf or size == 0:
+        base, length = item_offsets[q], item_offsets[q + 1] - item_offsets[q] + 1
+        if eta[q] == np.inf or length == 1:
             continue
-        s = np.empty(size + 1)
-        s[size] = eta[q]
-        for i in range(size):
-            s[i] = score[base + i]
-        iterations[q], left[q] = fit_query(
-            slopes, link, prior, weight, shape, ties[q], tolerance, steps, offsets[base : base + size + 1], other,
-            ahead, behind, s, curve,
-        )  # fmt: skip
-        eta[q] = s[size]
-        for i in range(size):
+        rows = offsets[base : base + length]
+        s, start, x = np.empty(length), np.empty(length), np.zeros(length)
+        gradient, diagonal, cross = np.empty(length), np.empty(length), np.empty(length)
+        for i in range(length - 1):
+            s[i] = start[i] = score[base + i]
+        s[length - 1] = start[length - 1] = eta[q]
+        taken, tries, first, part = 0, 0, 0.0, 1.0
+        while True:
+            if tries > 0:
+                for i in range(length):
+                    s[i] = start[i] + part * x[i]
+            good = link != RAO_KUPPER or ties[q] == 0.0 or s[length - 1] > 0.0
+            now = -2.0 * first  # uphill, so that the step is halved
+            if good:
+                slopes(link, s, ties[q], rows, other, ahead, behind, gradient, diagonal, cross, curve)
+                now = gradient[length - 1] * x[length - 1]
+                for i in range(length - 1):
+                    if prior == GAUSSIAN:
+                        gradient[i] += weight * s[i]
+                        diagonal[i] += weight
+                    elif prior == GAMMA:
+                        mean = weight * math.exp(s[i])
+                        gradient[i] += mean - (shape - 1.0)
+                        diagonal[i] += mean
+                    now += gradient[i] * x[i]
+                good = now <= -UPHILL * first
+            tries += 1
+            if not good and tries < TRIES:
+                part *= max(0.1, min(0.5, first / (first - now)))
+                continue
+            left[q] = 0.0
+            for i in range(length):
+                if diagonal[i] > 0.0:
+                    left[q] = max(left[q], abs(gradient[i]) / diagonal[i])
+            if left[q] <= tolerance or taken == steps or not good:
+                break
+            solve_step(rows, other, curve, diagonal, cross, gradient, min(0.02, left[q]), x)
+            first = 0.0
+            for i in range(length):
+                start[i] = s[i]
+                first += gradient[i] * x[i]
+            taken, part, tries = taken + 1, 1.0, 1
+        iterations[q], eta[q] = taken, s[length - 1]
+        for i in range(length - 1):
             score[base + i] = s[i]

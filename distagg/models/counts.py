@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
-from distagg.kernels.counts import count_squares, deal, expand_lists, merge_rows
+from distagg.kernels.counts import count_squares, deal, expand, merge_rows
 from distagg.kernels.lists import PAIR_FUNCTIONS
 from distagg.types import INDEX, OFFSET, Bools, Floats, Indices, Offsets
 
 PAIRS_BYTES = 4 << 30
 PAIR_BYTES = 37  # a pair while it is dealt into rows
 SMALL_SQUARE = 1 << 16
+BLOCK = 1 << 17  # pairs of lists that are held at once
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,6 +28,8 @@ class Counts:
     other: Indices  # (E,)
     ahead: Floats  # (E,)
     behind: Floats  # (E,)
+    won: Floats  # (I,)
+    lost: Floats  # (I,)
     ties: Floats  # (Q,)
 
     def __post_init__(self) -> None:
@@ -65,10 +67,12 @@ class Counting:
         pair_weight.setflags(write=False)
         if self.function in ("normalised", "log") and chunk.n_entries and chunk.entry_rank.min() <= 0:
             raise UsageError(f"pairs={self.function} needs ranks above 0, and the dataset holds ratings")
-        if not self._sparse(chunk).any():
-            return self._squares(chunk, list_weight, pair_weight)
+        made, sparse = self._sizes(chunk)
+        if not sparse.any():
+            return self._squares(chunk, made, list_weight, pair_weight)
         if chunk.n_queries == 1:
-            return self._rows(chunk, list_weight, pair_weight)
+            _, winner, loser, weight, tie = self._stream(chunk, 0, 1, int(made[0]), list_weight, pair_weight)
+            return dealt(self.share, chunk.n_items, winner, loser, weight, tie)
         each = []
         for q in range(chunk.n_queries):
             lists = slice(chunk.list_offsets[q], chunk.list_offsets[q + 1])
@@ -77,8 +81,8 @@ class Counting:
             each.append(self.count(one, list_weight[lists], pair_weight[pairs]))
         return joined(each)
 
-    def _sparse(self, chunk: Chunk) -> np.ndarray:
-        """Which queries have too few pairs for a square; those with too many to hold are refused."""
+    def _sizes(self, chunk: Chunk) -> tuple[np.ndarray, np.ndarray]:  # (Q,), (Q,)
+        """Pairs of every query, and which have too few for a square; what cannot be held is refused."""
         size = np.diff(chunk.item_offsets)
         listed = np.diff(chunk.entry_offsets)
         made = listed * (listed - 1) // 2
@@ -94,7 +98,7 @@ class Counting:
                 f"query {chunk.query_ids[q]} has {size[q]:,} items and {pairs[q]:,} pairs "
                 f"({need[q] / 2**30:.1f} GiB); choose unlisted=ignore, or a model that needs no pairs, such as borda"
             )
-        return np.asarray(sparse)
+        return pairs, np.asarray(sparse)
 
     def _values(self, chunk: Chunk) -> tuple[Floats, Floats]:  # (E,), (L,)
         """Ranks as the pair function compares them, and where every list ends: at its unlisted items, if they count."""
@@ -110,30 +114,44 @@ class Counting:
         value.setflags(write=False)
         return value, np.log(end)
 
-    def _squares(self, chunk: Chunk, list_weight: Floats, pair_weight: Floats) -> Counts:
+    def _stream(
+        self, chunk: Chunk, first: int, end: int, room: int, list_weight: Floats, pair_weight: Floats
+    ) -> tuple[Offsets, Indices, Indices, Floats, Bools]:
+        """Offsets, winners, losers, weights and ties of some queries: raw pairs, and lists turned into such."""
+        if not chunk.n_entries:
+            return chunk.pair_offsets, chunk.pair_winner, chunk.pair_loser, pair_weight, chunk.pair_tie
+        value, list_end = self._values(chunk)
+        made = expand(
+            PAIR_FUNCTIONS[self.function], self.unlisted_last, first, end, room, list_weight, list_end,
+            chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets, chunk.entry_item, value, chunk.pair_offsets,
+            chunk.pair_winner, chunk.pair_loser, pair_weight, chunk.pair_tie,
+        )  # fmt: skip
+        for column in made:
+            column.setflags(write=False)
+        return made
+
+    def _squares(self, chunk: Chunk, made: np.ndarray, list_weight: Floats, pair_weight: Floats) -> Counts:
+        """Queries counted in squares, as many at a time as their pairs fit into a block."""
         size = np.diff(chunk.item_offsets)
         room = int((size * (size - 1) // 2).sum())
         offsets, ties = np.zeros(chunk.n_items + 1, dtype=OFFSET), np.zeros(chunk.n_queries)
         other, ahead, behind = np.empty(room, dtype=INDEX), np.empty(room), np.empty(room)
-        value, end = self._values(chunk)
-        edges = count_squares(
-            PAIR_FUNCTIONS[self.function], self.unlisted_last, self.share, list_weight, end, chunk.item_offsets,
-            chunk.list_offsets, chunk.entry_offsets, chunk.entry_item, value, chunk.pair_offsets, chunk.pair_winner,
-            chunk.pair_loser, pair_weight, chunk.pair_tie, offsets, other, ahead, behind, ties,
-        )  # fmt: skip
-        return Counts(chunk.item_offsets, offsets, other[:edges], ahead[:edges], behind[:edges], ties)
-
-    def _rows(self, chunk: Chunk, list_weight: Floats, pair_weight: Floats) -> Counts:
-        pairs: list[Any] = [chunk.pair_winner, chunk.pair_loser, pair_weight, chunk.pair_tie]
-        if chunk.n_entries:
-            value, end = self._values(chunk)
-            made: tuple[Any, ...] = expand_lists(
-                PAIR_FUNCTIONS[self.function], self.unlisted_last, chunk.n_items, chunk.entry_offsets,
-                chunk.entry_item, value, list_weight, end,
+        won, lost = np.zeros(chunk.n_items), np.zeros(chunk.n_items)
+        sums = np.concatenate([[0], np.cumsum(made)])
+        edges = first = 0
+        while first < chunk.n_queries:
+            end = chunk.n_queries
+            if chunk.n_entries:
+                end = max(first + 1, int(np.searchsorted(sums, sums[first] + BLOCK, side="right")) - 1)
+            pair_offsets, winner, loser, weight, tie = self._stream(
+                chunk, first, end, int(sums[end] - sums[first]), list_weight, pair_weight
+            )
+            edges = count_squares(
+                self.share, first, chunk.item_offsets, pair_offsets, winner, loser, weight, tie, edges, offsets, other,
+                ahead, behind, won, lost, ties,
             )  # fmt: skip
-            pairs = [np.concatenate([mine, theirs]) for mine, theirs in zip(made, pairs, strict=True)]
-        winner, loser, weight, tie = pairs
-        return dealt(self.share, chunk.n_items, winner, loser, weight, tie)
+            first = end
+        return Counts(chunk.item_offsets, offsets, other[:edges], ahead[:edges], behind[:edges], won, lost, ties)
 
 
 def dealt(share: float, size: int, winner: Indices, loser: Indices, weight: Floats, tie: Bools) -> Counts:
@@ -146,9 +164,10 @@ def dealt(share: float, size: int, winner: Indices, loser: Indices, weight: Floa
     deal(size, winner, loser, weight, tie, start, code, amount)
     offsets = np.zeros(size + 1, dtype=OFFSET)
     other, ahead, behind = np.empty(room, dtype=INDEX), np.empty(room), np.empty(room)
-    edges, ties = merge_rows(share, start, code, amount, offsets, other, ahead, behind)
+    won, lost = np.zeros(size), np.zeros(size)
+    edges, ties = merge_rows(share, start, code, amount, offsets, other, ahead, behind, won, lost)
     item_offsets = np.array([0, size], dtype=OFFSET)
-    return Counts(item_offsets, offsets, other[:edges], ahead[:edges], behind[:edges], np.array([ties]))
+    return Counts(item_offsets, offsets, other[:edges], ahead[:edges], behind[:edges], won, lost, np.array([ties]))
 
 
 def merged(size: int, parts: Sequence[dict[str, np.ndarray]]) -> Counts:
@@ -171,5 +190,7 @@ def joined(parts: Sequence[Counts]) -> Counts:
         np.concatenate([part.other for part in parts]),
         np.concatenate([part.ahead for part in parts]),
         np.concatenate([part.behind for part in parts]),
+        np.concatenate([part.won for part in parts]),
+        np.concatenate([part.lost for part in parts]),
         np.concatenate([part.ties for part in parts]),
     )

@@ -17,7 +17,7 @@ from distagg.kernels.graph import count_strong, examine
 from distagg.kernels.links import LOGIT, log_likelihood, logit_slopes
 from distagg.kernels.links import slopes as general_slopes
 from distagg.kernels.lists import PAIR_FUNCTIONS
-from distagg.kernels.newton import GAMMA, GAUSSIAN, NONE, first_scores, fit_queries
+from distagg.kernels.newton import GAMMA, GAUSSIAN, NONE, fit_queries
 from distagg.models.base import Params, Solver, Statistics, param
 from distagg.models.counts import Counting, Counts, merged
 from distagg.models.intervals import between, standard_errors
@@ -165,9 +165,9 @@ class Pairwise(Solver):
         prior, weight, shape = self.prior_numbers
         taken, left = np.zeros(queries, dtype=np.int64), np.zeros(queries)
         slopes = logit_slopes if self.link == LOGIT else general_slopes
-        score = np.zeros(len(counts.offsets) - 1) if start is None else start.copy()
-        if start is None:
-            first_scores(*counts.graph, score)
+        if start is None:  # log odds of winning, as if against equals
+            start = np.log((counts.won + 0.5) / (counts.lost + 0.5))
+        score = start.copy()
         history = []
         for steps in [1] * self.steps if trace else [self.steps]:  # a step at a time gives the same bits
             more = np.zeros(queries, dtype=np.int64)

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import Query, build_chunk, chunks
 
@@ -70,6 +70,7 @@ def with_pairs(made):
 
 
 @pytest.mark.parametrize("small", [1 << 16, -1000], ids=["squares", "rows"])
+@settings(max_examples=40)
 @given(drawn=chunks(), function=st.sampled_from(FUNCTIONS), last=st.booleans(), share=st.sampled_from([0.0, 0.5, 1.0]))
 def test_counts_are_the_naive_ones(small, drawn, function, last, share):
     queries = with_pairs(drawn[0])

@@ -33,6 +33,7 @@ def examined(*wins):
     starts = np.cumsum([0, *(len(part[1]) for part in parts)])
     offsets = np.concatenate([[0], *(part[0][1:] + at for part, at in zip(parts, starts, strict=False))])
     item_offsets = np.cumsum([0, *(len(w) for w in wins)])
+    item_offsets.setflags(write=False)  # as a chunk's
     edges = [np.concatenate([part[k] for part in parts]) for k in (1, 2, 3)]
     status, component = np.zeros(item_offsets[-1], np.int32), np.zeros(item_offsets[-1], np.int32)
     connected = np.zeros(len(wins), np.int64)
