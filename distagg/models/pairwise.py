@@ -1,6 +1,7 @@
 """What bradley_terry and thurstone share: pair counts, the comparison graph, priors, Newton's method, errors.
 
 Scores sum to 0 in every connected component of a query's comparison graph: nothing observed tells components apart.
+They are rounded to 9 decimals, so that items with the same record tie.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from distagg.models.intervals import between, standard_errors
 from distagg.models.outcome import FIT_COLUMNS, ISOLATED, STATUS, Outcome
 from distagg.types import Floats, Labels, Offsets
 
+DIGITS = 9  # decimals of a score
 PRIORS = {"none": NONE, "gaussian": GAUSSIAN, "gamma": GAMMA}
 
 
@@ -193,6 +195,7 @@ class Pairwise(Solver):
                 break
         place = graph.component + np.repeat(np.cumsum(graph.connected) - graph.connected, np.diff(counts.item_offsets))
         score -= (np.bincount(place, score) / np.maximum(np.bincount(place), 1))[place]
+        score = np.round(score, DIGITS) + 0.0  # or rounding would part items whose records are the same
         fit = {
             "converged": left <= self.tolerance, "iterations": taken, "gradient": left, "likelihood": likelihood,
         }  # fmt: skip

@@ -96,7 +96,7 @@ def test_the_fit_is_scipys(name, settings):
     expected, tie = by_scipy(name, model.ties, WON, TIED, penalty)
     np.testing.assert_allclose(found.score, expected, atol=2e-5)
     assert found.queries["converged"].all()
-    assert found.score.sum() == pytest.approx(0.0, abs=1e-12)
+    assert found.score.sum() == pytest.approx(0.0, abs=1e-8)
     if tie is not None:
         assert found.queries["tie"][0] == pytest.approx(tie, rel=1e-4)
 
@@ -150,6 +150,14 @@ def test_evalica_agrees():
     expected = np.log(strength.sort_index().to_numpy())
     found = solved("bradley_terry", big_chunk(30, winner, loser), prior="none").score
     np.testing.assert_allclose(found, expected - expected.mean(), atol=1e-6)
+
+
+def test_items_with_the_same_record_tie():
+    """Whatever the order of summation."""
+    size = 30
+    lists = {e: {int(i): p + 1.0 for p, i in enumerate(np.random.default_rng(e).permutation(9))} for e in range(12)}
+    scores = solved("bradley_terry", build_chunk([Query(size, lists)])).score
+    assert len(set(scores[9:].tolist())) == 1
 
 
 def test_planted_strengths_are_recovered():
@@ -266,8 +274,8 @@ def test_components_are_centred_and_fitted_apart_when_asked(name):
     for settings in ({"prior": "none", "components": True}, {}):
         found = solved(name, chunk, **settings)
         assert found.items["component"].tolist() == [0, 0, 1, 1]
-        assert found.score[:2].sum() == pytest.approx(0.0, abs=1e-9)
-        assert found.score[2:].sum() == pytest.approx(0.0, abs=1e-9)
+        assert found.score[:2].sum() == pytest.approx(0.0, abs=1e-8)
+        assert found.score[2:].sum() == pytest.approx(0.0, abs=1e-8)
     if name == "bradley_terry":
         found = solved(name, chunk, prior="none", components=True, errors="standard")
         np.testing.assert_allclose(found.score, np.log([2**0.5, 2**-0.5, 3**-0.5, 3**0.5]), atol=1e-8)
