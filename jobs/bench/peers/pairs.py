@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 Fit = Callable[[int, np.ndarray, np.ndarray], tuple[float, np.ndarray]]  # -> seconds of building, scores
-CLOSE = 1e-5  # the gradient wanted, for each comparison of an item; tolerances are the loosest, by powers of ten, that give it
+# The gradient wanted, for each comparison of an item; tolerances are the loosest, by powers of ten, that give it.
+CLOSE = 1e-5
 
 
 def ours(size: int, winner: np.ndarray, loser: np.ndarray) -> tuple[float, np.ndarray]:
