@@ -6,6 +6,7 @@ from typing import Any
 
 from distagg.errors import unknown
 from distagg.models.base import Model, NotConvergedWarning, Params, make
+from distagg.models.bradley_terry import BradleyTerry, Thurstone
 from distagg.models.cps import Cps
 from distagg.models.cranking import Cranking
 from distagg.models.kemeny import Kemeny
@@ -25,9 +26,9 @@ MODELS: dict[str, type[Model]] = {
         Borda, Mean, Median, BestInput,
         Rrf, CombSum, CombMnz,
         Condorcet, Copeland, Mc1, Mc2, Mc3, Mc4, Kemeny,
-        PlackettLuce, Mallows, Cranking, Cps,
+        BradleyTerry, Thurstone, PlackettLuce, Svp,
+        Mallows, Cranking, Cps,
         Mpm, ThetaMpm, ThetaSupMpm,
-        Svp,
     )
 }  # fmt: skip
 

@@ -32,6 +32,13 @@ VARIANTS = {
     "mc4": [{"unlisted": "ignore"}, {"local_kemeny": True}],
     "cps": [{"distance": "footrule"}, {"distance": "spearman", "unlisted": "last"}],
     "svp": [{"unlisted": "ignore"}, {"pairs": "log"}, {"pairs": "difference", "unlisted": "ignore", "joint": "sum"}],
+    "bradley_terry": [
+        {"pairs": "difference", "unlisted": "ignore"},
+        {"ties": "davidson", "pairs": "log"},
+        {"prior": "gamma", "ties": "rao_kupper"},
+        {"errors": "bootstrap", "resamples": 3},
+    ],
+    "thurstone": [{"pairs": "normalised"}],
 }
 SETTINGS = [(name, {}) for name in EVERY] + [(name, s) for name, many in VARIANTS.items() for s in many]
 

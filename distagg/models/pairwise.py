@@ -1,0 +1,246 @@
+"""What bradley_terry and thurstone share: pair counts, the comparison graph, priors, Newton's method, errors.
+
+Scores sum to 0 in every connected component of a query's comparison graph: nothing observed tells components apart.
+They are rounded to 9 decimals, so that items with the same record tie.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from distagg.dataset.chunk import Chunk
+from distagg.errors import InputError, UsageError
+from distagg.kernels.graph import count_strong, examine
+from distagg.kernels.links import LOGIT, log_likelihood, logit_slopes
+from distagg.kernels.links import slopes as general_slopes
+from distagg.kernels.lists import PAIR_FUNCTIONS
+from distagg.kernels.newton import GAMMA, GAUSSIAN, NONE, fit_queries
+from distagg.models.base import Params, Solver, Statistics, param
+from distagg.models.counts import Counting, Counts, merged
+from distagg.models.intervals import between, standard_errors
+from distagg.models.outcome import FIT_COLUMNS, ISOLATED, STATUS, Outcome
+from distagg.types import Floats, Labels, Offsets
+
+DIGITS = 9  # decimals of a score
+PRIORS = {"none": NONE, "gaussian": GAUSSIAN, "gamma": GAMMA}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Graph:
+    """The comparison graphs of a chunk."""
+
+    status: Labels  # (I,)
+    component: Labels  # (I,)
+    connected: Offsets  # (Q,) connected components
+    strong: Offsets  # (Q,) strongly connected components, 0 where they were not asked for
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pairwise(Solver):
+    """A score for every item such that the gap of two scores gives the chance that one beats the other."""
+
+    cost: ClassVar[str] = "pairs + distinct pairs x steps"
+    inputs: ClassVar[tuple[str, ...]] = ("lists", "pairs")
+    additive: ClassVar[bool] = True
+    criterion: ClassVar[str] = "no score alone would move by more than tolerance"
+    remedy: ClassVar[str] = "raise steps or the prior's weight"
+
+    pairs: Any = param("binary", "how two ranks of a list become a preference", choices=tuple(PAIR_FUNCTIONS))
+    unlisted: Any = param(
+        "last",
+        "what it means that a list leaves an item out: last (it stands at the last rank + 1, behind listed ones) or "
+        "ignore (the list says nothing about it)",
+        choices=("last", "ignore"),
+    )
+    ties: Any = param("half", "ignore ties, or count half a win for each side", choices=("half", "ignore"))
+    prior: Any = param(
+        "gaussian",
+        "gaussian on scores keeps all of them finite; none is maximum likelihood",
+        choices=("gaussian", "none"),
+    )
+    weight: Any = param(0.1, "weight of the gaussian prior: one over its variance", above=0.0)
+    components: Any = param(
+        False, "without a prior, fit connected components apart where there are several, each around 0"
+    )
+    steps: Any = param(100, "most Newton steps to take", least=1)
+    tolerance: Any = param(1e-8, "stop when no score alone would move by more", above=0.0)
+    errors: Any = param(
+        "none",
+        "uncertainty of scores: standard (from the fit's curvature), bootstrap (resampled lists and pairs) or none",
+        choices=("none", "standard", "bootstrap"),
+    )
+    level: Any = param(0.95, "confidence of the interval low to high", above=0.0)
+    resamples: Any = param(200, "bootstrap resamples", least=2)
+    seed: Any = param(0, "seed of the bootstrap", least=0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.level >= 1:
+            raise UsageError(f"parameter level of {self.name}: found {self.level!r}, expected a number below 1")
+        if self.errors == "bootstrap" and self.prior == "none":
+            raise UsageError(
+                f"{self.name}: errors=bootstrap needs a prior, because a resample may leave an item unbeaten; "
+                "choose prior=gaussian or errors=standard"
+            )
+
+    @property
+    def link(self) -> int:
+        """The code of ``distagg.kernels.links``."""
+        raise NotImplementedError
+
+    @property
+    def prior_numbers(self) -> tuple[int, float, float]:
+        """Code, weight (a gamma prior's rate) and shape."""
+        return PRIORS[self.prior], self.weight, 0.0
+
+    @property
+    def counting(self) -> Counting:
+        return Counting(self.pairs, self.unlisted == "last", 0.5 if self.ties == "half" else 0.0)
+
+    @property
+    def item_columns(self) -> tuple[str, ...]:
+        known = ("uncertainty", "low", "high") if self.errors != "none" else ()
+        return (*known, "status", "component")
+
+    @property
+    def query_columns(self) -> tuple[str, ...]:
+        return FIT_COLUMNS
+
+    def map(self, chunk: Chunk, params: Params) -> Statistics:
+        """Pair counts of the one query of an expert-partitioned chunk."""
+        return {**self.counting.count(chunk).directed(), "items": np.array([chunk.n_items])}
+
+    def reduce(self, a: Statistics, b: Statistics) -> Statistics:
+        return {**merged(int(a["items"][0]), [a, b]).directed(), "items": a["items"]}
+
+    def score(self, chunk: Chunk, params: Params) -> Floats:
+        return dataclasses.replace(self, errors="none").solve(chunk, params).score
+
+    def fit_chunk(self, chunk: Chunk, params: Params, *, trace: bool) -> Outcome:
+        split = "pair_winner" in params
+        counts = merged(chunk.n_items, [params]) if split else self.counting.count(chunk)
+        graph = self.examine(counts)
+        if self.prior == "none":
+            self._refuse_endless(chunk, graph, split=split)
+        outcome, eta = self._fitted(counts, graph, trace=trace)
+        outcome.items.update(status=graph.status, component=graph.component)
+        if self.errors == "standard":
+            deviation = standard_errors(counts, graph.component, outcome.score, eta, self.link, *self.prior_numbers)
+            alone = graph.status == ISOLATED
+            deviation[alone] = self._prior_deviation
+            outcome.items.update(between(outcome.score, deviation, self.level))
+        elif self.errors == "bootstrap":
+            if split:
+                raise UsageError(f"{self.name}: errors=bootstrap needs whole queries; choose errors=standard")
+            self._bootstrap(chunk, graph, outcome)
+        return outcome
+
+    def examine(self, counts: Counts) -> Graph:
+        """Statuses and components; strongly connected ones only where a fit without a prior depends on them."""
+        items, queries = len(counts.offsets) - 1, len(counts.item_offsets) - 1
+        status, component = np.zeros(items, dtype=np.int32), np.zeros(items, dtype=np.int32)
+        connected, strong = np.zeros(queries, dtype=np.int64), np.zeros(queries, dtype=np.int64)
+        examine(*counts.graph, status, component, connected)
+        if self.prior == "none":
+            count_strong(*counts.graph, strong)
+        return Graph(status, component, connected, strong)
+
+    @property
+    def _prior_deviation(self) -> float:
+        """What is known of an item that was compared with nothing."""
+        return float(self.weight**-0.5) if self.prior == "gaussian" else np.inf
+
+    def start_eta(self, counts: Counts) -> Floats:  # (Q,)
+        """Where the parameter of ties starts, in models that have one."""
+        return np.zeros(len(counts.ties))
+
+    def _fitted(
+        self, counts: Counts, graph: Graph, start: Floats | None = None, *, trace: bool = False
+    ) -> tuple[Outcome, Floats]:
+        """The fit, from given scores or from where it likes, and the tie parameter of every query."""
+        queries = len(counts.ties)
+        eta = self.start_eta(counts)
+        prior, weight, shape = self.prior_numbers
+        taken, left = np.zeros(queries, dtype=np.int64), np.zeros(queries)
+        slopes = logit_slopes if self.link == LOGIT else general_slopes
+        if start is None:  # log odds of winning, as if against equals
+            start = np.log((counts.won + 0.5) / (counts.lost + 0.5))
+        score = start.copy()
+        history = []
+        for steps in [1] * self.steps if trace else [self.steps]:  # a step at a time gives the same bits
+            more = np.zeros(queries, dtype=np.int64)
+            fit_queries(
+                slopes,
+                self.link,
+                prior,
+                weight,
+                shape,
+                self.tolerance,
+                steps,
+                *counts.graph,
+                counts.ties,
+                score,
+                eta,
+                more,
+                left,
+            )
+            taken += more
+            likelihood = log_likelihood(self.link, *counts.graph, counts.ties, score, eta)
+            history.append(np.where(more > 0, likelihood, np.nan))
+            if not more.any():
+                break
+        place = graph.component + np.repeat(np.cumsum(graph.connected) - graph.connected, np.diff(counts.item_offsets))
+        score -= (np.bincount(place, score) / np.maximum(np.bincount(place), 1))[place]
+        score = np.round(score, DIGITS) + 0.0  # or rounding would part items whose records are the same
+        fit = {
+            "converged": left <= self.tolerance, "iterations": taken, "gradient": left, "likelihood": likelihood,
+        }  # fmt: skip
+        kept = np.stack(history, axis=1)[:, : int(taken.max(initial=0))] if trace else None
+        return Outcome(score, {}, fit, kept), eta
+
+    def _refuse_endless(self, chunk: Chunk, graph: Graph, *, split: bool) -> None:
+        """Refuse a maximum-likelihood fit that has no finite maximum, or no single one."""
+        wanted = graph.connected if self.components else np.minimum(graph.connected, 1)
+        bad = np.flatnonzero(graph.strong != wanted)
+        if not len(bad):
+            return
+        q = int(bad[0])
+        base, end = int(chunk.item_offsets[q]), int(chunk.item_offsets[q + 1])
+        found = []
+        for code, word in enumerate(STATUS):
+            rows = np.flatnonzero(graph.status[base:end] == code)
+            if code and len(rows):
+                names = [str(chunk.item_ids[base + int(row)]) if len(chunk.item_ids) else f"#{row}" for row in rows[:3]]
+                found.append(f"{len(rows)} {word} ({', '.join(names)}{', ...' if len(rows) > 3 else ''})")
+        found.append(f"{graph.connected[q]} connected and {graph.strong[q]} strongly connected components")
+        more = f" (and {len(bad) - 1} queries more)" if len(bad) > 1 else ""
+        apart = not self.components and graph.strong[q] == graph.connected[q]
+        raise InputError(
+            f"query {chunk.query_ids[q]}{more}",
+            found=", ".join(found),
+            expected="every item to beat every other along some path, or else no finite maximum likelihood exists",
+            remedy="choose prior=gaussian" + (", or components=true to fit each component on its own" if apart else ""),
+        )
+
+    def _bootstrap(self, chunk: Chunk, graph: Graph, outcome: Outcome) -> None:
+        """Fit resamples, each query's drawn from its own seed, so that no result depends on how queries are cut."""
+        draws = [np.random.default_rng(np.random.SeedSequence([self.seed, int(at)])) for at in chunk.positions]
+        found = np.empty((self.resamples, chunk.n_items))
+        for n in range(self.resamples):
+            lists, pairs = np.zeros(chunk.n_lists), np.zeros(chunk.n_pairs)
+            for q, draw in enumerate(draws):
+                for offsets, times in ((chunk.list_offsets, lists), (chunk.pair_offsets, pairs)):
+                    first, size = offsets[q], offsets[q + 1] - offsets[q]
+                    if size:
+                        times[first : first + size] = np.bincount(draw.integers(0, size, size), minlength=size)
+            counts = self.counting.count(chunk, lists, pairs * chunk.pair_weight)
+            again, _ = self._fitted(counts, graph, outcome.score)
+            found[n] = again.score
+            outcome.queries["converged"] &= again.queries["converged"]
+        tail = (1 - self.level) / 2
+        low, high = np.quantile(found, [tail, 1 - tail], axis=0)
+        outcome.items.update(uncertainty=found.std(axis=0, ddof=1), low=low, high=high)

@@ -1,0 +1,382 @@
+"""bradley_terry and thurstone: against scipy, choix and evalica; ties, weights, errors, and what has no maximum."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy.optimize
+import scipy.stats
+from strategies import Query, build_chunk
+
+from distagg.errors import InputError, UsageError
+from distagg.models import NotConvergedWarning, model_named
+from distagg.models.outcome import ISOLATED, OK, UNBEATEN, WINLESS
+
+WON = [[0, 4, 2, 5], [2, 0, 3, 4], [1, 2, 0, 2], [0, 1, 3, 0]]
+TIED = [[0, 1, 0, 2], [0, 0, 3, 0], [0, 0, 0, 1], [0, 0, 0, 0]]
+
+
+def pairs_of(won, tied=None):
+    """Raw pairs, repeated or weighted."""
+    size = len(won)
+    pairs = [(i, j, float(won[i][j]), False) for i in range(size) for j in range(size) if won[i][j]]
+    for i, j in [(i, j) for i in range(size) for j in range(size) if tied is not None and tied[i][j]]:
+        pairs += [(i, j, 1.0, True)] * tied[i][j]
+    return pairs
+
+
+def chunk_of(won, tied=None):
+    return build_chunk([Query(len(won), pairs=pairs_of(won, tied))])
+
+
+def solved(name, chunk, **settings):
+    return model_named(name, settings).solve(chunk, {})
+
+
+def minus_likelihood(x, name, ties, won, tied):
+    """The plain negative log likelihood; x holds scores and, with learned ties, their parameter's logarithm."""
+    size = len(won)
+    total = 0.0
+    for i in range(size):
+        for j in range(size):
+            if i == j:
+                continue
+            a, b = math.exp(x[i]), math.exp(x[j])
+            if name == "thurstone":
+                win = scipy.stats.norm.cdf((x[i] - x[j]) / math.sqrt(2))
+            else:
+                win = a / (a + b)
+            tie = math.sqrt(win * (1 - win)) if ties == "half" else 1.0
+            if ties == "davidson":
+                z = a + b + math.exp(x[size]) * math.sqrt(a * b)
+                win, tie = a / z, math.exp(x[size]) * math.sqrt(a * b) / z
+            elif ties == "rao_kupper":
+                theta = 1 + math.exp(x[size])  # free, where the model's own has to stay above 1
+                win = a / (a + theta * b)
+                tie = (theta**2 - 1) * a * b / ((a + theta * b) * (theta * a + b))
+            total -= won[i][j] * math.log(win) + tied[i][j] * math.log(tie)
+    return total
+
+
+def by_scipy(name, ties, won, tied, penalty):
+    """Centred scores and tie parameter."""
+    size, learned = len(won), ties in ("davidson", "rao_kupper")
+
+    def objective(x):
+        return minus_likelihood(x, name, ties, won, tied) + penalty(x[:size])
+
+    x = scipy.optimize.minimize(objective, np.zeros(size + learned), tol=1e-12).x
+    extra = math.exp(x[size]) + (ties == "rao_kupper") if learned else None
+    return x[:size] - x[:size].mean(), extra
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        *(
+            (name, {"ties": ties, "prior": prior})
+            for name in ("bradley_terry", "thurstone") for ties in ("ignore", "half") for prior in ("none", "gaussian")
+        ),
+        *(
+            ("bradley_terry", {"ties": ties, "prior": prior})
+            for ties in ("davidson", "rao_kupper") for prior in ("none", "gaussian", "gamma")
+        ),
+        ("bradley_terry", {"prior": "gamma", "shape": 3.0, "rate": 0.5}),
+    ],
+)  # fmt: skip
+def test_the_fit_is_scipys(name, settings):
+    model = model_named(name, {"weight": 0.7} | settings)
+
+    def penalty(s):
+        if model.prior == "gamma":
+            return np.sum(model.rate * np.exp(s) - (model.shape - 1) * s)
+        return 0.35 * np.sum(s**2) if model.prior == "gaussian" else 0.0
+
+    found = model.solve(chunk_of(WON, TIED), {})
+    expected, tie = by_scipy(name, model.ties, WON, TIED, penalty)
+    np.testing.assert_allclose(found.score, expected, atol=2e-5)
+    assert found.queries["converged"].all()
+    assert found.score.sum() == pytest.approx(0.0, abs=1e-8)
+    if tie is not None:
+        assert found.queries["tie"][0] == pytest.approx(tie, rel=1e-4)
+
+
+@pytest.mark.parametrize("name", ["bradley_terry", "thurstone"])
+def test_weights_are_repetitions(name):
+    weighted = chunk_of(WON)
+    repeated = build_chunk(
+        [Query(4, pairs=[(i, j, 1.0, False) for i, j, w, _ in pairs_of(WON) for _ in range(int(w))])]
+    )
+    np.testing.assert_allclose(solved(name, weighted).score, solved(name, repeated).score, atol=1e-12)
+
+
+def test_weights_of_zero_say_nothing():
+    with_zero = build_chunk([Query(5, pairs=[*pairs_of(WON), (0, 4, 0.0, False), (4, 1, 0.0, True)])])
+    found = solved("bradley_terry", with_zero)
+    np.testing.assert_allclose(found.score[:4], solved("bradley_terry", chunk_of(WON)).score, atol=1e-12)
+    assert found.score[4] == 0.0
+    assert found.items["status"].tolist() == [OK, OK, OK, OK, ISOLATED]
+
+
+def big_pairs(size=30, count=2000, seed=0):
+    draw = np.random.default_rng(seed)
+    truth = draw.normal(size=size)
+    i = draw.integers(0, size, count)
+    j = (i + draw.integers(1, size, count)) % size
+    first = draw.random(count) < 1 / (1 + np.exp(truth[j] - truth[i]))
+    return truth - truth.mean(), np.where(first, i, j), np.where(first, j, i)
+
+
+def big_chunk(size, winner, loser):
+    return build_chunk([Query(size, pairs=[(int(i), int(j), 1.0, False) for i, j in zip(winner, loser, strict=True)])])
+
+
+def test_choix_agrees():
+    choix = pytest.importorskip("choix")
+    _, winner, loser = big_pairs()
+    data = list(zip(winner.tolist(), loser.tolist(), strict=True))
+    chunk = big_chunk(30, winner, loser)
+    found = solved("bradley_terry", chunk, prior="none").score
+    np.testing.assert_allclose(found, choix.ilsr_pairwise(30, data, tol=1e-12), atol=1e-6)
+    found = solved("bradley_terry", chunk, prior="gaussian", weight=1.0).score
+    np.testing.assert_allclose(found, choix.opt_pairwise(30, data, alpha=0.5, tol=1e-12), atol=1e-6)
+
+
+def test_evalica_agrees():
+    evalica = pytest.importorskip("evalica")
+    _, winner, loser = big_pairs()
+    wins = [evalica.Winner.X] * len(winner)
+    strength = evalica.bradley_terry(winner.tolist(), loser.tolist(), wins, tolerance=1e-14, limit=10_000).scores
+    expected = np.log(strength.sort_index().to_numpy())
+    found = solved("bradley_terry", big_chunk(30, winner, loser), prior="none").score
+    np.testing.assert_allclose(found, expected - expected.mean(), atol=1e-6)
+
+
+def test_items_with_the_same_record_tie():
+    """Whatever the order of summation."""
+    size = 30
+    lists = {e: {int(i): p + 1.0 for p, i in enumerate(np.random.default_rng(e).permutation(9))} for e in range(12)}
+    scores = solved("bradley_terry", build_chunk([Query(size, lists)])).score
+    assert len(set(scores[9:].tolist())) == 1
+
+
+def test_planted_strengths_are_recovered():
+    off = []
+    for seed in range(5):
+        truth, winner, loser = big_pairs(size=40, count=4000, seed=seed)
+        chunk = big_chunk(40, winner, loser)
+        found = solved("bradley_terry", chunk, errors="standard", prior="none")
+        off.append((found.score - truth) / found.items["uncertainty"])
+        assert scipy.stats.spearmanr(truth, solved("thurstone", chunk).score).statistic > 0.95
+    assert 0.85 < np.std(off) < 1.15
+    assert 0.90 < np.mean(np.abs(off) < 1.96) < 0.99
+
+
+@pytest.mark.parametrize("prior", ["none", "gaussian"])
+@pytest.mark.parametrize(
+    ("name", "ties"), [("bradley_terry", "davidson"), ("bradley_terry", "half"), ("thurstone", "half")]
+)
+def test_standard_errors_are_of_the_numeric_hessian(name, ties, prior):
+    found = solved(name, chunk_of(WON, TIED), ties=ties, prior=prior, weight=0.7, errors="standard")
+    learned = ties == "davidson"
+    at = np.append(found.score, np.log(found.queries["tie"])) if learned else found.score
+
+    def objective(x):
+        return minus_likelihood(x, name, ties, WON, TIED) + (0.35 * np.sum(x[:4] ** 2) if prior == "gaussian" else 0.0)
+
+    unit, h = np.eye(len(at)), 1e-4
+    hessian = np.array([
+        [
+            (objective(at + h * (a + b)) - objective(at + h * (a - b)) - objective(at - h * (a - b))
+             + objective(at - h * (a + b))) / (4 * h * h)
+            for a in unit
+        ]
+        for b in unit
+    ])  # fmt: skip
+    basis = np.zeros((len(at), len(at) - 1))  # scores that sum to 0
+    basis[:4, :3] = np.vstack([np.eye(3), -np.ones(3)])
+    if learned:
+        basis[4, 3] = 1.0
+    covariance = basis @ np.linalg.inv(basis.T @ hessian @ basis) @ basis.T
+    np.testing.assert_allclose(found.items["uncertainty"], np.sqrt(np.diag(covariance))[:4], rtol=1e-4)
+    assert found.items["high"] - found.score == pytest.approx(1.959964 * found.items["uncertainty"])
+
+
+def test_gamma_errors_are_those_of_the_uncentred_mode():
+    """Two components of different level, and an item alone."""
+    won = np.zeros((5, 5), int)
+    won[0, 1], won[1, 0], won[2, 3], won[3, 2] = 3, 1, 1, 1
+    found = solved("bradley_terry", chunk_of(won.tolist()), prior="gamma", errors="standard")
+    strength = 2 * np.exp(found.score[:2]) / np.exp(found.score[:2]).sum()
+    p = 1 / (1 + np.exp(found.score[1] - found.score[0]))
+    curve = 4 * p * (1 - p)
+    hessian = np.array([[curve + strength[0], -curve], [-curve, curve + strength[1]]])
+    centring = np.eye(2) - 0.5
+    expected = np.sqrt(np.diag(centring @ np.linalg.inv(hessian) @ centring))
+    np.testing.assert_allclose(found.items["uncertainty"][:2], expected)
+    assert found.items["uncertainty"][4] == 1.0
+
+
+def test_the_bootstrap_is_near_the_standard_errors_and_knows_its_seed():
+    _, winner, loser = big_pairs(size=6, count=600, seed=2)
+    chunk = big_chunk(6, winner, loser)
+    standard = solved("bradley_terry", chunk, errors="standard").items
+    once, again = (solved("bradley_terry", chunk, errors="bootstrap", seed=1).items for _ in range(2))
+    other = solved("bradley_terry", chunk, errors="bootstrap", seed=2).items
+    np.testing.assert_array_equal(once["low"], again["low"])
+    assert (once["low"] != other["low"]).any()
+    np.testing.assert_allclose(once["uncertainty"], standard["uncertainty"], rtol=0.25)
+    np.testing.assert_allclose(once["low"], standard["low"], atol=0.15)
+    assert (once["low"] < once["high"]).all()
+
+
+def test_bootstrap_intervals_cover_the_truth():
+    inside = []
+    for seed in range(12):
+        truth, winner, loser = big_pairs(size=8, count=400, seed=100 + seed)
+        found = solved("bradley_terry", big_chunk(8, winner, loser), errors="bootstrap", resamples=60, level=0.9)
+        inside += ((found.items["low"] <= truth) & (truth <= found.items["high"])).tolist()
+    assert 0.78 < np.mean(inside) <= 0.99
+
+
+def test_a_resample_draws_whole_lists_by_query_not_by_chunk():
+    queries = [Query(3, {e: {e % 3: 1, (e + 1) % 3: 2} for e in range(5)}) for _ in range(3)]
+    chunk = build_chunk(queries)
+    together = solved("bradley_terry", chunk, errors="bootstrap", resamples=10).items
+    for q in range(3):
+        alone = solved("bradley_terry", chunk.select(np.arange(3) == q), errors="bootstrap", resamples=10).items
+        for column in ("uncertainty", "low", "high"):
+            np.testing.assert_array_equal(alone[column], together[column][3 * q : 3 * q + 3])
+
+
+UNBEATEN_WON = [[0, 2, 1], [0, 0, 2], [0, 1, 0]]
+TWO_WON = [[0, 2, 0, 0], [1, 0, 0, 0], [0, 0, 0, 1], [0, 0, 3, 0]]
+
+
+@pytest.mark.parametrize("name", ["bradley_terry", "thurstone"])
+def test_unbeaten_items_are_finite_with_a_prior_and_named_without(name):
+    chunk = chunk_of(UNBEATEN_WON)
+    found = solved(name, chunk)
+    assert found.score.argmax() == 0
+    assert np.isfinite(found.score).all()
+    assert found.items["status"].tolist() == [UNBEATEN, OK, OK]
+    with pytest.raises(InputError, match=r"query q0: found 1 unbeaten \(i0\).*2 strongly.*prior=gaussian$"):
+        solved(name, chunk, prior="none")
+    with pytest.raises(InputError, match="unbeaten"):
+        solved(name, chunk, prior="none", components=True)
+
+
+@pytest.mark.parametrize("name", ["bradley_terry", "thurstone"])
+def test_components_are_centred_and_fitted_apart_when_asked(name):
+    chunk = chunk_of(TWO_WON)
+    with pytest.raises(InputError, match=r"2 connected and 2 strongly.*components=true"):
+        solved(name, chunk, prior="none")
+    for settings in ({"prior": "none", "components": True}, {}):
+        found = solved(name, chunk, **settings)
+        assert found.items["component"].tolist() == [0, 0, 1, 1]
+        assert found.score[:2].sum() == pytest.approx(0.0, abs=1e-8)
+        assert found.score[2:].sum() == pytest.approx(0.0, abs=1e-8)
+    if name == "bradley_terry":
+        found = solved(name, chunk, prior="none", components=True, errors="standard")
+        np.testing.assert_allclose(found.score, np.log([2**0.5, 2**-0.5, 3**-0.5, 3**0.5]), atol=1e-8)
+        np.testing.assert_allclose(found.items["uncertainty"][:2], math.sqrt(3 / 2) / 2)
+
+
+def test_isolated_items_stand_at_the_prior_mean():
+    chunk = build_chunk([Query(3, pairs=[(0, 1, 1.0, False), (1, 0, 1.0, False)])])
+    found = solved("bradley_terry", chunk, errors="standard", weight=0.25)
+    assert found.items["status"].tolist() == [OK, OK, ISOLATED]
+    assert found.items["component"].tolist() == [0, 0, 1]
+    assert found.score[2] == 0.0
+    assert found.items["uncertainty"][2] == 2.0
+    with pytest.raises(InputError, match=r"1 isolated \(i2\)"):
+        solved("bradley_terry", chunk, prior="none")
+    apart = solved("bradley_terry", chunk, prior="none", components=True, errors="standard")
+    assert np.isinf(apart.items["uncertainty"][2])
+
+
+def test_unlisted_items_are_last_or_unheard_of():
+    chunk = build_chunk([Query(4, {0: {0: 1, 1: 2}, 1: {1: 1, 0: 2}})])
+    last = solved("bradley_terry", chunk)
+    assert last.items["status"].tolist() == [OK, OK, WINLESS, WINLESS]
+    assert last.score[2] == last.score[3] < last.score[0]
+    ignored = solved("bradley_terry", chunk, unlisted="ignore")
+    assert ignored.items["status"].tolist() == [OK, OK, ISOLATED, ISOLATED]
+
+
+@pytest.mark.parametrize(
+    ("ties", "status", "tie"),
+    [("ignore", ISOLATED, None), ("half", OK, None), ("davidson", OK, np.inf), ("rao_kupper", OK, np.inf)],
+)
+def test_nothing_but_ties_leaves_all_equal(ties, status, tie):
+    chunk = build_chunk([Query(3, pairs=[(0, 1, 1.0, True), (1, 2, 2.0, True)])])
+    found = solved("bradley_terry", chunk, ties=ties, errors="standard")
+    np.testing.assert_allclose(found.score, 0.0, atol=1e-12)
+    assert (found.items["status"] == status).all()
+    assert tie is None or found.queries["tie"].tolist() == [tie]
+    assert np.isfinite(found.queries["likelihood"]).all()
+
+
+@pytest.mark.parametrize(("ties", "rest"), [("davidson", 0.0), ("rao_kupper", 1.0)])
+def test_without_ties_their_parameter_is_at_its_end(ties, rest):
+    found = solved("bradley_terry", chunk_of(WON), ties=ties, errors="standard")
+    plain = solved("bradley_terry", chunk_of(WON), errors="standard")
+    np.testing.assert_allclose(found.score, plain.score, atol=1e-8)
+    np.testing.assert_allclose(found.items["uncertainty"], plain.items["uncertainty"], atol=1e-8)
+    np.testing.assert_allclose(found.queries["likelihood"], plain.queries["likelihood"])
+    assert found.queries["tie"].tolist() == [rest]
+
+
+@pytest.mark.parametrize("ties", ["davidson", "rao_kupper"])
+def test_ties_alone_do_not_bound_scores(ties):
+    """One win, one tie: the wider the gap and the likelier ties, the better."""
+    chunk = build_chunk([Query(2, pairs=[(0, 1, 1.0, False), (0, 1, 1.0, True)])])
+    with pytest.raises(InputError, match=r"wins that form no cycle.*prior=gaussian"):
+        solved("bradley_terry", chunk, ties=ties, prior="none")
+    assert solved("bradley_terry", chunk, ties=ties).score[0] > 0
+
+
+def test_a_chain_wider_than_exp_can_hold():
+    """1000 items, each 10 times as strong as the next: log strengths span 2300."""
+    size, ratio = 1000, 10.0
+    chunk = build_chunk(
+        [Query(size, pairs=[p for i in range(size - 1) for p in ((i, i + 1, ratio, False), (i + 1, i, 1.0, False))])]
+    )
+    found = solved("bradley_terry", chunk, prior="none")
+    np.testing.assert_allclose(np.diff(found.score), -math.log(ratio), atol=1e-6)
+    assert found.queries["converged"].all()
+
+
+def test_the_trace_rises_to_the_likelihood():
+    model = model_named("bradley_terry", {"prior": "none"})
+    found = model.solve(chunk_of(WON), {}, trace=True)
+    assert found.trace.shape == (1, found.queries["iterations"][0])
+    assert (np.diff(found.trace[0]) >= -1e-12).all()
+    assert found.trace[0, -1] == found.queries["likelihood"][0]
+    np.testing.assert_array_equal(found.score, model.solve(chunk_of(WON), {}).score)
+    expected = -minus_likelihood(found.score, "bradley_terry", "ignore", WON, np.zeros((4, 4)))
+    assert found.queries["likelihood"][0] == pytest.approx(expected)
+
+
+def test_too_few_steps_are_said():
+    with pytest.warns(NotConvergedWarning, match="1 queries not converged after 1 steps"):
+        solved("bradley_terry", chunk_of(UNBEATEN_WON), steps=1)
+
+
+def test_what_cannot_be_asked_together_is_refused():
+    with pytest.raises(UsageError, match="needs a prior"):
+        model_named("thurstone", {"errors": "bootstrap", "prior": "none"})
+    with pytest.raises(UsageError, match="level"):
+        model_named("thurstone", {"level": 1.0})
+    model = model_named("bradley_terry", {"errors": "bootstrap"})
+    chunk = chunk_of(WON)
+    with pytest.raises(UsageError, match="whole queries"):
+        model.solve(chunk, model.finish(model.map(chunk, {}), {}))
+
+
+def test_columns_are_known_beforehand():
+    for settings in ({}, {"errors": "standard"}, {"ties": "davidson"}):
+        model = model_named("bradley_terry", settings)
+        found = model.solve(chunk_of(WON), {})
+        assert set(found.items) == set(model.item_columns)
+        assert set(found.queries) == set(model.query_columns)
