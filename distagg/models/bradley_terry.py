@@ -10,11 +10,12 @@ import numpy as np
 from distagg.dataset.chunk import Chunk
 from distagg.errors import InputError, UsageError
 from distagg.kernels.links import DAVIDSON, LOGIT, PROBIT, RAO_KUPPER
+from distagg.kernels.minorise import minorise_queries
 from distagg.models.base import param
-from distagg.models.counts import Counting, Counts
+from distagg.models.counts import Counts
 from distagg.models.outcome import FIT_COLUMNS, Outcome
 from distagg.models.pairwise import PRIORS, Graph, Pairwise
-from distagg.types import Floats
+from distagg.types import Floats, Offsets
 
 TIE_LINKS = {"davidson": DAVIDSON, "rao_kupper": RAO_KUPPER}
 TIE_SHARES = {"ignore": 0.0, "half": 0.5, "davidson": 0.5, "rao_kupper": 1.0}
@@ -40,6 +41,19 @@ class BradleyTerry(Pairwise):
     )
     shape: Any = param(2.0, "shape of the gamma prior", above=1.0)
     rate: Any = param(1.0, "rate of the gamma prior", above=0.0)
+    solver: Any = param(
+        "newton",
+        "newton, or mm (minorisation-maximisation, with prior gamma or none; ties ignore or half)",
+        choices=("newton", "mm"),
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.solver == "mm" and (self.prior == "gaussian" or self.ties in TIE_LINKS):
+            raise UsageError(
+                f"{self.name}: solver=mm has no step for prior={self.prior} with ties={self.ties}; choose prior=gamma "
+                "or none and ties=half or ignore, or solver=newton"
+            )
 
     @property
     def link(self) -> int:
@@ -50,8 +64,15 @@ class BradleyTerry(Pairwise):
         return PRIORS[self.prior], self.rate if self.prior == "gamma" else self.weight, self.shape
 
     @property
-    def counting(self) -> Counting:
-        return Counting(self.pairs, self.unlisted == "last", TIE_SHARES[self.ties])
+    def tie_share(self) -> float:
+        return TIE_SHARES[self.ties]
+
+    def _run(self, counts: Counts, steps: int, score: Floats, eta: Floats, taken: Offsets, left: Floats) -> None:
+        if self.solver == "newton":
+            super()._run(counts, steps, score, eta, taken, left)
+            return
+        prior, rate, shape = self.prior_numbers
+        minorise_queries(prior, rate, shape, self.tolerance, steps, *counts.graph, score, taken, left)
 
     @property
     def query_columns(self) -> tuple[str, ...]:
@@ -91,7 +112,7 @@ class BradleyTerry(Pairwise):
             raise UsageError(
                 f"{self.name}: ties={self.ties} with prior=none needs whole queries; choose prior=gaussian"
             )
-        wins = replace(self.counting, share=0.0).count(chunk)
+        wins = replace(self.counting(chunk), share=0.0).count(chunk)
         bad = np.flatnonzero((self.examine(wins).strong == np.diff(chunk.item_offsets)) & (wins.ties > 0))
         if len(bad):
             raise InputError(

@@ -17,12 +17,12 @@ from distagg.errors import InputError, UsageError
 from distagg.kernels.graph import count_strong, examine
 from distagg.kernels.links import LOGIT, log_likelihood, logit_slopes
 from distagg.kernels.links import slopes as general_slopes
-from distagg.kernels.lists import PAIR_FUNCTIONS
 from distagg.kernels.newton import GAMMA, GAUSSIAN, NONE, fit_queries
 from distagg.models.base import Params, Solver, Statistics, param
 from distagg.models.counts import Counting, Counts, merged
 from distagg.models.intervals import between, standard_errors
 from distagg.models.outcome import FIT_COLUMNS, ISOLATED, STATUS, Outcome
+from distagg.models.pairs import pair_function, pairs_param, unlisted_last, unlisted_param
 from distagg.types import Floats, Labels, Offsets
 
 DIGITS = 9  # decimals of a score
@@ -49,13 +49,8 @@ class Pairwise(Solver):
     criterion: ClassVar[str] = "no score alone would move by more than tolerance"
     remedy: ClassVar[str] = "raise steps or the prior's weight"
 
-    pairs: Any = param("binary", "how two ranks of a list become a preference", choices=tuple(PAIR_FUNCTIONS))
-    unlisted: Any = param(
-        "last",
-        "what it means that a list leaves an item out: last (it stands at the last rank + 1, behind listed ones) or "
-        "ignore (the list says nothing about it)",
-        choices=("last", "ignore"),
-    )
+    pairs: Any = pairs_param("binary")
+    unlisted: Any = unlisted_param()
     ties: Any = param("half", "ignore ties, or count half a win for each side", choices=("half", "ignore"))
     prior: Any = param(
         "gaussian",
@@ -66,7 +61,7 @@ class Pairwise(Solver):
     components: Any = param(
         False, "without a prior, fit connected components apart where there are several, each around 0"
     )
-    steps: Any = param(100, "most Newton steps to take", least=1)
+    steps: Any = param(10_000, "most steps to take; Newton needs a dozen", least=1)
     tolerance: Any = param(1e-8, "stop when no score alone would move by more", above=0.0)
     errors: Any = param(
         "none",
@@ -98,8 +93,13 @@ class Pairwise(Solver):
         return PRIORS[self.prior], self.weight, 0.0
 
     @property
-    def counting(self) -> Counting:
-        return Counting(self.pairs, self.unlisted == "last", 0.5 if self.ties == "half" else 0.0)
+    def tie_share(self) -> float:
+        """How much of a tie counts as a win for each side."""
+        return 0.5 if self.ties == "half" else 0.0
+
+    def counting(self, chunk: Chunk) -> Counting:
+        pair_function(self.name, self.pairs, chunk)
+        return Counting(self.pairs, unlisted_last(self.unlisted, chunk), self.tie_share)
 
     @property
     def item_columns(self) -> tuple[str, ...]:
@@ -112,7 +112,7 @@ class Pairwise(Solver):
 
     def map(self, chunk: Chunk, params: Params) -> Statistics:
         """Pair counts of the one query of an expert-partitioned chunk."""
-        return {**self.counting.count(chunk).directed(), "items": np.array([chunk.n_items])}
+        return {**self.counting(chunk).count(chunk).directed(), "items": np.array([chunk.n_items])}
 
     def reduce(self, a: Statistics, b: Statistics) -> Statistics:
         return {**merged(int(a["items"][0]), [a, b]).directed(), "items": a["items"]}
@@ -122,7 +122,7 @@ class Pairwise(Solver):
 
     def fit_chunk(self, chunk: Chunk, params: Params, *, trace: bool) -> Outcome:
         split = "pair_winner" in params
-        counts = merged(chunk.n_items, [params]) if split else self.counting.count(chunk)
+        counts = merged(chunk.n_items, [params]) if split else self.counting(chunk).count(chunk)
         graph = self.examine(counts)
         if self.prior == "none":
             self._refuse_endless(chunk, graph, split=split)
@@ -164,30 +164,14 @@ class Pairwise(Solver):
         """The fit, from given scores or from where it likes, and the tie parameter of every query."""
         queries = len(counts.ties)
         eta = self.start_eta(counts)
-        prior, weight, shape = self.prior_numbers
         taken, left = np.zeros(queries, dtype=np.int64), np.zeros(queries)
-        slopes = logit_slopes if self.link == LOGIT else general_slopes
         if start is None:  # log odds of winning, as if against equals
             start = np.log((counts.won + 0.5) / (counts.lost + 0.5))
         score = start.copy()
         history = []
         for steps in [1] * self.steps if trace else [self.steps]:  # a step at a time gives the same bits
             more = np.zeros(queries, dtype=np.int64)
-            fit_queries(
-                slopes,
-                self.link,
-                prior,
-                weight,
-                shape,
-                self.tolerance,
-                steps,
-                *counts.graph,
-                counts.ties,
-                score,
-                eta,
-                more,
-                left,
-            )
+            self._run(counts, steps, score, eta, more, left)
             taken += more
             likelihood = log_likelihood(self.link, *counts.graph, counts.ties, score, eta)
             history.append(np.where(more > 0, likelihood, np.nan))
@@ -201,6 +185,15 @@ class Pairwise(Solver):
         }  # fmt: skip
         kept = np.stack(history, axis=1)[:, : int(taken.max(initial=0))] if trace else None
         return Outcome(score, {}, fit, kept), eta
+
+    def _run(self, counts: Counts, steps: int, score: Floats, eta: Floats, taken: Offsets, left: Floats) -> None:
+        """At most so many steps from where scores and tie parameters stand."""
+        slopes = logit_slopes if self.link == LOGIT else general_slopes
+        prior, weight, shape = self.prior_numbers
+        fit_queries(
+            slopes, self.link, prior, weight, shape, self.tolerance, steps, *counts.graph, counts.ties, score, eta,
+            taken, left,
+        )  # fmt: skip
 
     def _refuse_endless(self, chunk: Chunk, graph: Graph, *, split: bool) -> None:
         """Refuse a maximum-likelihood fit that has no finite maximum, or no single one."""
@@ -237,7 +230,7 @@ class Pairwise(Solver):
                     first, size = offsets[q], offsets[q + 1] - offsets[q]
                     if size:
                         times[first : first + size] = np.bincount(draw.integers(0, size, size), minlength=size)
-            counts = self.counting.count(chunk, lists, pairs * chunk.pair_weight)
+            counts = self.counting(chunk).count(chunk, lists, pairs * chunk.pair_weight)
             again, _ = self._fitted(counts, graph, outcome.score)
             found[n] = again.score
             outcome.queries["converged"] &= again.queries["converged"]

@@ -152,6 +152,25 @@ def test_evalica_agrees():
     np.testing.assert_allclose(found, expected - expected.mean(), atol=1e-6)
 
 
+@pytest.mark.parametrize("settings", [{"prior": "none"}, {"prior": "gamma", "shape": 1.5, "rate": 0.5}])
+def test_mm_ends_where_newton_does(settings):
+    size = 30
+    winner, loser = big_pairs(size)[-2:]
+    chunk = big_chunk(size, winner, loser)
+    newton = solved("bradley_terry", chunk, **settings)
+    mm = solved("bradley_terry", chunk, solver="mm", **settings)
+    np.testing.assert_allclose(mm.score, newton.score, atol=1e-6)
+    assert mm.queries["converged"].all()
+    assert mm.queries["iterations"][0] > newton.queries["iterations"][0]
+    assert mm.queries["likelihood"][0] == pytest.approx(newton.queries["likelihood"][0])
+
+
+def test_mm_has_no_step_for_some_settings():
+    for settings in ({}, {"prior": "none", "ties": "davidson"}):
+        with pytest.raises(UsageError, match="solver=mm has no step"):
+            model_named("bradley_terry", {"solver": "mm", **settings})
+
+
 def test_items_with_the_same_record_tie():
     """Whatever the order of summation."""
     size = 30
