@@ -125,8 +125,10 @@ def pair_values(entry_offsets: Offsets, entry_rank: Floats, left_out: Offsets, f
 def pair_sums(
     entry_offsets: Offsets,  # (L + 1,)
     entry_rank: Floats,  # (E,)
+    value: Floats,  # (E,) of ``pair_values``
+    outside: Floats,  # (L,)
     left_out: Offsets,  # (L,) items that stand behind the list's last one; 0 where they are not compared
-    function: int,
+    binary: bool,
 ) -> tuple[Floats, Floats, Floats]:  # (E,), (E,), (L,)
     """How much every entry won and lost, and what every item left out lost: the pair matrices' row and column sums.
 
@@ -135,7 +137,6 @@ def pair_sums(
     won = np.zeros(len(entry_rank))
     lost = np.zeros(len(entry_rank))
     behind = np.zeros(len(left_out))
-    value, outside = pair_values(entry_offsets, entry_rank, left_out, function)
     for a in range(len(entry_offsets) - 1):
         first, last, out = entry_offsets[a], entry_offsets[a + 1], left_out[a]
         below = 0.0  # sum of the values ahead of the tie group
@@ -143,7 +144,7 @@ def pair_sums(
         for e in range(first, last):
             total += value[e]
         if out > 0:
-            behind[a] = last - first if function == BINARY else (last - first) * outside[a] - total
+            behind[a] = last - first if binary else (last - first) * outside[a] - total
         start = first
         while start < last:
             end = start + 1
@@ -152,7 +153,7 @@ def pair_sums(
             ahead, after = start - first, last - end
             group = value[start] * (end - start)
             for e in range(start, end):
-                if function == BINARY:
+                if binary:
                     won[e], lost[e] = after + out, ahead
                 else:
                     won[e] = max(total - below - group - after * value[e], 0.0) + out * (outside[a] - value[e])

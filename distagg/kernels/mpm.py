@@ -18,25 +18,29 @@ all pairs, and the data enter as margins. The prior then holds b as well: s and 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from distagg.kernels.jit import kernel
 from distagg.types import Bools, Floats, Indices, Offsets
 
 MEMORY = 10  # curvature pairs that L-BFGS keeps
+Objective = Callable[[Floats, Floats, Floats, Floats, float, float, Floats], float]
 
 
 @kernel
 def likelihood(
     s: Floats,  # (size,)
-    net: Floats,  # (size,)
+    data: Floats,  # (1, size) net wins, for each observed preference
     adherence: Floats,  # (groups,)
     share: Floats,  # (groups,)
     prior: float,
+    tightness: float,  # not used: there are no variances
     gradient: Floats,  # (size,) filled
 ) -> float:
     """f and its gradient."""
-    size = len(s)
+    size, net = len(s), data[0]
     low, high = s[0], s[0]
     value = 0.0
     for i in range(size):
@@ -118,17 +122,6 @@ def spread_likelihood(
 
 
 @kernel
-def objective(
-    x: Floats, net: Floats, margins: Floats, adherence: Floats, share: Floats, prior: float, tightness: float,
-    gradient: Floats,
-) -> float:  # fmt: skip
-    """The one with variances where x is twice as long as net."""
-    if len(x) > len(net):
-        return spread_likelihood(x, margins, adherence, share, prior, tightness, gradient)
-    return likelihood(x, net, adherence, share, prior, gradient)
-
-
-@kernel
 def direction(gradient: Floats, moves: Floats, turns: Floats, held: int, step: int, out: Floats) -> None:
     """L-BFGS direction into ``out`` from ``held`` curvature pairs, the newest at row (step - 1) % MEMORY."""
     size = len(gradient)
@@ -164,8 +157,8 @@ def direction(gradient: Floats, moves: Floats, turns: Floats, held: int, step: i
 
 @kernel
 def maximise(
-    net: Floats, margins: Floats, adherence: Floats, share: Floats, prior: float, tightness: float, tolerance: float,
-    steps: int, rate: float, x: Floats, trace: Floats,
+    objective: Objective, data: Floats, adherence: Floats, share: Floats, prior: float, tightness: float,
+    tolerance: float, steps: int, rate: float, x: Floats, trace: Floats,
 ) -> tuple[int, float, float]:  # fmt: skip
     """Fit x in place from where it stands; gives the steps taken, the largest gradient entry left, and f.
 
@@ -175,7 +168,7 @@ def maximise(
     size = len(x)
     gradient, trial, trial_gradient, ahead = np.empty(size), np.empty(size), np.empty(size), np.empty(size)
     moves, turns = np.empty((MEMORY, size)), np.empty((MEMORY, size))
-    value = objective(x, net, margins, adherence, share, prior, tightness, gradient)
+    value = objective(x, data, adherence, share, prior, tightness, gradient)
     step = 0
     held, kept = step + len(x) - size, step + len(x) - size  # 0; a literal would compile ``direction`` twice
     while True:
@@ -189,7 +182,7 @@ def maximise(
         if rate > 0.0:
             for i in range(size):
                 x[i] -= rate * gradient[i]
-            value = objective(x, net, margins, adherence, share, prior, tightness, gradient)
+            value = objective(x, data, adherence, share, prior, tightness, gradient)
             step += 1
             continue
         direction(gradient, moves, turns, held, kept, ahead)
@@ -200,7 +193,7 @@ def maximise(
         for _ in range(40):
             for i in range(size):
                 trial[i] = x[i] + length * ahead[i]
-            found = objective(trial, net, margins, adherence, share, prior, tightness, trial_gradient)
+            found = objective(trial, data, adherence, share, prior, tightness, trial_gradient)
             if found <= value + 1e-4 * length * slope + 1e-15 * abs(value):
                 better = True
                 break
@@ -223,87 +216,60 @@ def maximise(
 
 
 @kernel
-def fit_query(
+def fit_queries(
+    objective: Objective,  # likelihood, or spread_likelihood where ``spread``
+    spread: bool,
     levels: Floats,  # (levels,) adherence
-    observed: Floats,  # (levels,) preferences of experts of that adherence
-    margins: Floats,  # (size, size), or without rows when variances are not wanted
-    prior: float,
-    tightness: float,
-    tolerance: float,
-    steps: int,
-    rate: float,
-    net: Floats,  # (size,)
-    score: Floats,  # (size,) zeros, filled
-    variance: Floats,  # (size,) ones, filled where margins are given
-    trace: Floats,  # (T,) filled
-) -> tuple[int, float, float]:
-    """Scores (and variances) of one query; steps taken, largest gradient entry left, penalised log likelihood."""
-    size, total = len(score), 0.0
-    for g in range(len(levels)):
-        total += observed[g]
-    if total == 0.0 or size < 2:
-        return 0, 0.0, 0.0  # nothing was said: all scores stay 0
-    present, share = np.empty(len(levels)), np.empty(len(levels))
-    groups = 0
-    for g in range(len(levels)):
-        if observed[g] > 0.0:
-            present[groups], share[groups] = levels[g], observed[g] / total
-            groups += 1
-    present, share = present[:groups], share[:groups]
-    each = np.empty(size)
-    for i in range(size):
-        each[i] = net[i] / total
-    taken, left, value = maximise(
-        each,
-        margins,
-        present,
-        share,
-        prior,
-        tightness,
-        tolerance,
-        steps,
-        rate,
-        score,
-        trace[: 0 if len(margins) else len(trace)],
-    )
-    if len(margins):
-        for i in range(size):
-            for j in range(size):
-                margins[i, j] /= total
-        x = np.zeros(2 * size)
-        for i in range(size):
-            x[i] = 2.0 * score[i]  # at variances of 1 differences are halved
-        taken, left, value = maximise(each, margins, present, share, prior, tightness, tolerance, steps, rate, x, trace)
-        for i in range(size):
-            score[i], variance[i] = x[i], np.exp(x[size + i])
-    for n in range(min(taken + 1, len(trace))):
-        trace[n] *= total
-    return taken, left, -total * value
-
-
-@kernel
-def fit_nets(
-    levels: Floats,
     item_offsets: Offsets,
-    net: Floats,  # (I,)
-    observed: Floats,  # (Q, levels)
+    data_offsets: Offsets,  # (Q + 1,) where each query's rows of data start
+    data: Floats,  # flat: net wins of every query, or its margins row by row
+    observed: Floats,  # (Q, levels) preferences of experts of that adherence
     prior: float,
+    tightness: float,  # for each item
     tolerance: float,
     steps: int,
     rate: float,
-    score: Floats,  # (I,) zeros, filled
+    score: Floats,  # (I,) where to start, filled
+    variance: Floats,  # (I,) ones, filled where ``spread``
     taken: Offsets,  # (Q,) filled
     left: Floats,  # (Q,) filled
-    reached: Floats,  # (Q,) filled
+    reached: Floats,  # (Q,) filled: penalised log likelihood
     trace: Floats,  # (Q, T) filled
 ) -> None:
-    """Scores of every query from its net wins."""
-    none = np.empty((0, 0))
+    """Scores (and variances) of every query. One that says nothing keeps its scores. (One long function: nested
+    ones are compiled over and over.)"""
+    present, share = np.empty(len(levels)), np.empty(len(levels))
     for q in range(len(item_offsets) - 1):
-        a, b = item_offsets[q], item_offsets[q + 1]
-        taken[q], left[q], reached[q] = fit_query(
-            levels, observed[q], none, prior, 0.0, tolerance, steps, rate, net[a:b], score[a:b], score[a:b], trace[q]
-        )
+        base, size, total = item_offsets[q], item_offsets[q + 1] - item_offsets[q], 0.0
+        groups = 0
+        for g in range(len(levels)):
+            if observed[q, g] > 0.0:
+                present[groups], share[groups] = levels[g], observed[q, g]
+                total += observed[q, g]
+                groups += 1
+        if total == 0.0 or size < 2:
+            continue
+        for g in range(groups):
+            share[g] /= total
+        rows = size if spread else 1
+        each = np.empty((rows, size))
+        for i in range(rows):
+            for j in range(size):
+                each[i, j] = data[data_offsets[q] + i * size + j] / total
+        x = np.zeros(2 * size if spread else size)
+        for i in range(size):
+            x[i] = score[base + i]
+        taken[q], left[q], value = maximise(
+            objective, each, present[:groups], share[:groups], prior, tightness / size, tolerance, steps, rate, x,
+            trace[q],
+        )  # fmt: skip
+        reached[q] = -total * value
+        for n in range(min(taken[q] + 1, trace.shape[1])):
+            trace[q, n] *= total
+        for i in range(size):
+            score[base + i] = x[i]
+            if spread:
+                variance[base + i] = np.exp(x[size + i])
 
 
 @kernel

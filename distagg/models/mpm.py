@@ -14,12 +14,12 @@ import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
-from distagg.kernels.lists import pair_sums, pair_values
-from distagg.kernels.mpm import fit_nets, fit_query
+from distagg.kernels.lists import pair_values
+from distagg.kernels.mpm import fit_queries, likelihood, spread_likelihood
 from distagg.kernels.preferences import net_wins, pair_margins
 from distagg.models.base import Params, Solver, Statistics, param
 from distagg.models.outcome import FIT_COLUMNS, Outcome
-from distagg.models.pairs import left_out, pair_arrays, pair_function, pairs_param, unlisted_param
+from distagg.models.pairs import left_out, list_sums, pair_arrays, pair_function, pairs_param, unlisted_param
 from distagg.types import Floats
 
 MATRIX_BYTES = 2 << 30
@@ -85,19 +85,22 @@ class Mpm(Solver):
         n_queries, rate = chunk.n_queries, self.rate if self.solver == "gradient" else 0.0
         score, variance = np.zeros(chunk.n_items), np.ones(chunk.n_items)
         taken, left, reached = np.zeros(n_queries, dtype=np.int64), np.zeros(n_queries), np.zeros(n_queries)
-        lines = np.full((n_queries, self.steps + 1 if trace else 0), np.nan)
+        none, lines = np.empty((n_queries, 0)), np.full((n_queries, self.steps + 1 if trace else 0), np.nan)
+        fit_queries(
+            likelihood, False, levels, chunk.item_offsets, chunk.item_offsets, tally["net"], tally["observed"],
+            self.prior, 0.0, self.tolerance, self.steps, rate, score, variance, taken, left, reached,
+            none if self.variance else lines,
+        )  # fmt: skip
         if self.variance:
+            score *= 2.0  # at variances of 1 differences are halved
             for q, margins in self._margins(chunk, params):
-                span = slice(chunk.item_offsets[q], chunk.item_offsets[q + 1])
-                taken[q], left[q], reached[q] = fit_query(
-                    levels, tally["observed"][q], margins, self.prior, self.tightness / max(len(margins), 1),
-                    self.tolerance, self.steps, rate, tally["net"][span], score[span], variance[span], lines[q],
+                one, rows = slice(q, q + 1), slice(chunk.item_offsets[q], chunk.item_offsets[q + 1])
+                ends = np.array([0, len(margins)])
+                fit_queries(
+                    spread_likelihood, True, levels, ends, ends, margins.ravel(), tally["observed"][one], self.prior,
+                    self.tightness, self.tolerance, self.steps, rate, score[rows], variance[rows], taken[one],
+                    left[one], reached[one], lines[one],
                 )  # fmt: skip
-        else:
-            fit_nets(
-                levels, chunk.item_offsets, tally["net"], tally["observed"], self.prior, self.tolerance, self.steps,
-                rate, score, taken, left, reached, lines,
-            )  # fmt: skip
         queries = dict(zip(FIT_COLUMNS, (left <= self.tolerance, taken, left, reached), strict=True))
         items = {}
         if self.variance:
@@ -108,8 +111,7 @@ class Mpm(Solver):
 
     def _sums(self, chunk: Chunk) -> tuple[Floats, Floats, Floats]:
         """What entries won and lost, and what the items that lists leave out lost."""
-        function = pair_function(self.name, self.pairs, chunk)
-        return pair_sums(chunk.entry_offsets, chunk.entry_rank, left_out(self.unlisted, chunk), function)
+        return list_sums(chunk, left_out(self.unlisted, chunk), pair_function(self.name, self.pairs, chunk))
 
     def _theta(self, chunk: Chunk, params: Params) -> Floats:
         theta = np.asarray(params.get("expert_theta", np.ones(chunk.n_experts)), dtype=np.float64)
@@ -118,7 +120,7 @@ class Mpm(Solver):
     def _margins(self, chunk: Chunk, params: Params) -> Iterator[tuple[int, Floats]]:
         """Every query's position and margins, one after the other."""
         if "margins" in params:
-            yield 0, params["margins"].copy()
+            yield 0, params["margins"]
             return
         theta, out = self._theta(chunk, params), left_out(self.unlisted, chunk)
         function = pair_function(self.name, self.pairs, chunk)

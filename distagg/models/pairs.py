@@ -8,7 +8,7 @@ import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
-from distagg.kernels.lists import PAIR_FUNCTIONS
+from distagg.kernels.lists import BINARY, PAIR_FUNCTIONS, pair_sums, pair_values
 from distagg.models.base import param
 from distagg.types import Bools, Floats, Indices, Offsets
 
@@ -53,6 +53,12 @@ def pair_function(model: str, pairs: str, chunk: Chunk) -> int:
             f"{model} with pairs=log needs ranks above 0, and the dataset holds ratings; choose difference"
         )
     return PAIR_FUNCTIONS[pairs]
+
+
+def list_sums(chunk: Chunk, out: Offsets, function: int) -> tuple[Floats, Floats, Floats]:  # (E,), (E,), (L,)
+    """What every entry of a chunk won and lost, and what the items that lists leave out lost."""
+    value, outside = pair_values(chunk.entry_offsets, chunk.entry_rank, out, function)
+    return pair_sums(chunk.entry_offsets, chunk.entry_rank, value, outside, out, function == BINARY)
 
 
 def pair_arrays(chunk: Chunk) -> tuple[Offsets, Indices, Indices, Indices, Floats, Bools]:

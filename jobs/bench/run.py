@@ -21,7 +21,8 @@ from typing import Any
 HERE = Path(__file__).parent
 PEERS = HERE / "peers.txt"
 ENVIRONMENT = HERE.parent.parent / ".venv-peers"
-BENCHMARKS = ("models", "metrics", "import_trec")
+PRINTING = {"pairs": True, "luce": True, "kemeny": True, "mpm": False}  # print their tables; whether peers take part
+BENCHMARKS = ("models", "metrics", "import_trec", *PRINTING)
 
 
 def peers_python() -> str:
@@ -85,15 +86,24 @@ def main() -> None:
     options = parser.parse_args()
     wanted = options.only or BENCHMARKS
     results: dict[str, Any] = {}
+    python = ""
     with tempfile.TemporaryDirectory(prefix="distagg-bench-") as folder:
-        if "models" in wanted:
+        if "models" in wanted or any(PRINTING[name] for name in wanted if name in PRINTING):
             python = options.peers_python or peers_python()
+        if "models" in wanted:
             results["models"] = run_models(Path(folder), options.quick, python)
         if "metrics" in wanted:
             results["metrics"] = run_script("metrics", ["--queries", "1000"] if options.quick else [])
         if "import_trec" in wanted:
             size = ["--runs", "6", "--topics", "40"] if options.quick else []
             results["import_trec"] = run_script("import_trec", [folder, *size])
+    for name in (name for name in PRINTING if name in wanted):
+        print(f"\n== {name}", flush=True)
+        peers = ["--peers-python", python] if PRINTING[name] else []
+        quick = ["--quick"] if options.quick else []
+        done = subprocess.run([sys.executable, str(HERE / f"{name}.py"), *peers, *quick])
+        if done.returncode not in (0, 1):
+            raise SystemExit(f"{name} ended with code {done.returncode}; its message is above")
     if options.json:
         options.json.write_text(json.dumps(results, indent=1))
 

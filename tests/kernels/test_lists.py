@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from strategies import Query, build_chunk, chunks
 
-from distagg.kernels.lists import PAIR_FUNCTIONS, median_ranks, mid_positions, pair_sums, sum_by_item
+from distagg.kernels.lists import PAIR_FUNCTIONS, median_ranks, mid_positions, sum_by_item
+from distagg.models.pairs import list_sums
 
 
 def naive_pair_matrix(ranks: list[float], function: str) -> np.ndarray:
@@ -34,7 +35,7 @@ def test_pair_sums_are_the_row_and_column_sums(function, left_out, drawn):
     """Items left out are one more tie group, one place behind the last."""
     made, chunk = drawn
     out = np.full(chunk.n_lists, left_out)
-    won, lost, behind = pair_sums(chunk.entry_offsets, chunk.entry_rank, out, PAIR_FUNCTIONS[function])
+    won, lost, behind = list_sums(chunk, out, PAIR_FUNCTIONS[function])
     at = 0
     lists = [sorted(ranks.values()) for query in made for _, ranks in sorted(query.lists.items())]
     for a, values in enumerate(lists):
@@ -51,7 +52,7 @@ def test_pair_sums_of_the_papers_example():
     """Paper 000, figure 1: ranks 1, 2, 3 give x1 wins of 1 and 2; ranks 30, 20, 1 give x3 wins of 29 and 19."""
     chunk = build_chunk([Query(3, {0: {0: 1, 1: 2, 2: 3}, 1: {0: 30, 1: 20, 2: 1}})])
     nobody = np.zeros(2, dtype=np.int64)
-    won, lost, _ = pair_sums(chunk.entry_offsets, chunk.entry_rank, nobody, PAIR_FUNCTIONS["difference"])
+    won, lost, _ = list_sums(chunk, nobody, PAIR_FUNCTIONS["difference"])
     assert won.tolist() == [3, 1, 0, 48, 10, 0]
     assert lost.tolist() == [0, 1, 3, 0, 19, 39]
 

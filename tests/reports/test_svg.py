@@ -61,3 +61,16 @@ def test_heat_is_opacity() -> None:
     root = ElementTree.fromstring(svg.heat_strip({"a": 0.0, "b": 1.0, "c": math.nan}, title="t"))
     cells = [g.find("rect").get("fill-opacity") for g in root.iter("g")]
     assert cells == ["0.10", "1.00", "0.00"]
+
+
+def test_strips_have_a_cell_for_each_expert_and_model():
+    """Paper 000, figure 7: one row above the other, and what a cell stands for under the pointer."""
+    drawn = svg.strips({"learned": [0.0, 1.0], "measured": [0.5, 0.25]}, ["bing", "<b>"], title="Adherence")
+    root = ElementTree.fromstring(drawn)
+    assert drawn.count('class="cell"') == 4
+    assert drawn.count('fill-opacity="1.00"') == 1
+    tips = [tip.text for tip in root.iter("title")]
+    assert "<b>: 1.00" in tips
+    assert "bing: 0.50" in tips
+    many = svg.strips({"learned": [0.5] * 9000}, [str(n) for n in range(9000)], title="t")
+    assert many.count('class="cell"') <= 200
