@@ -24,6 +24,18 @@ def data_dir() -> Path:
     return DATA
 
 
+@pytest.fixture(scope="session", params=["mq2007-agg", "mq2008-agg"])
+def imported(
+    request: pytest.FixtureRequest, data_dir: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, Path]:
+    """Both LETOR sets, imported once: name and dataset."""
+    from distagg.engine import import_dataset
+
+    target = tmp_path_factory.mktemp("real") / request.param
+    import_dataset("letor", [data_dir / request.param / f"A{part}.txt" for part in range(1, 6)], target)
+    return request.param, target
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say whether the real data took part."""
     if DATA.is_dir():

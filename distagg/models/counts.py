@@ -10,7 +10,7 @@ import numpy as np
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
 from distagg.kernels.counts import count_squares, deal, expand, merge_rows
-from distagg.kernels.lists import PAIR_FUNCTIONS
+from distagg.kernels.lists import LOG
 from distagg.types import INDEX, OFFSET, Bools, Floats, Indices, Offsets
 
 PAIRS_BYTES = 4 << 30
@@ -56,7 +56,7 @@ class Counts:
 class Counting:
     """What becomes a pair: the function of ranks, unlisted items, and the share of a tie that counts for each side."""
 
-    function: str
+    function: int  # of PAIR_FUNCTIONS
     unlisted_last: bool
     share: float
 
@@ -65,8 +65,6 @@ class Counting:
         list_weight = np.ones(chunk.n_lists) if list_weight is None else list_weight
         pair_weight = chunk.pair_weight if pair_weight is None else pair_weight
         pair_weight.setflags(write=False)
-        if self.function in ("normalised", "log") and chunk.n_entries and chunk.entry_rank.min() <= 0:
-            raise UsageError(f"pairs={self.function} needs ranks above 0, and the dataset holds ratings")
         made, sparse = self._sizes(chunk)
         if not sparse.any():
             return self._squares(chunk, made, list_weight, pair_weight)
@@ -108,7 +106,7 @@ class Counting:
         end[full] = chunk.entry_rank[chunk.entry_offsets[1:][full] - 1]
         if self.unlisted_last:
             end += listed < np.repeat(np.diff(chunk.item_offsets), np.diff(chunk.list_offsets))
-        if self.function != "log":
+        if self.function != LOG:
             return chunk.entry_rank, end
         value = np.log(chunk.entry_rank)
         value.setflags(write=False)
@@ -122,7 +120,7 @@ class Counting:
             return chunk.pair_offsets, chunk.pair_winner, chunk.pair_loser, pair_weight, chunk.pair_tie
         value, list_end = self._values(chunk)
         made = expand(
-            PAIR_FUNCTIONS[self.function], self.unlisted_last, first, end, room, list_weight, list_end,
+            self.function, self.unlisted_last, first, end, room, list_weight, list_end,
             chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets, chunk.entry_item, value, chunk.pair_offsets,
             chunk.pair_winner, chunk.pair_loser, pair_weight, chunk.pair_tie,
         )  # fmt: skip

@@ -14,7 +14,7 @@ import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
-from distagg.kernels.lists import pair_values
+from distagg.kernels.lists import BINARY, pair_values
 from distagg.kernels.mpm import fit_queries, likelihood, spread_likelihood
 from distagg.kernels.preferences import net_wins, pair_margins
 from distagg.models.base import Params, Solver, Statistics, param
@@ -38,7 +38,7 @@ class Mpm(Solver):
     criterion: ClassVar[str] = "largest gradient entry for each observed preference"
     remedy: ClassVar[str] = "raise steps or prior"
 
-    pairs: Any = pairs_param("difference")
+    pairs: Any = pairs_param()
     unlisted: Any = unlisted_param()
     variance: Any = param(False, "learn every item's variance too (cost: items^2 a step); given as uncertainty")
     solver: Any = param("lbfgs", "lbfgs, or gradient: plain steps as in the papers", choices=("lbfgs", "gradient"))
@@ -130,7 +130,7 @@ class Mpm(Solver):
             self._check_size(size)
             margins, listed = np.zeros((size, size)), np.zeros(size, dtype=np.bool_)
             pair_margins(
-                q, theta, self.pairs == "binary", chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets,
+                q, theta, function == BINARY, chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets,
                 chunk.list_expert, chunk.entry_item, chunk.entry_rank, value, outside, out,
                 *pair_arrays(chunk), margins, listed,
             )  # fmt: skip

@@ -8,17 +8,18 @@ import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
-from distagg.kernels.lists import BINARY, PAIR_FUNCTIONS, pair_sums, pair_values
+from distagg.kernels.lists import BINARY, DIFFERENCE, PAIR_FUNCTIONS, pair_sums, pair_values
 from distagg.models.base import param
 from distagg.types import Bools, Floats, Indices, Offsets
 
 
-def pairs_param(default: str) -> Any:
+def pairs_param() -> Any:
     return param(
-        default,
-        "what a pair counts: binary (1), difference (of ranks), normalised (that over the list's largest rank) or log "
-        "(difference of logarithms over the largest); raw pairs count their weight",
-        choices=tuple(PAIR_FUNCTIONS),
+        "auto",
+        "what a pair counts: binary (1), difference (of ranks), normalised (that over the list's largest rank), log "
+        "(difference of logarithms over the largest) or auto (ratings: difference; other lists: binary); raw pairs "
+        "count their weight",
+        choices=("auto", *PAIR_FUNCTIONS),
     )
 
 
@@ -31,11 +32,14 @@ def unlisted_param() -> Any:
     )
 
 
+def rated(chunk: Chunk) -> bool:
+    """Whether the lists hold ratings: those are turned round, so that their ranks are 0 or less."""
+    return bool(chunk.n_entries and chunk.entry_rank.min() <= 0.0)
+
+
 def unlisted_last(unlisted: str, chunk: Chunk) -> bool:
-    """Whether unlisted items stand last. Ranks of 0 or less are ratings turned round: who did not rate did not say."""
-    if unlisted == "auto":
-        return not (chunk.n_entries and chunk.entry_rank.min() <= 0.0)
-    return unlisted == "last"
+    """Whether unlisted items stand last; who did not rate an item did not say."""
+    return not rated(chunk) if unlisted == "auto" else unlisted == "last"
 
 
 def left_out(unlisted: str, chunk: Chunk) -> Offsets:
@@ -48,10 +52,10 @@ def left_out(unlisted: str, chunk: Chunk) -> Offsets:
 
 def pair_function(model: str, pairs: str, chunk: Chunk) -> int:
     """The kernels' number of a pair function; logarithms of ratings are refused."""
-    if pairs == "log" and chunk.n_entries and chunk.entry_rank.min() <= 0.0:
-        raise UsageError(
-            f"{model} with pairs=log needs ranks above 0, and the dataset holds ratings; choose difference"
-        )
+    if pairs == "auto":
+        return DIFFERENCE if rated(chunk) else BINARY
+    if pairs == "log" and rated(chunk):
+        raise UsageError(f"{model} with pairs=log needs ranks above 0, and the data are ratings; choose difference")
     return PAIR_FUNCTIONS[pairs]
 
 

@@ -49,7 +49,7 @@ class Pairwise(Solver):
     criterion: ClassVar[str] = "no score alone would move by more than tolerance"
     remedy: ClassVar[str] = "raise steps or the prior's weight"
 
-    pairs: Any = pairs_param("binary")
+    pairs: Any = pairs_param()
     unlisted: Any = unlisted_param()
     ties: Any = param("half", "ignore ties, or count half a win for each side", choices=("half", "ignore"))
     prior: Any = param(
@@ -98,8 +98,8 @@ class Pairwise(Solver):
         return 0.5 if self.ties == "half" else 0.0
 
     def counting(self, chunk: Chunk) -> Counting:
-        pair_function(self.name, self.pairs, chunk)
-        return Counting(self.pairs, unlisted_last(self.unlisted, chunk), self.tie_share)
+        function = pair_function(self.name, self.pairs, chunk)
+        return Counting(function, unlisted_last(self.unlisted, chunk), self.tie_share)
 
     @property
     def item_columns(self) -> tuple[str, ...]:

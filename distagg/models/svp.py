@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from distagg.dataset.chunk import Chunk
-from distagg.kernels.lists import pair_values, sum_by_item
+from distagg.kernels.lists import BINARY, pair_values, sum_by_item
 from distagg.kernels.svp import project_majorities, project_queries
 from distagg.models.base import Params, Solver, param
 from distagg.models.outcome import Outcome
@@ -48,7 +48,7 @@ class Svp(Solver):
     criterion: ClassVar[str] = "change of the fit in the last step"
     remedy: ClassVar[str] = "raise steps or tolerance"
 
-    pairs: Any = pairs_param("binary")
+    pairs: Any = pairs_param()
     unlisted: Any = unlisted_param()
     joint: Any = param(
         "mean",
@@ -72,19 +72,18 @@ class Svp(Solver):
         lists = chunk.list_offsets, chunk.entry_offsets, chunk.entry_item, chunk.entry_rank, weight
         if not unlisted_last(self.unlisted, chunk):
             return self._over_observed(chunk, lists, trace)
-        if self.pairs == "binary":
+        if pair_function(self.name, self.pairs, chunk) == BINARY:
             return self._of_majorities(chunk, trace)
         return self._of_differences(chunk, trace)
 
     def _over_observed(self, chunk: Chunk, lists: Lists, trace: bool) -> Outcome:
         score, fit = np.zeros(chunk.n_items), _Fit(chunk.n_queries, self.steps if trace else 0)
-        value = lists[3]
+        value, function = lists[3], pair_function(self.name, self.pairs, chunk)
         if not chunk.n_pairs:
-            function = pair_function(self.name, self.pairs, chunk)
             value = pair_values(*lists[1:4:2], np.zeros(chunk.n_lists, dtype=np.int64), function)[0]
         value.setflags(write=False)
         project_queries(
-            self.step, self.steps, self.tolerance, self.pairs == "binary", self.joint == "mean", chunk.item_offsets,
+            self.step, self.steps, self.tolerance, function == BINARY, self.joint == "mean", chunk.item_offsets,
             *lists[:4], value, lists[4], score, fit.iterations, fit.left, fit.explained, fit.trace,
         )  # fmt: skip
         return fit.outcome(score, self.tolerance, trace)

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from strategies import Query, build_chunk, chunks
 
 from distagg.errors import UsageError
+from distagg.kernels.lists import BINARY, DIFFERENCE, PAIR_FUNCTIONS
 from distagg.models import counts as counts_module
+from distagg.models import model_named
 from distagg.models.counts import Counting, merged
 
 FUNCTIONS = ("binary", "difference", "normalised", "log")
@@ -76,7 +78,7 @@ def test_counts_are_the_naive_ones(small, drawn, function, last, share):
     queries = with_pairs(drawn[0])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(counts_module, "SMALL_SQUARE", small)
-        found = Counting(function, last, share).count(build_chunk(queries, n_experts=5))
+        found = Counting(PAIR_FUNCTIONS[function], last, share).count(build_chunk(queries, n_experts=5))
     for q, query in enumerate(queries):
         wins, ties = naive_counts(query, function, last, share)
         np.testing.assert_allclose(as_matrix(found, q), wins, atol=1e-12)
@@ -86,7 +88,7 @@ def test_counts_are_the_naive_ones(small, drawn, function, last, share):
 def test_statistics_of_chunks_add_up():
     one = build_chunk([Query(4, pairs=[(0, 1, 2.0, False), (1, 2, 1.0, True)])])
     two = build_chunk([Query(4, pairs=[(1, 0, 0.5, False), (3, 2, 1.0, False), (0, 1, 1.0, False)])])
-    counting = Counting("binary", True, 0.5)
+    counting = Counting(BINARY, True, 0.5)
     found = merged(4, [counting.count(one).directed(), counting.count(two).directed()])
     wins = as_matrix(found, 0)
     assert (wins[0, 1], wins[1, 0], wins[1, 2], wins[2, 1], wins[3, 2]) == (3.0, 0.5, 0.5, 0.5, 1.0)
@@ -95,18 +97,18 @@ def test_statistics_of_chunks_add_up():
 
 def test_weights_of_a_resample_multiply():
     chunk = build_chunk([Query(3, {0: {0: 1, 1: 2}, 1: {2: 1, 0: 2}}, pairs=[(0, 1, 3.0, False)])])
-    found = Counting("binary", False, 0.5).count(chunk, np.array([2.0, 0.0]), np.array([6.0]))
+    found = Counting(BINARY, False, 0.5).count(chunk, np.array([2.0, 0.0]), np.array([6.0]))
     assert as_matrix(found, 0)[0].tolist() == [0.0, 8.0, 0.0]
 
 
 def test_what_cannot_be_held_is_refused(monkeypatch):
     monkeypatch.setattr(counts_module, "PAIRS_BYTES", 100)
     with pytest.raises(UsageError, match="unlisted=ignore"):
-        Counting("binary", True, 0.5).count(build_chunk([Query(9, {0: {0: 1.0}})]))
+        Counting(BINARY, True, 0.5).count(build_chunk([Query(9, {0: {0: 1.0}})]))
 
 
 def test_ratings_have_differences_but_no_logarithms():
     chunk = build_chunk([Query(2, {0: {0: -5.0, 1: -3.0}})])
-    assert Counting("difference", True, 0.5).count(chunk).ahead.tolist() == [2.0]
+    assert Counting(DIFFERENCE, True, 0.5).count(chunk).ahead.tolist() == [2.0]
     with pytest.raises(UsageError, match="pairs=log needs ranks above 0"):
-        Counting("log", True, 0.5).count(chunk)
+        model_named("bradley_terry", {"pairs": "log"}).score(chunk, {})

@@ -49,7 +49,7 @@ def test_what_is_observed_is_counted_by_adherence():
     """Two experts at one adherence share a column; weights count, ties do not."""
     query = Query(3, {0: {0: 1, 1: 3}, 1: {2: 1, 0: 2}, 2: {1: 1, 2: 9}}, pairs=[(0, 1, 2.5, False), (1, 2, 4.0, True)])
     chunk = build_chunk([query])
-    model: Model = Mpm(unlisted="ignore")
+    model: Model = Mpm(unlisted="ignore", pairs="difference")
     tally = model.map(chunk, {"expert_theta": np.array([0.5, 0.1, 0.5])})
     assert tally["observed"].tolist() == [[1.0, 2.0 + 8.0 + 2.5]]
     np.testing.assert_allclose(tally["net"], [0.5 * 2 - 0.1 + 0.5 * 2.5, -0.5 * 2 + 0.5 * 8 - 0.5 * 2.5, 0.1 - 0.5 * 8])

@@ -113,6 +113,35 @@ def test_hard_queries_get_finite_scores(name, query):
     assert np.isfinite(scores).all()
 
 
+TAKE_PAIRS = sorted(name for name in MODELS if "pairs" in MODELS[name].inputs)
+NOTHING_SAID = {
+    "no pair": [],
+    "weights of 0": [(0, 1, 0.0, False), (1, 2, 0.0, False)],
+    "all ties": [(0, 1, 1.0, True), (1, 2, 1.0, True), (0, 2, 1.0, True)],
+    "a cycle": [(0, 1, 1.0, False), (1, 2, 1.0, False), (2, 0, 1.0, False)],
+}
+
+
+@pytest.mark.parametrize("pairs", NOTHING_SAID.values(), ids=NOTHING_SAID)
+@pytest.mark.parametrize("name", TAKE_PAIRS)
+def test_pairs_that_say_nothing_leave_all_equal(name, pairs):
+    """Three items that nothing tells apart; models that must order them (a sort, a search) order them somehow."""
+    scores = scores_of(MODELS[name](), build_chunk([Query(3, pairs=pairs)], n_experts=5))
+    assert np.isfinite(scores).all()
+    if name not in SEARCHED:
+        np.testing.assert_allclose(scores, scores[0], atol=1e-6)
+
+
+@pytest.mark.parametrize("name", TAKE_PAIRS)
+def test_the_unbeaten_stands_first_and_the_winless_last(name):
+    """Every model gives finite scores where maximum likelihood has none."""
+    pairs = [(1, 0, 1.0, False), (0, 2, 1.0, False), (1, 2, 1.0, False), (2, 3, 1.0, False), (1, 3, 2.0, False)]
+    scores = scores_of(MODELS[name](), build_chunk([Query(4, pairs=pairs)], n_experts=5))
+    assert np.isfinite(scores).all()
+    assert scores.argmax() == 1
+    assert scores.argmin() == 3
+
+
 @pytest.mark.parametrize("name", EVERY)
 def test_an_empty_chunk_gives_no_scores(name):
     assert scores_of(MODELS[name](), build_chunk([], n_experts=5)).shape == (0,)
