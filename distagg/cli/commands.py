@@ -117,10 +117,14 @@ def run_fit(arguments: argparse.Namespace) -> None:
 
 def _print_learned(model: str, params: dict[str, Any], experts: tuple[str, ...]) -> None:
     """Numbers in a line; what is learned of experts as a table, the largest first, with a bar."""
-    plain = {name: value.tolist() for name, value in params.items() if not name.startswith("expert_")}
-    print(f"{model}: " + (", ".join(f"{n} = {v}" for n, v in plain.items()) or f"{len(params)} parameters learned"))
-    for name in sorted(set(params) - set(plain)):
-        values = params[name]
+    by_expert = {n: v for n, v in params.items() if n.startswith("expert_") and v.shape == (len(experts),)}
+    others = [
+        f"{name} = {value.item():.6g}" if value.size == 1 else f"{name}: {' x '.join(map(str, value.shape))} numbers"
+        for name, value in params.items()
+        if name not in by_expert
+    ]
+    print(f"{model}: " + (", ".join(others) or "learned" if params else "nothing to learn"))
+    for name, values in by_expert.items():
         order = sorted(range(len(experts)), key=lambda at: -values[at])
         top = max([abs(float(value)) for value in values] or [1.0]) or 1.0
         rows = [

@@ -43,7 +43,7 @@ class ThetaMpm(Mpm):
         return True
 
     def map(self, chunk: Chunk, params: Params) -> Statistics:
-        if "learned" in params:
+        if "rounds" in params:
             return super().map(chunk, params)
         theta = self._theta(chunk, params)
         fitted = replace(self, variance=False).fit_chunk(chunk, params, trace=False)
@@ -56,7 +56,7 @@ class ThetaMpm(Mpm):
         return {"slope": slope, "curve": curve, "unfinished": np.array([(~fitted.queries["converged"]).sum()])}
 
     def finish(self, statistics: Statistics, params: Params) -> Params:
-        if "learned" in params:
+        if "rounds" in params:
             return super().finish(statistics, params)
         slope, curve = statistics["slope"], statistics["curve"]
         before = params.get("expert_theta", np.ones(len(slope)))
@@ -64,7 +64,7 @@ class ThetaMpm(Mpm):
         step = np.where(heard, slope / np.where(heard, curve, 1.0), -np.inf)
         theta = np.clip(before + step, 0.0, LONGEST)
         if theta.max(initial=0.0) <= 0.0:
-            return {"expert_theta": np.ones(len(slope)), "learned": np.ones(1)}  # nobody agrees: all count the same
+            return {"expert_theta": np.ones(len(slope)), "rounds": np.ones(1)}  # nobody agrees: all count the same
         theta = theta / theta.max()
         round_, moved = params.get("round", np.zeros(1)) + 1, float(np.abs(theta - before).max())
         if moved > SETTLED and round_[0] < self.rounds:
@@ -76,10 +76,10 @@ class ThetaMpm(Mpm):
                 f"theta_mpm: adherence was learned with {int(statistics['unfinished'][0])} queries not converged after "
                 f"{self.steps} steps; {self.remedy}"
             )
-        return {"expert_theta": theta, "learned": round_}
+        return {"expert_theta": theta, "rounds": round_}
 
     def done(self, params: Params) -> bool:
-        return "learned" in params
+        return "rounds" in params
 
 
 @dataclass(frozen=True, kw_only=True)
