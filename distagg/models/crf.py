@@ -68,9 +68,7 @@ class Crf(Trained):
         if self.sample > MOST or self.sample != int(self.sample):
             raise UsageError(f"parameter sample of crf: found {self.sample}, expected a whole number from 2 to {MOST}")
         if self.metric.startswith("p@") and int(self.metric[2:]) >= self.sample:
-            raise UsageError(
-                f"crf: {self.metric} is the same for every ranking of {self.sample} items; raise sample or lower the depth"
-            )
+            raise UsageError(f"crf: {self.metric} is the same for every ranking of {self.sample} items; raise sample")
 
     @property
     def weights(self) -> tuple[str, ...]:

@@ -66,10 +66,8 @@ def test_good_experts_count_and_inverted_ones_count_backwards(mode: str, train: 
 
 @pytest.mark.parametrize("metric", OBJECTIVES)
 def test_every_objective_beats_the_consensus(metric: str, train: Dataset, test: Dataset) -> None:
-    own, shared = (
-        Crf(metric=metric, rounds=8, sharing=sharing, sample=11 if metric == "p@10" else 6)
-        for sharing in ("individual", "consensus")
-    )
+    common = {"metric": metric, "rounds": 8, "sample": 11 if metric == "p@10" else 6}
+    own, shared = Crf(**common), Crf(**common, sharing="consensus")
     assert ndcg(own, fit(own, train), test) > ndcg(shared, fit(shared, train), test) + 0.1
 
 
