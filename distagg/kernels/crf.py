@@ -49,6 +49,8 @@ def expected_metric(
     gain: Floats,  # (size,)
     discount: Floats,  # (size,)
     kind: int,
+    weight: Floats,  # (size,) of positions in the field: 1 / log(position + 1)
+    placed: Offsets,  # (2^size,) how many items a set has
     follow: Floats,  # (2^size,) scratch, and so are the next
     ahead: Floats,
     state: Floats,
@@ -73,14 +75,11 @@ def expected_metric(
     follow[full], ahead[full] = 0.0, 0.0
     for back in range(full):
         s = full - 1 - back
-        placed = 0
-        for i in range(size):
-            placed += (s >> i) & 1
-        weight = 1.0 / np.log(placed + 2.0)
+        p = placed[s]
         top = -np.inf
         for i in range(size):
             if not (s >> i) & 1:
-                choice[s, i] = score[i] * weight + follow[s | (1 << i)]
+                choice[s, i] = score[i] * weight[p] + follow[s | (1 << i)]
                 top = max(top, choice[s, i])
         total = 0.0
         for i in range(size):
@@ -92,7 +91,7 @@ def expected_metric(
         for i in range(size):
             if not (s >> i) & 1:
                 choice[s, i] /= total
-                come += choice[s, i] * (gain[i] * discount[placed] * state[s] + ahead[s | (1 << i)])
+                come += choice[s, i] * (gain[i] * discount[p] * state[s] + ahead[s | (1 << i)])
         ahead[s] = come
     mean = ahead[0]
     for s in range(full + 1):
@@ -101,15 +100,12 @@ def expected_metric(
         slope[i] = 0.0
     reach[0] = 1.0
     for s in range(full):
-        placed = 0
-        for i in range(size):
-            placed += (s >> i) & 1
-        weight = 1.0 / np.log(placed + 2.0)
+        p = placed[s]
         for i in range(size):
             if not (s >> i) & 1:
                 t = s | (1 << i)
-                now = gain[i] * discount[placed] * state[s]
-                slope[i] += weight * choice[s, i] * (behind[s] + reach[s] * (now + ahead[t] - mean))
+                now = gain[i] * discount[p] * state[s]
+                slope[i] += weight[p] * choice[s, i] * (behind[s] + reach[s] * (now + ahead[t] - mean))
                 reach[t] += reach[s] * choice[s, i]
                 behind[t] += choice[s, i] * (behind[s] + reach[s] * now)
     return mean, follow[0]
@@ -191,6 +187,8 @@ def climb(
     weights: Floats,  # (rows, F)
     into: Floats,  # (rows, F) added to: ``weights`` itself for SGD, another array for the gradient
     means: Floats,  # (Q,) filled in: the expected metric of each query's sample; untouched where it teaches nothing
+    weight: Floats,  # (most,) as expected_metric has it
+    placed: Offsets,  # (2^most,) likewise
     kinds: Offsets,  # (longest query,) scratch
     picked: Offsets,  # (most,) scratch
     few: Floats,  # (4, most) scratch
@@ -214,7 +212,7 @@ def climb(
                     score[k] += weights[row[holder[at]], f] * potentials[entry[at], f]
         normalise(how, size, discount, gains, share)
         means[q], _ = expected_metric(
-            size, score, gains, share, kind, follow, ahead, state, reach, behind, choice, slope
+            size, score, gains, share, kind, weight, placed, follow, ahead, state, reach, behind, choice, slope
         )  # fmt: skip
         for k in range(size):
             i = picked[k]

@@ -128,7 +128,7 @@ class Crf(Trained):
         kinds = np.zeros(int(np.diff(chunk.item_offsets).max(initial=1)), dtype=np.int64)
         climb(
             rate, kind, how, order, chunk.item_offsets, chunk.labels, keys, gain, discount, made["start"],
-            made["entry"], made["holder"], made["potentials"], row, weights, into, means, kinds,
+            made["entry"], made["holder"], made["potentials"], row, weights, into, means, *field_arrays(most), kinds,
             np.zeros(most, dtype=np.int64), np.zeros((4, most)), np.zeros((5, 1 << most)), np.zeros((1 << most, most)),
         )  # fmt: skip
         return int((~np.isnan(means)).sum())
@@ -166,6 +166,12 @@ def metric_terms(metric: str, most: int, labels: Labels, highest: float) -> tupl
     else:
         discount = (1.0 - PERSISTENCE) * PERSISTENCE ** (position - 1.0)
     return gain, np.where(position <= depth, discount, 0.0), state, how
+
+
+def field_arrays(most: int) -> tuple[Floats, Offsets]:
+    """The field's weight of each position, 1 / log(position + 1), and the number of items of every set of them."""
+    placed = (np.arange(1 << most)[:, None] >> np.arange(most) & 1).sum(axis=1)
+    return 1.0 / np.log(np.arange(2.0, most + 2.0)), placed
 
 
 def _shape(chunk: Chunk) -> tuple[Offsets, Offsets, Offsets]:

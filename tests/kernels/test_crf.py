@@ -13,7 +13,7 @@ from test_lists import naive_pair_matrix
 from distagg.kernels.crf import ALONE, IDEAL, climb, draw_items, expected_metric, normalise
 from distagg.kernels.lists import PAIR_FUNCTIONS, pair_sums
 from distagg.kernels.potentials import fill_potentials, index_by_item, score_items
-from distagg.models.crf import metric_terms
+from distagg.models.crf import field_arrays, metric_terms
 from distagg.types import NO_LABEL
 
 HIGHEST = 2
@@ -196,7 +196,7 @@ def test_the_climb_follows_finite_differences_of_the_expected_metric():
         scratch = np.zeros(4, np.int64), np.zeros(6, np.int64), np.zeros((4, 6)), np.zeros((5, 64)), np.zeros((64, 6))
         climb(
             1.0, ALONE, IDEAL, order, chunk.item_offsets, chunk.labels, keys, gain, discount, *index, potentials,
-            chunk.list_expert.astype(np.int64), weights, into, means, *scratch,
+            chunk.list_expert.astype(np.int64), weights, into, means, *field_arrays(6), *scratch,
         )  # fmt: skip
         return means
 
