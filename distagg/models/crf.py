@@ -20,7 +20,7 @@ import numpy as np
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
 from distagg.kernels.crf import ALONE, AS_IS, CASCADE, HITS, IDEAL, MOST, TOTAL, climb
-from distagg.kernels.lists import LOG, PAIR_FUNCTIONS, pair_sums
+from distagg.kernels.lists import PAIR_FUNCTIONS, pair_sums
 from distagg.kernels.potentials import fill_potentials, index_by_item, score_items
 from distagg.models.base import Params, param
 from distagg.models.trained import Trained
@@ -50,9 +50,10 @@ class Crf(Trained):
 
     pairs: Any = param(
         "log",
-        "how two ranks become a preference; several at once: log+binary",
+        "how two ranks become a preference: log, binary, normalised, difference, or several at once",
         choices=tuple(_pair_choices()),
     )
+    reciprocal: Any = param(10.0, "c of one more potential, c / (c + rank); 0 leaves it out, as the paper", least=0)
     metric: Any = param("ndcg", "the metric whose expectation is maximised", choices=OBJECTIVES)
     sample: Any = param(6, f"items of a query in a training step, 2 to {MOST}", least=2)
     sharing: Any = param(
@@ -61,7 +62,7 @@ class Crf(Trained):
         "experts their own, strangers the consensus)",
         choices=("individual", "consensus", "mixed"),
     )
-    rate: Any = param(1.0, "length of a step", above=0.0)
+    rate: Any = param(4.0, "length of a step", above=0.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -75,20 +76,30 @@ class Crf(Trained):
         names = {"individual": ("expert_weights",), "consensus": ("shared_weights",)}
         return names.get(self.sharing, ("expert_weights", "shared_weights"))
 
+    @property
+    def potentials(self) -> tuple[str, ...]:
+        """What the columns of the weights belong to: the bias of items that an expert leaves out, then the rest."""
+        pairs = [f"{name} {end}" for name in self.pairs.split("+") for end in ("won", "lost")]
+        return ("missing", *pairs, *(["reciprocal"] if self.reciprocal else []))
+
     def start(self, n_experts: int) -> Params:
-        width = 1 + 2 * len(self.pairs.split("+"))
-        shapes = {"expert_weights": (n_experts, width), "shared_weights": (1, width)}
-        return {name: np.zeros(shapes[name]) for name in self.weights}
+        rows = {"expert_weights": n_experts, "shared_weights": 1}
+        return {name: np.zeros((rows[name], len(self.potentials))) for name in self.weights}
 
     def prepare(self, chunk: Chunk) -> dict[str, np.ndarray]:
         names = self.pairs.split("+")
-        potentials = np.zeros((chunk.n_entries, 1 + 2 * len(names)))
+        if ("log" in names or self.reciprocal) and chunk.n_entries and chunk.entry_rank.min() <= 0.0:
+            raise UsageError(
+                "crf with pairs=log or reciprocal needs ranks above 0, and the dataset holds ratings; choose "
+                "pairs=binary+normalised and reciprocal=0"
+            )
+        potentials = np.zeros((chunk.n_entries, len(self.potentials)))
         nobody = np.zeros(chunk.n_lists, dtype=np.int64)
         for n, name in enumerate(names):
-            if PAIR_FUNCTIONS[name] == LOG and chunk.n_entries and chunk.entry_rank.min() <= 0.0:
-                raise UsageError("crf with pairs=log needs ranks above 0, and the dataset holds ratings; choose binary")
             won, lost, _ = pair_sums(chunk.entry_offsets, chunk.entry_rank, nobody, PAIR_FUNCTIONS[name])
             fill_potentials(1 + 2 * n, *_shape(chunk), won, lost, potentials)
+        if self.reciprocal:
+            potentials[:, -1] = self.reciprocal / (self.reciprocal + chunk.entry_rank)
         return {"potentials": potentials}
 
     def score(self, chunk: Chunk, params: Params) -> Floats:

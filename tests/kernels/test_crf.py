@@ -59,9 +59,8 @@ def field(name: str, depth: int, scores: np.ndarray, grades: list[int]) -> tuple
     gain, discount, kind, how = metric_terms(f"{name}@{depth}", size, labels, float(HIGHEST))
     share, slope = np.zeros(size), np.zeros(size)
     normalise(how, size, discount, gain, share)
-    mean, log_z = expected_metric(
-        size, scores, gain, share, kind, *np.zeros((5, 2**size)), np.zeros((2**size, size)), slope
-    )
+    scratch = (*np.zeros((5, 2**size)), np.zeros((2**size, size)))
+    mean, log_z = expected_metric(size, scores, gain, share, kind, *field_arrays(size), *scratch, slope)
     return mean, log_z, slope
 
 

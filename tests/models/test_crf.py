@@ -55,7 +55,7 @@ def ndcg(model: Crf, params: dict[str, np.ndarray], dataset: Dataset) -> float:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_good_experts_count_and_inverted_ones_count_backwards(mode: str, train: Dataset, test: Dataset) -> None:
-    model = Crf(mode=mode, rounds=15, pairs="log", rate={"gradient": 0.3}.get(mode, 1.0))
+    model = Crf(mode=mode, rounds=15, pairs="log", reciprocal=0, rate={"gradient": 0.3}.get(mode, 1.0))
     params = fit(model, train)
     _, won, lost = params["expert_weights"][[train.experts.index(e) for e in EXPERTS]].T
     force = won + lost
@@ -165,9 +165,11 @@ def test_a_rate_far_too_high_gives_finite_scores(train: Dataset) -> None:
 def test_ratings_need_pairs_that_fit_them() -> None:
     chunk = build_chunk([Query(3, {0: {0: -5.0, 1: -3.0, 2: -1.0}}, [2, 1, 0])])
     with pytest.raises(UsageError, match="needs ranks above 0"):
-        Crf(pairs="log").learn(chunk, begun(Crf(pairs="log"), 1))
+        Crf(pairs="log", reciprocal=0).learn(chunk, begun(Crf(pairs="log", reciprocal=0), 1))
+    with pytest.raises(UsageError, match="needs ranks above 0"):
+        Crf(pairs="binary").learn(chunk, begun(Crf(pairs="binary"), 1))
     for pairs in ("binary", "difference", "normalised"):
-        model = Crf(pairs=pairs)
+        model = Crf(pairs=pairs, reciprocal=0)
         weights, _ = model.learn(chunk, begun(model, 1))
         assert np.isfinite(weights["expert_weights"]).all()
 
