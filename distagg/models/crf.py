@@ -62,7 +62,7 @@ class Crf(Trained):
         "experts their own, strangers the consensus)",
         choices=("individual", "consensus", "mixed"),
     )
-    rate: Any = param(4.0, "length of a step", above=0.0)
+    rate: Any = param(4.0, "length of a step of SGD; Adam's is a tenth of it", above=0.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()

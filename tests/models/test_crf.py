@@ -55,7 +55,7 @@ def ndcg(model: Crf, params: dict[str, np.ndarray], dataset: Dataset) -> float:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_good_experts_count_and_inverted_ones_count_backwards(mode: str, train: Dataset, test: Dataset) -> None:
-    model = Crf(mode=mode, rounds=15, pairs="log", reciprocal=0, rate={"gradient": 0.3}.get(mode, 1.0))
+    model = Crf(mode=mode, rounds=15, pairs="log", reciprocal=0)
     params = fit(model, train)
     _, won, lost = params["expert_weights"][[train.experts.index(e) for e in EXPERTS]].T
     force = won + lost
