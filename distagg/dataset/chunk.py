@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import sparse
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Chunk:
     """One block of work. Q queries, I items, L lists, E entries, P pairs, J missed judgements."""
 
@@ -91,7 +91,7 @@ class Chunk:
 
     @property
     def nbytes(self) -> int:
-        return sum(int(getattr(self, name).nbytes) for name in self.__slots__ if name != "n_experts")
+        return sum(int(getattr(getattr(self, name), "nbytes", 0)) for name in self.__slots__)
 
     def item_query(self) -> Indices:
         """The query position of every item, shape (I,)."""

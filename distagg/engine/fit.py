@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
-
 from distagg.dataset.chunk import Chunk
 from distagg.dataset.reader import Dataset
+from distagg.engine.experts import align_experts
+from distagg.engine.goal import Goal, evaluate_candidates
 from distagg.engine.progress import Progress, silent
 from distagg.engine.runner import InlineRunner, Runner, Work
+from distagg.engine.train import train as train_in_rounds
 from distagg.errors import UsageError
-from distagg.metrics import parse_metric, score_chunk
 from distagg.models import Model, Params
 from distagg.models.base import Statistics
+from distagg.models.trained import Trained
 
-
-@dataclass(frozen=True, slots=True)
-class Goal:
-    """What is chosen by: a metric under a protocol."""
-
-    metric: str = "map"
-    protocol: str = "letor"
+__all__ = ["Goal", "align_experts", "check_fits", "fit", "gather", "run_rounds", "split_query"]
 
 
 def fit(
@@ -36,22 +28,29 @@ def fit(
 ) -> Params:
     """Parameters that the model shares between queries; empty for models that learn nothing."""
     check_fits(model, train)
+    if isinstance(model, Trained):
+        _check_whole(model, train)
+        return train_in_rounds(model, train, valid, goal, runner, progress)
     params: Params = {}
     candidates = model.candidates(train.manifest.experts)
     labelled = valid if candidates and valid is not None else train
     if model.needs_labels and not labelled.manifest.labels:
         raise UsageError(f"{model.name} learns from labels, and {labelled.path or 'the dataset'} has none")
     if candidates:
-        values = _evaluate_candidates(model, candidates, labelled, goal or Goal(), runner or InlineRunner(), progress)
+        values = evaluate_candidates(model, candidates, labelled, goal or Goal(), runner or InlineRunner(), progress)
         params = model.chosen(candidates, values)
     elif model.learns:
-        if split_query(train) and not model.learns_from_parts:
-            raise UsageError(
-                f"{model.name} learns from whole queries, and {train.path or 'the dataset'} is partitioned by expert; "
-                "choose a model that does not learn, such as mpm"
-            )
+        _check_whole(model, train)
         params = run_rounds(model, params, train, runner or InlineRunner(), progress)
     return params
+
+
+def _check_whole(model: Model, train: Dataset) -> None:
+    if split_query(train) and not model.learns_from_parts:
+        raise UsageError(
+            f"{model.name} learns from whole queries, and {train.path or 'the dataset'} is partitioned by expert; "
+            "choose a model that does not learn, such as mpm"
+        )
 
 
 def gather(
@@ -100,50 +99,6 @@ def check_fits(model: Model, dataset: Dataset) -> None:
         raise UsageError(f"{model.name} needs ranks above 0, and the dataset holds ratings; choose borda or mean")
 
 
-def align_experts(params: Params, trained: tuple[str, ...], present: tuple[str, ...]) -> Params:
-    """Per-expert parameters (named expert_*) in the order of another dataset's experts; unseen ones come last."""
-    if trained == present:
-        return params
-    known = {name: index for index, name in enumerate(trained)}
-    if not any(name in known for name in present):
-        raise UsageError(
-            f"the model knows none of the dataset's experts ({', '.join(present[:5])}, ...); "
-            f"it was fitted on {', '.join(trained[:5])}, ..."
-        )
-    where = np.array([known.get(name, -1) for name in present])
-    return {
-        key: np.where(where >= 0, value[where], -np.inf) if key.startswith("expert_") else value
-        for key, value in params.items()
-    }
-
-
 def _map_task(chunk: Chunk, index: int, payload: tuple[Model, Params]) -> Statistics:
     model, params = payload
     return model.map(chunk, params)
-
-
-def _evaluate_candidates(
-    model: Model, candidates: list[Params], dataset: Dataset, goal: Goal, runner: Runner, progress: Progress
-) -> np.ndarray:
-    """Mean metric of every candidate over labelled queries."""
-    if split_query(dataset):
-        raise UsageError(f"{model.name} chooses by a metric on whole queries, and the dataset is partitioned by expert")
-    payload = (model, candidates, goal, max(int(label) for label in dataset.manifest.labels))
-    total = runner.map_reduce(
-        Work(_candidates_task, payload, ids=goal.protocol == "trec"), dataset.plan(), np.add, progress
-    )
-    if total is None or not total[1].any():
-        raise UsageError(f"no labelled query to choose the parameters of {model.name} on")
-    return np.asarray(total[0] / np.maximum(total[1], 1))
-
-
-def _candidates_task(chunk: Chunk, index: int, payload: tuple[Any, ...]) -> np.ndarray:
-    """Sum of the metric and number of queries that have one, for each candidate, shape (2, candidates)."""
-    model, candidates, goal, max_grade = payload
-    metrics = [parse_metric(goal.metric)]
-    total = np.zeros((2, len(candidates)))
-    for n, params in enumerate(candidates):
-        scores = model.score(chunk, params)
-        values = score_chunk(chunk, scores, metrics, protocol=goal.protocol, max_grade=max_grade)[:, 0]
-        total[:, n] = np.nansum(values), np.isfinite(values).sum()
-    return total

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from distagg.dataset.commit import staged_directory
 from distagg.dataset.manifest import MANIFEST, read_committed_json
 from distagg.dataset.reader import read_groups
-from distagg.engine.fit import align_experts
+from distagg.engine.experts import align_experts
 from distagg.errors import InputError
 from distagg.models import MODELS, Model, Params, model_named
 from distagg.types import SCHEMA_VERSION

@@ -9,6 +9,7 @@ from distagg.models.base import Model, NotConvergedWarning, Params, make
 from distagg.models.bradley_terry import BradleyTerry, Thurstone
 from distagg.models.cps import Cps
 from distagg.models.cranking import Cranking
+from distagg.models.crf import Crf
 from distagg.models.kemeny import Kemeny
 from distagg.models.majority import Condorcet, Copeland
 from distagg.models.mallows import Mallows
@@ -29,6 +30,7 @@ MODELS: dict[str, type[Model]] = {
         BradleyTerry, Thurstone, PlackettLuce, Svp,
         Mallows, Cranking, Cps,
         Mpm, ThetaMpm, ThetaSupMpm,
+        Crf,
     )
 }  # fmt: skip
 

@@ -1,0 +1,57 @@
+"""What is chosen by: a metric under a protocol, on labelled queries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from distagg.dataset.chunk import Chunk
+from distagg.dataset.reader import Dataset
+from distagg.engine.progress import Progress, silent
+from distagg.engine.runner import Runner, Work
+from distagg.errors import UsageError
+from distagg.metrics import highest_label, parse_metric, score_chunk
+from distagg.models import Model, Params
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What is chosen by: a metric under a protocol."""
+
+    metric: str = "map"
+    protocol: str = "letor"
+
+
+def evaluate_candidates(
+    model: Model,
+    candidates: list[Params],
+    dataset: Dataset,
+    goal: Goal,
+    runner: Runner,
+    progress: Progress = silent,
+    *,
+    repeated: bool = False,
+) -> np.ndarray:
+    """Mean metric of every candidate over labelled queries; ``repeated`` when the same queries will be asked again."""
+    if dataset.manifest.partition == "expert" and len(dataset.plan()) > 1:
+        raise UsageError(f"{model.name} chooses by a metric on whole queries, and the dataset is partitioned by expert")
+    payload = (model, candidates, goal, highest_label(dataset.manifest))
+    work = Work(_candidates_task, payload, ids=goal.protocol == "trec", repeated=repeated)
+    total = runner.map_reduce(work, dataset.plan(), np.add, progress)
+    if total is None or not total[1].any():
+        raise UsageError(f"no labelled query to choose the parameters of {model.name} on")
+    return np.asarray(total[0] / np.maximum(total[1], 1))
+
+
+def _candidates_task(chunk: Chunk, index: int, payload: tuple[Any, ...]) -> np.ndarray:
+    """Sum of the metric and number of queries that have one, for each candidate, shape (2, candidates)."""
+    model, candidates, goal, max_grade = payload
+    metrics = [parse_metric(goal.metric)]
+    total = np.zeros((2, len(candidates)))
+    for n, params in enumerate(candidates):
+        scores = model.score(chunk, params)
+        values = score_chunk(chunk, scores, metrics, protocol=goal.protocol, max_grade=max_grade)[:, 0]
+        total[:, n] = np.nansum(values), np.isfinite(values).sum()
+    return total

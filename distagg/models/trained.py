@@ -1,0 +1,128 @@
+"""What a model that is trained in rounds gives the engine: paper 000, algorithms 1 and 2, and their map-reduce forms.
+
+A model's weights are arrays in its params, named by ``weights``. It writes ``start`` (the first weights), ``learn``
+(one pass of SGD over a chunk's queries), ``slope`` (the summed gradient at fixed weights) and ``score``; whatever
+depends on the chunk alone (features, potentials) it computes in ``prepare``. The engine (``engine.train``) owns the
+rounds; params also hold ``round`` (rounds done) and ``highest`` (the highest label of the training data).
+Objectives are maximised: a slope points up.
+
+- ``serial``: the weights go through all chunks one after the other, the papers' algorithm.
+- ``average``: every chunk learns from the round's weights; the mean of what they reach, by queries, is the next.
+- ``gradient``: the mean gradient of all queries makes one step of Adam.
+
+Params named ``expert_*`` hold a row for each expert and are aligned by name; an expert unseen in training has -inf
+there. Params named ``shared_*`` serve experts that are not known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from distagg.dataset.chunk import Chunk
+from distagg.models.base import Model, Params, Statistics, param
+
+MODES = ("serial", "average", "gradient")
+KEPT_BYTES = 512 << 20  # what is prepared is kept while its chunk lives, up to here
+
+_kept: WeakKeyDictionary[Chunk, dict[Any, Params]] = WeakKeyDictionary()
+_keeping = Lock()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trained(Model):
+    """Base of models that are trained in rounds."""
+
+    supervised: ClassVar[bool] = True
+    adam: ClassVar[tuple[float, float, float, float]] = (0.1, 0.9, 0.999, 1e-8)  # step, decay of both moments, floor
+
+    mode: Any = param(
+        "serial",
+        "serial (SGD through all queries in turn), average (SGD in every chunk, then the mean), gradient (all queries, "
+        "one step of Adam a round)",
+        choices=MODES,
+    )
+    rounds: Any = param(100, "most rounds of training", least=1)
+    patience: Any = param(20, "stop after so many rounds without a better value on the validation queries", least=1)
+    rate: Any = param(0.1, "length of a step of SGD; Adam's is a tenth of it", above=0.0)
+    seed: Any = param(0, "where random draws start from", least=0)
+
+    @property
+    def weights(self) -> tuple[str, ...]:
+        """Names of the params that are learned."""
+        raise NotImplementedError
+
+    def start(self, n_experts: int) -> Params:
+        """The first weights, by name."""
+        raise NotImplementedError
+
+    def prepare(self, chunk: Chunk) -> dict[str, np.ndarray]:
+        """What depends on the chunk and the settings alone."""
+        return {}
+
+    def learn(self, chunk: Chunk, params: Params) -> tuple[Params, int]:
+        """The weights after one pass of SGD over the chunk's queries, and how many queries taught something."""
+        raise NotImplementedError
+
+    def slope(self, chunk: Chunk, params: Params) -> tuple[Params, int]:
+        """The gradient of the objective, by weight, summed over the queries that teach something; and their number."""
+        raise NotImplementedError
+
+    def prepared(self, chunk: Chunk) -> dict[str, np.ndarray]:
+        """What ``prepare`` gives, kept while the chunk is in memory: rounds come back to the same chunks."""
+        with _keeping:
+            held = _kept.get(chunk, {})
+            if self in held:
+                return held[self]
+        made = self.prepare(chunk)
+        with _keeping:
+            if _size(made) + sum(_size(one) for kept in _kept.values() for one in kept.values()) <= KEPT_BYTES:
+                _kept.setdefault(chunk, {})[self] = made
+        return made
+
+    def draws(self, chunk: Chunk, params: Params) -> np.random.Generator:
+        """Random numbers of this round for this chunk; where it runs does not matter."""
+        first = int(chunk.positions[0]) if chunk.n_queries else 0
+        return np.random.default_rng(np.random.SeedSequence([self.seed, int(params["round"][0]), first]))
+
+    def map(self, chunk: Chunk, params: Params) -> Statistics:
+        """Sums that add up over chunks: of gradients, or of the weights reached, times the queries behind them."""
+        if self.mode == "gradient":
+            slope, count = self.slope(chunk, params)
+            return {**slope, "count": np.array([float(count)])}
+        reached, count = self.learn(chunk, params)
+        return {**{name: reached[name] * count for name in self.weights}, "count": np.array([float(count)])}
+
+    def finish(self, statistics: Statistics, params: Params) -> Params:
+        """The next round's params."""
+        count = max(float(statistics["count"][0]), 1.0)
+        mean = {name: statistics[name] / count for name in self.weights}
+        if self.mode == "gradient":
+            return self._adam(mean, params)
+        if not statistics["count"][0]:
+            mean = {name: params[name] for name in self.weights}
+        return {**params, **mean, "round": params["round"] + 1.0}
+
+    def done(self, params: Params) -> bool:
+        return bool(params["round"][0] >= self.rounds)
+
+    def _adam(self, slope: Params, params: Params) -> Params:
+        share, first, second, floor = self.adam
+        made = {**params, "round": params["round"] + 1.0}
+        step = float(made["round"][0])
+        for name in self.weights:
+            zero = np.zeros_like(params[name])
+            mean = first * params.get(f"mean of {name}", zero) + (1.0 - first) * slope[name]
+            square = second * params.get(f"square of {name}", zero) + (1.0 - second) * slope[name] ** 2
+            length = np.sqrt(square / (1.0 - second**step)) + floor
+            made[name] = params[name] + share * self.rate * (mean / (1.0 - first**step)) / length
+            made[f"mean of {name}"], made[f"square of {name}"] = mean, square
+        return made
+
+
+def _size(made: Params) -> int:
+    return sum(int(array.nbytes) for array in made.values())
