@@ -40,11 +40,15 @@ def test_the_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert (tmp_path / "report.html").exists()
 
 
-def test_the_python_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    (example,) = blocks("python")
-    exec(compile(example, "README.md", "exec"), {})
+def test_the_python_examples_run(capsys: pytest.CaptureFixture[str]) -> None:
+    lists, battles = blocks("python")
+    exec(compile(lists, "README.md", "exec"), {})
     rows = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
     assert [row[2] for row in rows] == ["b", "c", "a"]
+    exec(compile(battles, "README.md", "exec"), {})
+    said = capsys.readouterr().out
+    assert "unbeaten" in said
+    assert "True no score alone would move" in said
 
 
 def test_every_model_is_named() -> None:

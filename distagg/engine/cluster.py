@@ -97,6 +97,11 @@ class DaskRunner:
                 return future.result(timeout=POLL_SECONDS)
             except TimeoutError:
                 alone_since = self._alone(alone_since)
+            except UnboundLocalError:
+                # On a busy machine distributed's own waiting is sometimes cancelled and leaves no result: ask again.
+                if future.status == "error":
+                    raise
+                alone_since = self._alone(alone_since)
             except DistaggError:
                 raise
             except (KilledWorker, FutureCancelledError, CommClosedError, OSError) as error:

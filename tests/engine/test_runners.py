@@ -262,3 +262,27 @@ def test_unseen_experts_come_last_and_strangers_are_refused(fine: Dataset) -> No
     assert rank_table(model, params, replace(fine, experts=names)).num_rows == fine.manifest.items
     with pytest.raises(UsageError, match="none of the dataset's experts"):
         fitted.params_for(("a", "b"))
+
+
+class Flaky:
+    """A future whose first waits are lost, as distributed's are on a busy machine."""
+
+    def __init__(self, lost: int, status: str = "pending") -> None:
+        self.lost, self.status = lost, status
+
+    def result(self, timeout: float) -> str:
+        self.lost -= 1
+        if self.lost >= 0:
+            raise UnboundLocalError("cannot access local variable 'result'")
+        return "done"
+
+
+def test_a_lost_wait_is_asked_again_but_a_tasks_own_error_is_not() -> None:
+    class OneThread:
+        def nthreads(self) -> dict[str, int]:
+            return {"worker": 1}
+
+    runner = DaskRunner(OneThread())
+    assert runner._wait(Flaky(2)) == "done"
+    with pytest.raises(UnboundLocalError):
+        runner._wait(Flaky(1, "error"))
