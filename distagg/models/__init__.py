@@ -7,6 +7,7 @@ from typing import Any
 from distagg.errors import unknown
 from distagg.models.base import Model, NotConvergedWarning, Params, make
 from distagg.models.cps import Cps
+from distagg.models.lambdarank import LambdaRank
 from distagg.models.majority import Condorcet, Copeland
 from distagg.models.markov import Mc1, Mc2, Mc3, Mc4
 from distagg.models.mpm import Mpm
@@ -25,6 +26,7 @@ MODELS: dict[str, type[Model]] = {
         PlackettLuce,
         Mpm, ThetaMpm, ThetaSupMpm,
         Svp, Cps,
+        LambdaRank,
     )
 }  # fmt: skip
 

@@ -1,0 +1,113 @@
+"""lambdarank: a scoring function on features of lists, trained for a metric. Paper 000, section 3.5.
+
+Cost: SVD features once for every list, O(entries) a step; then O(entries) for each query and round, and the pairs of
+differently labelled items.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from distagg.dataset.chunk import Chunk
+from distagg.kernels.lambdarank import OBJECTIVES, climb, score_rows
+from distagg.kernels.lists import PAIR_FUNCTIONS
+from distagg.models.base import Params, param
+from distagg.models.features import KINDS, FeatureSettings, chunk_features
+from distagg.models.trained import Trained
+from distagg.types import Floats
+
+
+@dataclass(frozen=True, kw_only=True)
+class LambdaRank(Trained):
+    """Scores linear in the features of every expert's list, or with a layer of hidden units.
+
+    An expert that leaves an item out gives it the expert's bias. Experts unseen in training are silent. Items in no
+    list get every expert's bias.
+    """
+
+    name: ClassVar[str] = "lambdarank"
+    summary: ClassVar[str] = "features of every expert's list, weighted by LambdaRank from labels"
+    paper: ClassVar[str] = "000 section 3.5; Burges, Ragno & Le 2006"
+    cost: ClassVar[str] = "entries x rounds"
+
+    features: Any = param(
+        "svd", "what lists say of items: svd (leading singular vectors of pairs) or borda", choices=KINDS
+    )
+    pairs: Any = param(
+        "log",
+        "how two ranks become a preference, for svd features; all gives all four",
+        choices=(*PAIR_FUNCTIONS, "all"),
+    )
+    rank: Any = param(1, "how many singular triplets", least=1)
+    experts: Any = param(
+        "individual",
+        "individual (features and weights for every expert) or combined (features of the sum of all experts)",
+        choices=("individual", "combined"),
+    )
+    objective: Any = param("ndcg", "the metric to train for", choices=tuple(OBJECTIVES))
+    hidden: Any = param(0, "hidden units; 0 for a linear scoring function", least=0)
+    rounds: Any = param(200, "most rounds of training", least=1)
+    rate: Any = param(0.01, "length of a step", above=0.0)
+
+    @property
+    def weights(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The params that are learned."""
+        return (self._weight, "bias", "output") if self.hidden else (self._weight,)
+
+    @property
+    def _weight(self) -> str:
+        return "expert_weight" if self.experts == "individual" else "weight"
+
+    @property
+    def _settings(self) -> FeatureSettings:
+        return FeatureSettings(self.features, self.pairs, self.rank, self.experts == "combined")
+
+    def start(self, n_experts: int) -> Params:
+        """Zeros for a linear function; hidden units start at random, with zeros in their outputs."""
+        shape = (n_experts if self.experts == "individual" else 1, self._settings.width, max(self.hidden, 1))
+        if not self.hidden:
+            return {self._weight: np.zeros(shape)}
+        draws = np.random.default_rng(np.random.SeedSequence([self.seed]))
+        spread = 1.0 / np.sqrt(shape[0] * shape[1])
+        return {
+            self._weight: draws.normal(0.0, spread, shape),
+            "bias": np.zeros(self.hidden), "output": draws.normal(0.0, 1.0 / np.sqrt(self.hidden), self.hidden),
+        }  # fmt: skip
+
+    def prepare(self, chunk: Chunk) -> dict[str, np.ndarray]:
+        return chunk_features(chunk, self._settings).arrays()
+
+    def score(self, chunk: Chunk, params: Params) -> Floats:
+        score = np.zeros(chunk.n_items)
+        score_rows(bool(self.hidden), chunk.item_offsets, *self.prepared(chunk).values(), *self._net(params), score)
+        return score
+
+    def learn(self, chunk: Chunk, params: Params) -> tuple[Params, int]:
+        net = self._net(params)
+        taught = self._climb(chunk, params, self.draws(chunk, params).permutation(chunk.n_queries), net, self.rate, net)
+        return dict(zip(self.weights, net, strict=False)), taught
+
+    def slope(self, chunk: Chunk, params: Params) -> tuple[Params, int]:
+        net = self._net(params)
+        slope = tuple(np.zeros_like(part) for part in net)
+        taught = self._climb(chunk, params, np.arange(chunk.n_queries), net, 1.0, slope)
+        return dict(zip(self.weights, slope, strict=False)), taught
+
+    def _net(self, params: Params) -> tuple[Floats, Floats, Floats]:
+        """Weights, biases and outputs, to write on; unseen experts weigh nothing."""
+        weight = np.where(np.isfinite(params[self._weight]), params[self._weight], 0.0)
+        if not self.hidden:
+            return weight, np.zeros(1), np.ones(1)
+        return weight, params["bias"].copy(), params["output"].copy()
+
+    def _climb(
+        self, chunk: Chunk, params: Params, queries: np.ndarray, net: tuple[Floats, ...], step: float,
+        target: tuple[Floats, ...],
+    ) -> int:  # fmt: skip
+        return climb(
+            OBJECTIVES[self.objective], float(params["highest"][0]), bool(self.hidden), queries, chunk.item_offsets,
+            chunk.labels, *self.prepared(chunk).values(), *net, step, *target,
+        )  # fmt: skip
