@@ -43,8 +43,8 @@ def train(
         **model.start(train.manifest.experts),
         "round": np.zeros(1), "highest": np.array([float(highest_label(train.manifest))]),
     }  # fmt: skip
-    best, curve = params, []
-    value, reached = -np.inf, 0
+    curve: list[float] = []
+    best, value, reached = params, -np.inf, 0
     while not model.done(params) and len(curve) - reached < model.patience:
         params = _round(model, params, train, runner, progress)
         if not all(np.isfinite(params[name]).all() for name in model.weights):

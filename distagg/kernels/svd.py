@@ -23,118 +23,54 @@ LEVEL = 1e-9  # a sum this small beside its largest possible value is 0 up to ro
 
 
 @kernel
-def add_product(
-    binary: bool, turned: bool, first: int, last: int, place: Indices, value: Floats, x: Floats, out: Floats
-) -> None:
-    """Add Y x, or Y' x when ``turned``, to ``out`` for the one list of entries first..last; ``place`` indexes x."""
-    step = 1 if turned else -1
-    e = first if turned else last - 1
-    passed, total = x[place[e]], 0.0
-    for _ in range(last - first - 1):
-        e += step
-        gap = abs(value[e] - value[e - step])
-        if not binary:
-            total += gap * passed
-        elif gap > 0.0:
-            total = passed
-        i = place[e]
-        passed += x[i]
-        out[i] += total
+def multiply(
+    binary: bool,
+    turned: bool,
+    first: int,
+    last: int,
+    entry_offsets: Offsets,
+    place: Indices,
+    value: Floats,
+    x: Floats,
+    base: Floats,
+    known: int,
+    out: Floats,
+) -> float:
+    """Y x, or Y' x when ``turned``, into ``out``, less its share of the first ``known`` rows of ``base``; its length.
 
-
-@kernel
-def product(
-    binary: bool, turned: bool, lists: tuple[int, int], offsets: Offsets, place: Indices, value: Floats, x: Floats,
-    base: Floats, known: int, out: Floats,
-) -> float:  # fmt: skip
-    """Y x (or Y' x) into ``out``, less its share of the first ``known`` rows of ``base``; gives its length."""
-    size = len(x)
+    Y is the sum of the lists first..last; ``place`` says where in x an entry stands.
+    """
+    size, step = len(x), 1 if turned else -1
     for i in range(size):
         out[i] = 0.0
-    for a in range(lists[0], lists[1]):
-        if offsets[a + 1] > offsets[a]:
-            add_product(binary, turned, offsets[a], offsets[a + 1], place, value, x, out)
+    for a in range(first, last):
+        e = entry_offsets[a] if turned else entry_offsets[a + 1] - 1
+        length = entry_offsets[a + 1] - entry_offsets[a]
+        passed, total, held = 0.0, 0.0, value[e] if length > 0 else 0.0
+        for _ in range(length):
+            gap = abs(value[e] - held)
+            if not binary:
+                total += gap * passed
+            elif gap > 0.0:
+                total = passed
+            i, held = place[e], value[e]
+            passed += x[i]
+            out[i] += total
+            e += step
     for b in range(known):
         share = 0.0
         for i in range(size):
             share += base[b, i] * out[i]
         for i in range(size):
             out[i] -= share * base[b, i]
-    length = 0.0
+    square = 0.0
     for i in range(size):
-        length += out[i] * out[i]
-    return np.sqrt(length)
-
-
-@kernel
-def fix_sign(u: Floats, v: Floats) -> None:
-    over, under, lead = 0.0, 0.0, 0.0
-    for i in range(len(u)):
-        over += u[i]
-        under += v[i]
-        if lead == 0.0 and abs(u[i]) > LEVEL:
-            lead = u[i]
-    edge = LEVEL * np.sqrt(len(u))
-    sign = over if abs(over) > edge else under if abs(under) > edge else lead
-    if sign < 0.0:
-        for i in range(len(u)):
-            u[i] = -u[i]
-            v[i] = -v[i]
+        square += out[i] * out[i]
+    return np.sqrt(square)
 
 
 @kernel
 def triplets(
-    binary: bool, steps: int, tolerance: float, lists: tuple[int, int], offsets: Offsets, place: Indices, value: Floats,
-    u: Floats, sigma: Floats, v: Floats,
-) -> int:  # fmt: skip
-    """Fill ``u`` (p, size), ``sigma`` (p,) and ``v`` (p, size), zeros, for the sum of some lists; gives steps taken.
-
-    Triplet t starts from the column sums to the power t + 1: the same for tied items, whatever their order. The error
-    of power iteration soon shrinks by one factor a step, so every LEAP steps all the steps to come are taken at once.
-    """
-    size, taken = u.shape[1], 0
-    start, w = np.ones(size), np.empty(size)
-    whole = product(binary, True, lists, offsets, place, value, start, v, 0, w)
-    if whole == 0.0:
-        return 0
-    for i in range(size):
-        start[i] = w[i] / whole
-    for t in range(len(sigma)):
-        length = 0.0
-        for i in range(size):
-            v[t, i] = start[i] ** (t + 1)
-            length += v[t, i] * v[t, i]
-        for i in range(size):
-            v[t, i] /= np.sqrt(length)
-        before, move = np.inf, np.inf
-        for step in range(steps):
-            length = product(binary, False, lists, offsets, place, value, v[t], u, t, u[t])
-            if length <= NOTHING * sigma[0]:
-                break
-            ratio = np.sqrt(move / before) if step % LEAP == LEAP - 1 else 0.0
-            further = ratio / (1.0 - ratio) if ratio < 1.0 else 0.0
-            whole = product(binary, True, lists, offsets, place, value, u[t], v, t, w)
-            before, move = move, 0.0
-            for i in range(size):
-                change = w[i] / whole - v[t, i]
-                move += change * change
-                v[t, i] += (1.0 + further) * change
-            taken += 1
-            if move <= tolerance * tolerance:
-                break
-        if length <= NOTHING * sigma[0]:
-            for i in range(size):
-                u[t, i], v[t, i] = 0.0, 0.0
-            break
-        sigma[t] = whole / length
-        for i in range(size):
-            u[t, i] /= length
-        fix_sign(u[t], v[t])
-    return taken
-
-
-@kernel
-def group_triplets(
     binary: bool,
     steps: int,
     tolerance: float,
@@ -146,19 +82,63 @@ def group_triplets(
     value: Floats,  # (E,)
     rank: int,
     out: Floats,  # (rows, 3 rank) filled: U, singular values, V
-    taken: Offsets,  # (G,) filled
+    taken: Offsets,  # (G,) filled: steps
 ) -> None:
-    """The leading triplets of every group of lists: one list each, or all lists of a query."""
+    """The leading triplets of every group of lists: one list each, or all lists of a query.
+
+    The first starts from ones, triplet t from 1 / (1 + t V), V the first one's: the same for tied items, whatever their
+    order. The error of power iteration soon shrinks by one factor a step, so every LEAP steps all the steps to come are
+    taken at once.
+    """
     for g in range(len(scale)):
-        first, size = group_rows[g], group_rows[g + 1] - group_rows[g]
-        if size == 0:
-            continue
-        u, sigma, v = np.zeros((rank, size)), np.zeros(rank), np.zeros((rank, size))
-        lists = (group_lists[g], group_lists[g + 1])
-        taken[g] = triplets(binary, steps, tolerance, lists, entry_offsets, place, value, u, sigma, v)
-        root = np.sqrt(scale[g])
+        top, size = group_rows[g], group_rows[g + 1] - group_rows[g]
+        u, v, w = np.zeros((rank, size)), np.zeros((rank, size)), np.empty(size)
+        largest, root = 0.0, np.sqrt(scale[g])
         for t in range(rank):
+            length = 0.0
             for i in range(size):
-                out[first + i, t] = root * u[t, i]
-                out[first + i, rank + t] = sigma[t] / scale[g]
-                out[first + i, 2 * rank + t] = root * v[t, i]
+                w[i] = 1.0 / (1.0 + t * root * v[0, i])
+                length += w[i] * w[i]
+            for i in range(size):
+                v[t, i] = w[i] / np.sqrt(length)
+            before, move, along, whole = np.inf, np.inf, 0.0, 0.0
+            for half in range(2 * steps):
+                turned = half % 2 == 1
+                length = multiply(
+                    binary, turned, group_lists[g], group_lists[g + 1], entry_offsets, place, value,
+                    u[t] if turned else v[t], v if turned else u, t, w if turned else u[t],
+                )  # fmt: skip
+                if length <= NOTHING * largest:
+                    along = 0.0
+                    break
+                if not turned:
+                    along = length
+                    continue
+                ratio = np.sqrt(move / before) if half % (2 * LEAP) == 2 * LEAP - 1 else 0.0
+                further = ratio / (1.0 - ratio) if ratio < 1.0 else 0.0
+                before, move, whole = move, 0.0, length
+                for i in range(size):
+                    change = w[i] / whole - v[t, i]
+                    move += change * change
+                    v[t, i] += (1.0 + further) * change
+                taken[g] += 1
+                if move <= tolerance * tolerance:
+                    break
+            if along == 0.0:
+                break
+            if t == 0:
+                largest = whole / along
+            over, under, lead = 0.0, 0.0, 0.0
+            for i in range(size):
+                u[t, i] /= along
+                over += u[t, i]
+                under += v[t, i]
+                lead = u[t, i] if lead == 0.0 and abs(u[t, i]) > LEVEL else lead
+            edge = LEVEL * np.sqrt(size)
+            sign = over if abs(over) > edge else under if abs(under) > edge else lead
+            for i in range(size):
+                u[t, i] = np.copysign(1.0, sign) * u[t, i]
+                v[t, i] = np.copysign(1.0, sign) * v[t, i]
+                out[top + i, t] = root * u[t, i]
+                out[top + i, rank + t] = whole / along / scale[g]
+                out[top + i, 2 * rank + t] = root * v[t, i]

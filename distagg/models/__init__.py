@@ -7,6 +7,7 @@ from typing import Any
 from distagg.errors import unknown
 from distagg.models.base import Model, NotConvergedWarning, Params, make
 from distagg.models.cps import Cps
+from distagg.models.crf import Crf
 from distagg.models.lambdarank import LambdaRank
 from distagg.models.majority import Condorcet, Copeland
 from distagg.models.markov import Mc1, Mc2, Mc3, Mc4
@@ -25,7 +26,7 @@ MODELS: dict[str, type[Model]] = {
         Condorcet, Copeland, Mc1, Mc2, Mc3, Mc4,
         PlackettLuce,
         Mpm, ThetaMpm, ThetaSupMpm,
-        Svp, Cps,
+        Svp, Cps, Crf,
         LambdaRank,
     )
 }  # fmt: skip

@@ -15,7 +15,7 @@ import pyarrow as pa
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
 from distagg.kernels.lists import PAIR_FUNCTIONS, mid_positions, pair_values, sum_by_item
-from distagg.kernels.svd import group_triplets
+from distagg.kernels.svd import triplets
 from distagg.types import INDEX, NO_LABEL, OFFSET, Floats, Indices, Offsets
 
 KINDS = ("svd", "borda")
@@ -108,7 +108,7 @@ def _triplets(chunk: Chunk, function: str, settings: FeatureSettings) -> Floats:
         place = (np.arange(chunk.n_entries) - starts).astype(INDEX)
     lists, place = _read_only(lists), _read_only(place)
     out = np.zeros((int(rows[-1]), 3 * settings.rank))
-    group_triplets(
+    triplets(
         function == "binary", STEPS, TOLERANCE, lists, rows, scale, chunk.entry_offsets, place, value, settings.rank,
         out, np.zeros(len(scale), dtype=OFFSET),
     )  # fmt: skip

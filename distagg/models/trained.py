@@ -1,8 +1,9 @@
 """What a model that is trained in rounds gives the engine: paper 000, algorithms 1 and 2, and their map-reduce forms.
 
-A model's weights are arrays in its params, named by ``weights``. It writes ``start`` (the first weights), ``learn`` (one
-pass of SGD over a chunk's queries), ``slope`` (the summed gradient at fixed weights) and ``score``; whatever depends on
-the chunk alone (features, potentials) it computes in ``prepare``. The engine (``distagg.engine.train``) owns the rounds.
+A model's weights are arrays in its params, named by ``weights``. It writes ``start`` (the first weights), ``learn``
+(one pass of SGD over a chunk's queries), ``slope`` (the summed gradient at fixed weights) and ``score``; whatever
+depends on the chunk alone (features, potentials) it computes in ``prepare``. The engine (``engine.train``) owns the
+rounds; params also hold ``round`` (rounds done) and ``highest`` (the highest label of the training data).
 Objectives are maximised: a slope points up.
 
 - ``serial``: the weights go through all chunks one after the other, the papers' algorithm.
@@ -37,7 +38,6 @@ class Trained(Model):
     """Base of models that are trained in rounds."""
 
     supervised: ClassVar[bool] = True
-    weights: ClassVar[tuple[str, ...]]  # names of the params that are learned
     adam: ClassVar[tuple[float, float, float]] = (0.9, 0.999, 1e-8)  # decay of both moments, and the floor
 
     mode: Any = param(
@@ -50,6 +50,11 @@ class Trained(Model):
     patience: Any = param(20, "stop after so many rounds without a better value on the validation queries", least=1)
     rate: Any = param(0.1, "length of a step", above=0.0)
     seed: Any = param(0, "where random draws start from", least=0)
+
+    @property
+    def weights(self) -> tuple[str, ...]:
+        """Names of the params that are learned."""
+        raise NotImplementedError
 
     def start(self, n_experts: int) -> Params:
         """The first weights, by name."""

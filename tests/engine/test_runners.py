@@ -25,6 +25,7 @@ from distagg.engine.runner import Cache, InlineRunner, Runner, Work
 from distagg.engine.saved import Fitted
 from distagg.errors import InputError, UsageError
 from distagg.models import MODELS, NotConvergedWarning, model_named
+from distagg.models.trained import Trained
 
 
 @pytest.fixture(scope="module", params=["1 worker", "2 workers", "3 threads"])
@@ -246,7 +247,7 @@ def test_a_cluster_that_runs_already(fine: Dataset, cluster: DaskRunner) -> None
 def test_renamed_items_are_ranked_alike(fine: Dataset) -> None:
     renamed = [replace(c, item_ids=pa.array([f"new {i}" for i in c.item_ids.to_pylist()])) for c in fine.held]
     other = replace(fine, held=tuple(renamed))
-    for name in sorted(set(MODELS) - {"bestinput"}):
+    for name in sorted(name for name in MODELS if name != "bestinput" and not issubclass(MODELS[name], Trained)):
         here, there = rank_table(MODELS[name](), {}, fine), rank_table(MODELS[name](), {}, other)
         assert [f"new {i}" for i in here["item"].to_pylist()] == there["item"].to_pylist()
         assert here["score"].equals(there["score"])

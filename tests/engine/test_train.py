@@ -29,7 +29,10 @@ class Votes(Trained):
     name: ClassVar[str] = "votes"
     summary: ClassVar[str] = "weighted votes"
     paper: ClassVar[str] = "none"
-    weights: ClassVar[tuple[str, ...]] = ("expert_weight",)
+
+    @property
+    def weights(self) -> tuple[str, ...]:
+        return ("expert_weight",)
 
     def start(self, n_experts: int) -> Params:
         return {"expert_weight": np.zeros(n_experts)}

@@ -13,6 +13,7 @@ from strategies import Query, build_chunk, chunks
 from distagg.dataset.chunk import Chunk
 from distagg.models import MODELS, Model
 from distagg.models.base import Params
+from distagg.models.trained import Trained
 
 EVERY = sorted(MODELS)
 ADDITIVE = sorted(name for name in MODELS if MODELS[name].additive)
@@ -28,6 +29,7 @@ VARIANTS = {
     "plackett_luce": [{"unlisted": "ignore"}, {"solver": "mm"}, {"solver": "ilsr"}, {"solver": "bayes"}],
     "mc4": [{"unlisted": "ignore"}, {"local_kemeny": True}],
     "cps": [{"distance": "footrule"}, {"distance": "spearman", "unlisted": "last"}],
+    "crf": [{"sharing": "consensus"}, {"sharing": "mixed"}, {"mode": "gradient", "pairs": "log+binary"}],
     "svp": [{"unlisted": "ignore"}, {"pairs": "log"}, {"pairs": "difference", "unlisted": "ignore", "joint": "sum"}],
 }
 SETTINGS = [(name, {}) for name in EVERY] + [(name, s) for name, many in VARIANTS.items() for s in many]
@@ -50,7 +52,10 @@ def ready(model: Model) -> Params:
     candidates = model.candidates(TRAINING.n_experts)
     if candidates:
         return candidates[0]
-    return gathered(model, [TRAINING], {}, right=False) if model.learns else {}
+    begin: Params = {}
+    if isinstance(model, Trained):
+        begin = {**model.start(TRAINING.n_experts), "round": np.zeros(1), "highest": np.full(1, 2.0)}
+    return gathered(model, [TRAINING], begin, right=False) if model.learns else {}
 
 
 def scores_of(model: Model, chunk: Chunk) -> np.ndarray:
