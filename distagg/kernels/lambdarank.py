@@ -17,94 +17,82 @@ OBJECTIVES = {"ndcg": NDCG, "map": MAP, "err": ERR}
 
 
 @kernel
-def walk_down(
-    metric: int, highest: float, labels: Labels, order: Indices, gain: Floats, run: Floats, sums: Floats
-) -> float:
-    """Fill what ``exchange`` needs, by position; gives what the metric is divided by (ndcg is left to the caller).
+def walk_down(metric: int, highest: float, begin: int, end: int, labels: Labels, order: Indices, room: Floats) -> None:
+    """Fill the rows gain, run and sums of ``room`` (3, size), by position: what ``exchange`` needs.
 
-    map: ``run`` counts relevant items, ``sums`` adds 1 / position over them. err: ``run`` is the probability to get
-    to the position, ``sums`` adds up the metric. Unlabelled items have gain 0.
+    map: run counts relevant items, sums adds 1 / position over them. err: run is the probability to get to the
+    position, sums adds up the metric. Unlabelled items have gain 0.
     """
-    hits, reach, total = 0.0, 1.0, 0.0
-    for r in range(len(order)):
-        label = labels[order[r]]
-        known = label != NO_LABEL
+    run, total = 0.0 if metric == MAP else 1.0, 0.0
+    for r in range(end - begin):
+        label = labels[begin + order[begin + r]]
+        gain = 0.0
+        if label != NO_LABEL:
+            gain = (label >= 1) * 1.0 if metric == MAP else 2.0**label - 1.0
         if metric == MAP:
-            gain[r] = 1.0 if known and label >= 1 else 0.0
-            hits += gain[r]
-            total += gain[r] / (r + 1.0)
-            run[r] = hits
-        else:
-            gain[r] = 2.0**label - 1.0 if known else 0.0
-            if metric == ERR:
-                gain[r] /= 2.0**highest
-                run[r] = reach
-                total += gain[r] * reach / (r + 1.0)
-                reach *= 1.0 - gain[r]
-        sums[r] = total
-    return max(hits, 1.0)
+            run += gain
+            total += gain / (r + 1.0)
+        elif metric == ERR:
+            gain /= 2.0**highest
+            total += gain * run / (r + 1.0)
+        room[0, r], room[1, r], room[2, r] = gain, run, total
+        if metric == ERR:
+            run *= 1.0 - gain
 
 
 @kernel
-def exchange(metric: int, a: int, b: int, gain: Floats, run: Floats, sums: Floats) -> float:
+def exchange(metric: int, a: int, b: int, room: Floats) -> float:
     """By how much the metric, not yet divided, changes when the items at positions a and b (from 0) change places."""
     p, q = min(a, b), max(a, b)
-    first, second = gain[p], gain[q]
+    first, second = room[0, p], room[0, q]
     if metric == NDCG:
         return abs((first - second) * (1.0 / np.log2(p + 2.0) - 1.0 / np.log2(q + 2.0)))
+    run, last = room[1, p] / (p + 1.0), room[1, q] / (q + 1.0)
     if metric == MAP:
         if first == second:
             return 0.0
-        between = sums[q] - second / (q + 1.0) - sums[p]
-        if first > second:
-            return run[p] / (p + 1.0) + between - run[q] / (q + 1.0)
-        return (run[p] + 1.0) / (p + 1.0) + between - run[q] / (q + 1.0)
-    between = sums[q] - second * run[q] / (q + 1.0) - sums[p]
+        between = room[2, q] - second / (q + 1.0) - room[2, p]
+        return run + between - last + (0.0 if first > second else 1.0 / (p + 1.0))
+    between = room[2, q] - second * last - room[2, p]
     shrink = (1.0 - second) / (1.0 - first)
-    above = (second - first) * run[p] / (p + 1.0)
-    return abs(above + (shrink - 1.0) * between + (first * shrink - second) * run[q] / (q + 1.0))
+    return abs((second - first) * run + (shrink - 1.0) * between + (first * shrink - second) * last)
 
 
 @kernel
-def lambdas(metric: int, highest: float, labels: Labels, score: Floats, force: Floats) -> bool:
-    """Fill ``force`` (size,): where the pairs push each item. Gives whether any two items have different labels."""
-    size = len(score)
-    low, high = 0, NO_LABEL
-    for i in range(size):
+def lambdas(
+    metric: int,
+    highest: float,
+    whole: float,  # what the metric is divided by
+    begin: int,  # the query's items
+    end: int,
+    labels: Labels,  # (I,)
+    score: Floats,  # (I,)
+    order: Indices,  # (I,) positions in the query, by score
+    room: Floats,  # (3, size) to work in
+    force: Floats,  # (I,) filled for begin..end: where the pairs push each item
+) -> bool:
+    """The gradient of the sum over pairs of |change of metric| log(1 + exp(worse - better)), turned to climb.
+
+    Gives whether any two items have different labels.
+    """
+    low, pairs = NO_LABEL, False
+    for i in range(begin, end):
         force[i] = 0.0
         if labels[i] != NO_LABEL:
-            low = labels[i] if high == NO_LABEL else min(low, labels[i])
-            high = max(high, labels[i])
-    if high == NO_LABEL or low == high:
+            pairs = pairs or (low != NO_LABEL and labels[i] != low)
+            low = labels[i] if low == NO_LABEL else min(low, labels[i])
+    if not pairs or whole <= 0.0:
         return False
-    bounds, key, order = np.zeros(2, dtype=np.int64), score.copy(), np.empty(size, dtype=np.int32)
-    spare, swaps = np.empty(size, dtype=np.int32), np.zeros(1, dtype=np.int64)
-    gain, run, sums = np.empty(size), np.empty(size), np.empty(size)
-    bounds[1] = size
-    whole = 1.0
-    if metric == NDCG:
-        for i in range(size):
-            key[i] = 2.0 ** labels[i] - 1.0 if labels[i] != NO_LABEL else 0.0
-        sort_spans(bounds, key, order, gain, spare, swaps)
-        whole = 0.0
-        for r in range(size):
-            whole += max(key[r], 0.0) / np.log2(r + 2.0)
-            key[r] = score[r]
-    sort_spans(bounds, key, order, gain, spare, swaps)
-    hits = walk_down(metric, highest, labels, order, gain, run, sums)
-    if metric == MAP:
-        whole = hits
-    if whole <= 0.0:
-        return False
-    for a in range(size):
-        i = order[a]
+    walk_down(metric, highest, begin, end, labels, order, room)
+    for a in range(end - begin):
+        i = begin + order[begin + a]
         if labels[i] == NO_LABEL or labels[i] == low:
             continue
-        for b in range(size):
-            j = order[b]
+        for b in range(end - begin):
+            j = begin + order[begin + b]
             if labels[j] == NO_LABEL or labels[j] >= labels[i]:
                 continue
-            push = exchange(metric, a, b, gain, run, sums) / whole / (1.0 + np.exp(score[i] - score[j]))
+            push = exchange(metric, a, b, room) / whole / (1.0 + np.exp(score[i] - score[j]))
             force[i] += push
             force[j] -= push
     return True
@@ -112,42 +100,39 @@ def lambdas(metric: int, highest: float, labels: Labels, score: Floats, force: F
 
 @kernel
 def forward(
-    hidden: bool, first: int, last: int, item: Indices, expert: Indices, values: Floats, weight: Floats, bias: Floats,
-    output: Floats, state: Floats, score: Floats,
+    q: int, hidden: bool, item_offsets: Offsets, offsets: Offsets, item: Indices, expert: Indices, values: Floats,
+    weight: Floats, bias: Floats, output: Floats, state: Floats, score: Floats,
 ) -> None:  # fmt: skip
-    """Fill ``score`` (size,) and ``state`` (size, units) from the rows first..last; without ``hidden`` there is one
-    unit and the score is its input."""
-    size, units = state.shape
-    width = values.shape[1]
+    """Fill ``score`` (I,) for the items of query q, and ``state`` (longest query, units) with what the units give.
+
+    Without ``hidden`` there is one unit, and its input is the score.
+    """
+    first, size, units, width = item_offsets[q], item_offsets[q + 1] - item_offsets[q], len(bias), values.shape[1]
     for i in range(size):
         for h in range(units):
-            state[i, h] = bias[h] if hidden else 0.0
-    for n in range(first, last):
+            state[i, h] = bias[h]
+    for n in range(offsets[q], offsets[q + 1]):
         i, x = item[n], expert[n]
         for f in range(width):
             for h in range(units):
                 state[i, h] += weight[x, f, h] * values[n, f]
     for i in range(size):
-        score[i] = state[i, 0]
-        if hidden:
-            score[i] = 0.0
-            for h in range(units):
+        total = 0.0
+        for h in range(units):
+            if hidden:
                 state[i, h] = np.tanh(state[i, h])
-                score[i] += output[h] * state[i, h]
+            total += output[h] * state[i, h]
+        score[first + i] = total
 
 
 @kernel
 def score_rows(
     hidden: bool, item_offsets: Offsets, offsets: Offsets, item: Indices, expert: Indices, values: Floats,
-    weight: Floats, bias: Floats, output: Floats, score: Floats,
+    weight: Floats, bias: Floats, output: Floats, state: Floats, score: Floats,
 ) -> None:  # fmt: skip
     """Scores of all queries."""
     for q in range(len(offsets) - 1):
-        first, last = item_offsets[q], item_offsets[q + 1]
-        state = np.empty((last - first, weight.shape[2]))
-        forward(
-            hidden, offsets[q], offsets[q + 1], item, expert, values, weight, bias, output, state, score[first:last]
-        )
+        forward(q, hidden, item_offsets, offsets, item, expert, values, weight, bias, output, state, score)
 
 
 @kernel
@@ -158,6 +143,7 @@ def climb(
     queries: Offsets,  # in the order in which they are learned from
     item_offsets: Offsets,  # (Q + 1,)
     labels: Labels,  # (I,)
+    whole: Floats,  # (Q,) what the metric is divided by
     offsets: Offsets,  # (Q + 1,) rows
     item: Indices,  # (N,)
     expert: Indices,  # (N,)
@@ -169,25 +155,34 @@ def climb(
     new_weight: Floats,  # these three are added to; they may be the three above: then every query makes a step
     new_bias: Floats,
     new_output: Floats,
+    state: Floats,  # (longest query, units): room for the kernel's own use, as all below
+    score: Floats,  # (I,)
+    key: Floats,  # (I,)
+    order: Indices,  # (I,)
+    force: Floats,  # (I,)
+    room: Floats,  # (3, longest query)
+    spare: Indices,  # (longest query,)
+    swaps: Offsets,  # (1,)
 ) -> int:
     """Add ``step`` times each query's gradient; gives the number of queries that had one."""
-    units, width, taught = weight.shape[2], values.shape[1], 0
+    units, width, taught = len(bias), values.shape[1], 0
     for q in queries:
+        forward(q, hidden, item_offsets, offsets, item, expert, values, weight, bias, output, state, score)
         begin, end = item_offsets[q], item_offsets[q + 1]
-        size = end - begin
-        state, score, force = np.empty((size, units)), np.empty(size), np.empty(size)
-        forward(hidden, offsets[q], offsets[q + 1], item, expert, values, weight, bias, output, state, score)
-        if not lambdas(metric, highest, labels[begin:end], score, force):
+        for i in range(begin, end):
+            key[i] = score[i]
+        sort_spans(item_offsets[q : q + 2], key, order, room[0], spare, swaps)
+        if not lambdas(metric, highest, whole[q], begin, end, labels, score, order, room, force):
             continue
         taught += 1
         for h in range(units):
             up, along = 0.0, 0.0
-            for i in range(size):
-                unit = state[i, h]
-                state[i, h] = step * force[i]
+            for i in range(end - begin):
+                unit, push = state[i, h], step * force[begin + i]
+                state[i, h] = push
                 if hidden:
-                    state[i, h] *= output[h] * (1.0 - unit * unit)
-                    up += step * force[i] * unit
+                    state[i, h] = push * output[h] * (1.0 - unit * unit)
+                    up += push * unit
                     along += state[i, h]
             new_output[h] += up
             new_bias[h] += along

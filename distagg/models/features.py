@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from distagg.dataset.chunk import Chunk
-from distagg.errors import UsageError
+from distagg.errors import UsageError, unknown
 from distagg.kernels.lists import PAIR_FUNCTIONS, mid_positions, pair_values, sum_by_item
 from distagg.kernels.svd import triplets
 from distagg.types import INDEX, NO_LABEL, OFFSET, Floats, Indices, Offsets
@@ -31,14 +31,25 @@ class FeatureSettings:
     rank: int = 1
     combined: bool = False
 
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise unknown("kind of features", self.kind, KINDS)
+        if self.pairs not in (*PAIR_FUNCTIONS, "all"):
+            raise unknown("pair function", self.pairs, (*PAIR_FUNCTIONS, "all"))
+        if self.rank < 1:
+            raise UsageError(f"found rank {self.rank} of svd features, expected a whole number from 1 on")
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        return tuple(PAIR_FUNCTIONS) if self.pairs == "all" else (self.pairs,)
+
     @property
     def names(self) -> tuple[str, ...]:
         """The columns' names, the missing-expert indicator left out."""
         if self.kind == "borda":
             return ("points",)
         single = [f"{letter}{t + 1}" for letter in "usv" for t in range(self.rank)]
-        functions = tuple(PAIR_FUNCTIONS) if self.pairs == "all" else (self.pairs,)
-        return tuple(f"{f}_{name}" if self.pairs == "all" else name for f in functions for name in single)
+        return tuple(f"{f}_{name}" if self.pairs == "all" else name for f in self.functions for name in single)
 
     @property
     def width(self) -> int:
@@ -69,8 +80,7 @@ def chunk_features(chunk: Chunk, settings: FeatureSettings) -> Features:
     if settings.kind == "borda":
         values[:, 0] = _points(chunk, settings.combined)
     else:
-        functions = tuple(PAIR_FUNCTIONS) if settings.pairs == "all" else (settings.pairs,)
-        for n, function in enumerate(functions):
+        for n, function in enumerate(settings.functions):
             at = 3 * settings.rank * n
             values[:, at : at + 3 * settings.rank] = _triplets(chunk, function, settings)
     if settings.combined:

@@ -14,10 +14,11 @@ import numpy as np
 from distagg.dataset.chunk import Chunk
 from distagg.kernels.lambdarank import OBJECTIVES, climb, score_rows
 from distagg.kernels.lists import PAIR_FUNCTIONS
+from distagg.kernels.ordering import order_spans
 from distagg.models.base import Params, param
 from distagg.models.features import KINDS, FeatureSettings, chunk_features
 from distagg.models.trained import Trained
-from distagg.types import Floats
+from distagg.types import INDEX, NO_LABEL, OFFSET, Bools, Floats
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,11 +51,10 @@ class LambdaRank(Trained):
     objective: Any = param("ndcg", "the metric to train for", choices=tuple(OBJECTIVES))
     hidden: Any = param(0, "hidden units; 0 for a linear scoring function", least=0)
     rounds: Any = param(200, "most rounds of training", least=1)
-    rate: Any = param(0.01, "length of a step", above=0.0)
+    rate: Any = param(0.001, "length of a step (the papers' 0.01 is more than these forces need)", above=0.0)
 
     @property
-    def weights(self) -> tuple[str, ...]:  # type: ignore[override]
-        """The params that are learned."""
+    def weights(self) -> tuple[str, ...]:
         return (self._weight, "bias", "output") if self.hidden else (self._weight,)
 
     @property
@@ -81,8 +81,10 @@ class LambdaRank(Trained):
         return chunk_features(chunk, self._settings).arrays()
 
     def score(self, chunk: Chunk, params: Params) -> Floats:
-        score = np.zeros(chunk.n_items)
-        score_rows(bool(self.hidden), chunk.item_offsets, *self.prepared(chunk).values(), *self._net(params), score)
+        net, score = self._net(params), np.zeros(chunk.n_items)
+        state = np.empty((_longest(chunk), len(net[1])))
+        arguments: tuple[Any, ...] = (chunk.item_offsets, *self._rows(chunk), *net, state, score)
+        score_rows(bool(self.hidden), *arguments)
         return score
 
     def learn(self, chunk: Chunk, params: Params) -> tuple[Params, int]:
@@ -107,7 +109,30 @@ class LambdaRank(Trained):
         self, chunk: Chunk, params: Params, queries: np.ndarray, net: tuple[Floats, ...], step: float,
         target: tuple[Floats, ...],
     ) -> int:  # fmt: skip
-        return climb(
-            OBJECTIVES[self.objective], float(params["highest"][0]), bool(self.hidden), queries, chunk.item_offsets,
-            chunk.labels, *self.prepared(chunk).values(), *net, step, *target,
+        n_items, longest = chunk.n_items, _longest(chunk)
+        room = (
+            np.empty((longest, len(net[1]))), np.empty(n_items), np.empty(n_items), np.empty(n_items, dtype=INDEX),
+            np.empty(n_items), np.empty((3, longest)), np.empty(longest, dtype=INDEX), np.zeros(1, dtype=OFFSET),
         )  # fmt: skip
+        problem = (chunk.item_offsets, chunk.labels, self._whole(chunk), *self._rows(chunk))
+        arguments: tuple[Any, ...] = (queries, *problem, *net, step, *target, *room)
+        return climb(OBJECTIVES[self.objective], float(params["highest"][0]), bool(self.hidden), *arguments)
+
+    def _rows(self, chunk: Chunk) -> tuple[Any, ...]:
+        return tuple(self.prepared(chunk).values())
+
+    def _whole(self, chunk: Chunk) -> Floats:
+        """What the metric of each query is divided by: the best gain there is, or the number of relevant items."""
+        known: Bools = chunk.labels != NO_LABEL
+        if self.objective == "err":
+            return np.ones(chunk.n_queries)
+        if self.objective == "map":
+            return np.bincount(chunk.item_query(), known & (chunk.labels >= 1), chunk.n_queries).astype(np.float64)
+        gains = np.where(known, np.exp2(np.where(known, chunk.labels, 0)) - 1.0, 0.0)
+        position = np.arange(chunk.n_items) - chunk.item_offsets[chunk.item_query()]
+        best = order_spans(chunk.item_offsets, gains)[1] / np.log2(position + 2.0)
+        return np.bincount(chunk.item_query(), best, chunk.n_queries).astype(np.float64)
+
+
+def _longest(chunk: Chunk) -> int:
+    return int(np.diff(chunk.item_offsets).max(initial=0))
