@@ -31,6 +31,7 @@ def multiply(
     entry_offsets: Offsets,
     place: Indices,
     value: Floats,
+    size: int,
     x: Floats,
     base: Floats,
     known: int,
@@ -40,7 +41,7 @@ def multiply(
 
     Y is the sum of the lists first..last; ``place`` says where in x an entry stands.
     """
-    size, step = len(x), 1 if turned else -1
+    step = 1 if turned else -1
     for i in range(size):
         out[i] = 0.0
     for a in range(first, last):
@@ -90,14 +91,17 @@ def triplets(
     order. The error of power iteration soon shrinks by one factor a step, so every LEAP steps all the steps to come are
     taken at once.
     """
+    longest = 0
+    for g in range(len(scale)):
+        longest = max(longest, group_rows[g + 1] - group_rows[g])
+    u, v, w = np.empty((rank, longest)), np.empty((rank, longest)), np.empty(longest)
     for g in range(len(scale)):
         top, size = group_rows[g], group_rows[g + 1] - group_rows[g]
-        u, v, w = np.zeros((rank, size)), np.zeros((rank, size)), np.empty(size)
         largest, root = 0.0, np.sqrt(scale[g])
         for t in range(rank):
             length = 0.0
             for i in range(size):
-                w[i] = 1.0 / (1.0 + t * root * v[0, i])
+                w[i] = 1.0 / (1.0 + t * root * v[0, i]) if t > 0 else 1.0
                 length += w[i] * w[i]
             for i in range(size):
                 v[t, i] = w[i] / np.sqrt(length)
@@ -105,7 +109,7 @@ def triplets(
             for half in range(2 * steps):
                 turned = half % 2 == 1
                 length = multiply(
-                    binary, turned, group_lists[g], group_lists[g + 1], entry_offsets, place, value,
+                    binary, turned, group_lists[g], group_lists[g + 1], entry_offsets, place, value, size,
                     u[t] if turned else v[t], v if turned else u, t, w if turned else u[t],
                 )  # fmt: skip
                 if length <= NOTHING * largest:
@@ -116,9 +120,9 @@ def triplets(
                     continue
                 ratio = np.sqrt(move / before) if half % (2 * LEAP) == 2 * LEAP - 1 else 0.0
                 further = ratio / (1.0 - ratio) if ratio < 1.0 else 0.0
-                before, move, whole = move, 0.0, length
+                before, move, whole, shrink = move, 0.0, length, 1.0 / length
                 for i in range(size):
-                    change = w[i] / whole - v[t, i]
+                    change = shrink * w[i] - v[t, i]
                     move += change * change
                     v[t, i] += (1.0 + further) * change
                 taken[g] += 1

@@ -19,7 +19,7 @@ from distagg.kernels.svd import triplets
 from distagg.types import INDEX, NO_LABEL, OFFSET, Floats, Indices, Offsets
 
 KINDS = ("svd", "borda")
-STEPS, TOLERANCE = 1000, 1e-13
+STEPS, TOLERANCE = 1000, 1e-12
 
 
 @dataclass(frozen=True, slots=True)
