@@ -12,65 +12,34 @@ import numpy as np
 from distagg.kernels.jit import kernel
 from distagg.types import NO_LABEL, Floats, Labels, Offsets
 
-# What a metric's gain at a position is multiplied with, given the set placed before.
-ALONE, HITS, CASCADE = 0, 1, 2  # 1; 1 + its relevant items; the probability that none of it satisfied
-NDCG, PRECISION, MAP, ERR, RBP = 0, 1, 2, 3, 4
-METRICS = {"ndcg": NDCG, "p": PRECISION, "map": MAP, "err": ERR, "rbp": RBP}
-PERSISTENCE = 0.8  # of rbp
+# A metric's term is gain[item] * discount[position] * state(set before). States: 1, 1 + the set's relevant items (AP),
+# the probability that nothing in the set satisfied (ERR).
+ALONE, HITS, CASCADE = 0, 1, 2
+# What the gains of a sample are divided by: nothing, the best possible sum (NDCG), the relevant items (AP).
+AS_IS, IDEAL, TOTAL = 0, 1, 2
 MOST = 12  # items
 
 
 @kernel
-def metric_terms(
-    metric: int,
-    depth: int,  # positions that count
-    highest: float,  # label, for err
-    size: int,
-    labels: Labels,  # (size,) or more
-    gain: Floats,  # (size,) filled in
-    discount: Floats,  # (size,) filled in
-) -> int:
-    """A metric as gain[item] * discount[position] * state(set before): fills the first two, gives the state's kind."""
-    relevant = 0.0
-    for i in range(size):
-        grade = max(labels[i], 0)
-        if metric == NDCG:
-            gain[i] = 2.0**grade - 1.0
-        elif metric == ERR:
-            gain[i] = (2.0**grade - 1.0) / 2.0**highest
-        else:
-            gain[i] = 1.0 if grade > 0 else 0.0
-        relevant += 1.0 if grade > 0 else 0.0
+def normalise(how: int, size: int, discount: Floats, gain: Floats, share: Floats) -> None:
+    """Fill ``share`` (size,) with a sample's discounts (size,) divided by what its gains (size,) could reach.
+
+    ``gain`` of AP is 1 or 0. ``share`` is 0 where nothing can be reached.
+    """
+    most = 0.0
+    if how == TOTAL:
+        for i in range(size):
+            most += gain[i]
+    elif how == IDEAL:  # the gain at place p of the falling order: that of the item with p items before it
+        for i in range(size):
+            place = 0
+            for j in range(size):
+                place += 1 if gain[j] > gain[i] or (gain[j] == gain[i] and j < i) else 0
+            most += gain[i] * discount[place]
+    else:
+        most = 1.0
     for p in range(size):
-        if metric == NDCG:
-            discount[p] = np.log(2.0) / np.log(p + 2.0)
-        elif metric == PRECISION:
-            discount[p] = 1.0 / min(depth, size)
-        elif metric == RBP:
-            discount[p] = (1.0 - PERSISTENCE) * PERSISTENCE**p
-        else:
-            discount[p] = 1.0 / (p + 1.0)
-        if p >= depth:
-            discount[p] = 0.0
-    scale = 1.0
-    if metric == MAP:
-        scale = 1.0 / relevant if relevant > 0.0 else 0.0
-    elif metric == NDCG:  # the ideal: gains in falling order, by selection
-        ideal, last, seen = 0.0, np.inf, 0
-        while seen < size:
-            best, count = -1.0, 0
-            for i in range(size):
-                if gain[i] < last and gain[i] > best:
-                    best, count = gain[i], 0
-                if gain[i] == best:
-                    count += 1
-            for p in range(seen, seen + count):
-                ideal += best * discount[p]
-            seen, last = seen + count, best
-        scale = 1.0 / ideal if ideal > 0.0 else 0.0
-    for p in range(size):
-        discount[p] *= scale
-    return HITS if metric == MAP else CASCADE if metric == ERR else ALONE
+        share[p] = discount[p] / most if most > 0.0 else 0.0
 
 
 @kernel
@@ -80,7 +49,13 @@ def expected_metric(
     gain: Floats,  # (size,)
     discount: Floats,  # (size,)
     kind: int,
-    work: Floats,  # (5, 2^size) scratch
+    weight: Floats,  # (size,) of positions in the field: 1 / log(position + 1)
+    placed: Offsets,  # (2^size,) how many items a set has
+    follow: Floats,  # (2^size,) scratch, and so are the next
+    ahead: Floats,
+    state: Floats,
+    reach: Floats,
+    behind: Floats,
     choice: Floats,  # (2^size, size) scratch
     slope: Floats,  # (size,) filled in: gradient of the expected metric by score
 ) -> tuple[float, float]:
@@ -90,7 +65,6 @@ def expected_metric(
     next item, the metric still to come. Forth: the probability of reaching a set and the metric gathered on the way.
     """
     full = (1 << size) - 1
-    follow, ahead, state, reach, behind = work[0], work[1], work[2], work[3], work[4]
     state[0] = 1.0
     for s in range(1, full + 1):
         low = 0
@@ -101,14 +75,11 @@ def expected_metric(
     follow[full], ahead[full] = 0.0, 0.0
     for back in range(full):
         s = full - 1 - back
-        placed = 0
-        for i in range(size):
-            placed += (s >> i) & 1
-        weight = 1.0 / np.log(placed + 2.0)
+        p = placed[s]
         top = -np.inf
         for i in range(size):
             if not (s >> i) & 1:
-                choice[s, i] = score[i] * weight + follow[s | (1 << i)]
+                choice[s, i] = score[i] * weight[p] + follow[s | (1 << i)]
                 top = max(top, choice[s, i])
         total = 0.0
         for i in range(size):
@@ -120,7 +91,7 @@ def expected_metric(
         for i in range(size):
             if not (s >> i) & 1:
                 choice[s, i] /= total
-                come += choice[s, i] * (gain[i] * discount[placed] * state[s] + ahead[s | (1 << i)])
+                come += choice[s, i] * (gain[i] * discount[p] * state[s] + ahead[s | (1 << i)])
         ahead[s] = come
     mean = ahead[0]
     for s in range(full + 1):
@@ -129,15 +100,12 @@ def expected_metric(
         slope[i] = 0.0
     reach[0] = 1.0
     for s in range(full):
-        placed = 0
-        for i in range(size):
-            placed += (s >> i) & 1
-        weight = 1.0 / np.log(placed + 2.0)
+        p = placed[s]
         for i in range(size):
             if not (s >> i) & 1:
                 t = s | (1 << i)
-                now = gain[i] * discount[placed] * state[s]
-                slope[i] += weight * choice[s, i] * (behind[s] + reach[s] * (now + ahead[t] - mean))
+                now = gain[i] * discount[p] * state[s]
+                slope[i] += weight[p] * choice[s, i] * (behind[s] + reach[s] * (now + ahead[t] - mean))
                 reach[t] += reach[s] * choice[s, i]
                 behind[t] += choice[s, i] * (behind[s] + reach[s] * now)
     return mean, follow[0]
@@ -203,14 +171,14 @@ def keep_smallest(item: int, lowest: int, size: int, most: int, keys: Floats, pi
 @kernel
 def climb(
     rate: float,
-    metric: int,
-    depth: int,
-    highest: float,
-    most: int,  # items of a sample
+    kind: int,  # of the metric's state
+    how: int,  # its gains are normalised
     order: Offsets,  # queries, in turn
     item_offsets: Offsets,  # (Q + 1,)
     labels: Labels,  # (I,)
     keys: Floats,  # (I,) random
+    gain: Floats,  # (I,) of the metric
+    discount: Floats,  # (most,) of the metric; its length is that of a sample
     start: Offsets,  # (I + 1,) from index_by_item
     entry: Offsets,  # (E,)
     holder: Offsets,  # (E,)
@@ -218,34 +186,36 @@ def climb(
     row: Offsets,  # (L,) the row of weights that each list takes
     weights: Floats,  # (rows, F)
     into: Floats,  # (rows, F) added to: ``weights`` itself for SGD, another array for the gradient
-) -> tuple[int, float]:
-    """A step of length ``rate`` up the expected metric of a sample of every query; how many taught, and its sum."""
-    longest = 1
-    for n in range(len(order)):
-        longest = max(longest, item_offsets[order[n] + 1] - item_offsets[order[n]])
-    kinds, picked = np.zeros(longest, dtype=np.int64), np.zeros(most, dtype=np.int64)
-    grades = np.zeros(most, dtype=np.int32)
-    score, gain, discount, slope = np.zeros(most), np.zeros(most), np.zeros(most), np.zeros(most)
-    work, choice = np.zeros((5, 1 << most)), np.zeros((1 << most, most))
-    count, total = 0, 0.0
+    means: Floats,  # (Q,) filled in: the expected metric of each query's sample; untouched where it teaches nothing
+    weight: Floats,  # (most,) as expected_metric has it
+    placed: Offsets,  # (2^most,) likewise
+    kinds: Offsets,  # (longest query,) scratch
+    picked: Offsets,  # (most,) scratch
+    few: Floats,  # (4, most) scratch
+    many: Floats,  # (5, 2^most) scratch
+    choice: Floats,  # (2^most, most) scratch
+) -> None:
+    """A step of length ``rate`` up the expected metric of a sample of every query."""
+    most = len(discount)
+    score, gains, share, slope = few[0], few[1], few[2], few[3]
+    follow, ahead, state, reach, behind = many[0], many[1], many[2], many[3], many[4]
     for n in range(len(order)):
         q = order[n]
         size = draw_items(item_offsets[q], item_offsets[q + 1], most, labels, keys, kinds, picked)
         if size == 0:
             continue
         for k in range(size):
-            grades[k], score[k] = labels[picked[k]], 0.0
-            for at in range(start[picked[k]], start[picked[k] + 1]):
-                w = row[holder[at]]
+            i = picked[k]
+            gains[k], score[k] = gain[i], 0.0
+            for at in range(start[i], start[i + 1]):
                 for f in range(potentials.shape[1]):
-                    score[k] += weights[w, f] * potentials[entry[at], f]
-        kind = metric_terms(metric, depth, highest, size, grades, gain, discount)
-        mean, _ = expected_metric(size, score, gain, discount, kind, work, choice, slope)
-        count, total = count + 1, total + mean
+                    score[k] += weights[row[holder[at]], f] * potentials[entry[at], f]
+        normalise(how, size, discount, gains, share)
+        means[q], _ = expected_metric(
+            size, score, gains, share, kind, weight, placed, follow, ahead, state, reach, behind, choice, slope
+        )  # fmt: skip
         for k in range(size):
-            step = rate * slope[k]
-            for at in range(start[picked[k]], start[picked[k] + 1]):
-                w = row[holder[at]]
+            i = picked[k]
+            for at in range(start[i], start[i + 1]):
                 for f in range(potentials.shape[1]):
-                    into[w, f] += step * potentials[entry[at], f]
-    return count, total
+                    into[row[holder[at]], f] += rate * slope[k] * potentials[entry[at], f]

@@ -6,8 +6,6 @@ that do instead moves all items of a query by the same amount, which changes no 
 
 from __future__ import annotations
 
-import numpy as np
-
 from distagg.kernels.jit import kernel
 from distagg.types import Floats, Indices, Offsets
 
@@ -70,11 +68,13 @@ def index_by_item(
             start[item_offsets[q] + entry_item[e] + 1] += 1
     for i in range(len(start) - 1):
         start[i + 1] += start[i]
-    filled = np.zeros(len(start), dtype=np.int64)
     for q in range(len(item_offsets) - 1):
         for a in range(list_offsets[q], list_offsets[q + 1]):
             for e in range(entry_offsets[a], entry_offsets[a + 1]):
                 i = item_offsets[q] + entry_item[e]
-                entry[start[i] + filled[i]] = e
-                holder[start[i] + filled[i]] = a
-                filled[i] += 1
+                entry[start[i]], holder[start[i]] = e, a
+                start[i] += 1  # moves on to the next item's start
+    for n in range(len(start) - 1):
+        i = len(start) - 1 - n
+        start[i] = start[i - 1]
+    start[0] = 0

@@ -19,14 +19,15 @@ import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
-from distagg.kernels.crf import METRICS, MOST, climb
-from distagg.kernels.lists import LOG, PAIR_FUNCTIONS, pair_sums
+from distagg.kernels.crf import ALONE, AS_IS, CASCADE, HITS, IDEAL, MOST, TOTAL, climb
+from distagg.kernels.lists import PAIR_FUNCTIONS, pair_sums
 from distagg.kernels.potentials import fill_potentials, index_by_item, score_items
 from distagg.models.base import Params, param
 from distagg.models.trained import Trained
-from distagg.types import Floats, Offsets
+from distagg.types import Bools, Floats, Labels, Offsets
 
 OBJECTIVES = ("ndcg", "ndcg@1", "ndcg@3", "ndcg@5", "ndcg@10", "p@1", "p@3", "p@5", "p@10", "map", "err", "rbp")
+PERSISTENCE = 0.8  # of rbp
 HIDDEN = 0.2  # mixed sharing: how often a known expert's list is taken as a stranger's in training
 
 
@@ -48,52 +49,65 @@ class Crf(Trained):
     cost: ClassVar[str] = "entries; training: queries x 2^sample x sample a round"
 
     pairs: Any = param(
-        "log", "how two ranks become a preference; several at once: log+binary", choices=tuple(_pair_choices())
+        "log",
+        "how two ranks become a preference: log, binary, normalised, difference, or several at once",
+        choices=tuple(_pair_choices()),
     )
+    reciprocal: Any = param(10.0, "c of one more potential, c / (c + rank); 0 leaves it out, as the paper", least=0)
     metric: Any = param("ndcg", "the metric whose expectation is maximised", choices=OBJECTIVES)
     sample: Any = param(6, f"items of a query in a training step, 2 to {MOST}", least=2)
     sharing: Any = param(
         "individual",
-        "individual (weights for each expert, strangers are silent), consensus (the same for all), mixed (known experts "
-        "their own, strangers the consensus)",
+        "individual (weights for each expert, strangers are silent), consensus (the same for all), mixed (known "
+        "experts their own, strangers the consensus)",
         choices=("individual", "consensus", "mixed"),
     )
-    rate: Any = param(1.0, "length of a step", above=0.0)
+    rate: Any = param(4.0, "length of a step of SGD; Adam's is a tenth of it", above=0.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.sample > MOST or self.sample != int(self.sample):
             raise UsageError(f"parameter sample of crf: found {self.sample}, expected a whole number from 2 to {MOST}")
+        if self.metric.startswith("p@") and int(self.metric[2:]) >= self.sample:
+            raise UsageError(f"crf: {self.metric} is the same for every ranking of {self.sample} items; raise sample")
 
     @property
     def weights(self) -> tuple[str, ...]:
         names = {"individual": ("expert_weights",), "consensus": ("shared_weights",)}
         return names.get(self.sharing, ("expert_weights", "shared_weights"))
 
+    @property
+    def potentials(self) -> tuple[str, ...]:
+        """What the columns of the weights belong to: the bias of items that an expert leaves out, then the rest."""
+        pairs = [f"{name} {end}" for name in self.pairs.split("+") for end in ("won", "lost")]
+        return ("missing", *pairs, *(["reciprocal"] if self.reciprocal else []))
+
     def start(self, n_experts: int) -> Params:
-        width = 1 + 2 * len(self.pairs.split("+"))
-        shapes = {"expert_weights": (n_experts, width), "shared_weights": (1, width)}
-        return {name: np.zeros(shapes[name]) for name in self.weights}
+        rows = {"expert_weights": n_experts, "shared_weights": 1}
+        return {name: np.zeros((rows[name], len(self.potentials))) for name in self.weights}
 
     def prepare(self, chunk: Chunk) -> dict[str, np.ndarray]:
         names = self.pairs.split("+")
-        potentials = np.zeros((chunk.n_entries, 1 + 2 * len(names)))
+        if ("log" in names or self.reciprocal) and chunk.n_entries and chunk.entry_rank.min() <= 0.0:
+            raise UsageError(
+                "crf with pairs=log or reciprocal needs ranks above 0, and the dataset holds ratings; choose "
+                "pairs=binary+normalised and reciprocal=0"
+            )
+        potentials = np.zeros((chunk.n_entries, len(self.potentials)))
         nobody = np.zeros(chunk.n_lists, dtype=np.int64)
         for n, name in enumerate(names):
-            if PAIR_FUNCTIONS[name] == LOG and chunk.n_entries and chunk.entry_rank.min() <= 0.0:
-                raise UsageError("crf with pairs=log needs ranks above 0, and the dataset holds ratings; choose binary")
             won, lost, _ = pair_sums(chunk.entry_offsets, chunk.entry_rank, nobody, PAIR_FUNCTIONS[name])
             fill_potentials(1 + 2 * n, *_shape(chunk), won, lost, potentials)
+        if self.reciprocal:
+            potentials[:, -1] = self.reciprocal / (self.reciprocal + chunk.entry_rank)
         return {"potentials": potentials}
 
     def score(self, chunk: Chunk, params: Params) -> Floats:
-        known = [params[name] for name in self.weights]
-        weights = np.concatenate([*known, np.zeros((1, known[0].shape[1]))])
-        row = self._rows(chunk)
+        parts = [params[name] for name in self.weights]
+        weights, row = np.concatenate([*parts, np.zeros((1, parts[0].shape[1]))]), self._rows(chunk)
         if self.sharing != "consensus":
-            strangers = ~np.isfinite(params["expert_weights"]).all(axis=1)
-            row = np.where(strangers[row], chunk.n_experts, row)  # the shared row where there is one, or zeros
-            weights[:-1][~np.isfinite(weights[:-1])] = 0.0
+            known: Bools = np.isfinite(params["expert_weights"][:, 0])
+            row = np.where(known[row], row, chunk.n_experts)  # the shared row where there is one, or zeros
         score = np.zeros(chunk.n_items)
         score_items(*_shape(chunk), chunk.entry_item, self.prepared(chunk)["potentials"], row, weights, score)
         return score
@@ -110,6 +124,7 @@ class Crf(Trained):
         return self._named(total, params), count
 
     def _climb(self, chunk: Chunk, params: Params, rate: float, weights: Floats, into: Floats) -> int:
+        """Steps up from every query's sample, added to ``into``; how many queries taught something."""
         made = self.prepared(chunk)
         if "start" not in made:
             made.update(_index(chunk))
@@ -118,13 +133,16 @@ class Crf(Trained):
         row = self._rows(chunk)
         if self.sharing == "mixed":
             row = np.where(draws.random(chunk.n_lists) < HIDDEN, chunk.n_experts, row)
-        name, _, depth = self.metric.partition("@")
-        count, _ = climb(
-            rate, METRICS[name], int(depth or MOST), float(params["highest"][0]), int(self.sample), order,
-            chunk.item_offsets, chunk.labels, keys, made["start"], made["entry"], made["holder"], made["potentials"],
-            row, weights, into,
+        most = int(self.sample)
+        gain, discount, kind, how = metric_terms(self.metric, most, chunk.labels, float(params["highest"][0]))
+        means = np.full(chunk.n_queries, np.nan)
+        kinds = np.zeros(int(np.diff(chunk.item_offsets).max(initial=1)), dtype=np.int64)
+        climb(
+            rate, kind, how, order, chunk.item_offsets, chunk.labels, keys, gain, discount, made["start"],
+            made["entry"], made["holder"], made["potentials"], row, weights, into, means, *field_arrays(most), kinds,
+            np.zeros(most, dtype=np.int64), np.zeros((4, most)), np.zeros((5, 1 << most)), np.zeros((1 << most, most)),
         )  # fmt: skip
-        return int(count)
+        return int((~np.isnan(means)).sum())
 
     def _rows(self, chunk: Chunk) -> Offsets:
         """The row of weights that each list takes, shape (L,)."""
@@ -135,6 +153,36 @@ class Crf(Trained):
     def _named(self, rows: Floats, params: Params) -> Params:
         ends = np.cumsum([len(params[name]) for name in self.weights])
         return dict(zip(self.weights, np.split(rows, ends[:-1]), strict=True))
+
+
+def metric_terms(metric: str, most: int, labels: Labels, highest: float) -> tuple[Floats, Floats, int, int]:
+    """A metric as the field takes it: gains of items, discounts of ``most`` positions, its state, its normaliser.
+
+    ndcg has gains of 2^label - 1 and discounts of log 2 / log(position + 1); p divides by its depth, or by the sample
+    where that is smaller; rbp's persistence is 0.8. Labels above 0 are relevant.
+    """
+    name, _, written = metric.partition("@")
+    depth = min(int(written or most), most)
+    grade, position = np.maximum(labels, 0).astype(np.float64), np.arange(1.0, most + 1.0)
+    gain = np.where(grade > 0.0, 1.0, 0.0)
+    state, how = ALONE, AS_IS
+    if name == "ndcg":
+        gain, discount, how = np.exp2(grade) - 1.0, np.log(2.0) / np.log(position + 1.0), IDEAL
+    elif name == "p":
+        discount = np.full(most, 1.0 / depth)
+    elif name == "map":
+        discount, state, how = 1.0 / position, HITS, TOTAL
+    elif name == "err":
+        gain, discount, state = (np.exp2(grade) - 1.0) / np.exp2(highest), 1.0 / position, CASCADE
+    else:
+        discount = (1.0 - PERSISTENCE) * PERSISTENCE ** (position - 1.0)
+    return gain, np.where(position <= depth, discount, 0.0), state, how
+
+
+def field_arrays(most: int) -> tuple[Floats, Offsets]:
+    """The field's weight of each position, 1 / log(position + 1), and the number of items of every set of them."""
+    placed = (np.arange(1 << most)[:, None] >> np.arange(most) & 1).sum(axis=1)
+    return 1.0 / np.log(np.arange(2.0, most + 2.0)), placed
 
 
 def _shape(chunk: Chunk) -> tuple[Offsets, Offsets, Offsets]:

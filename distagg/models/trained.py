@@ -38,7 +38,7 @@ class Trained(Model):
     """Base of models that are trained in rounds."""
 
     supervised: ClassVar[bool] = True
-    adam: ClassVar[tuple[float, float, float]] = (0.9, 0.999, 1e-8)  # decay of both moments, and the floor
+    adam: ClassVar[tuple[float, float, float, float]] = (0.1, 0.9, 0.999, 1e-8)  # step, decay of both moments, floor
 
     mode: Any = param(
         "serial",
@@ -48,7 +48,7 @@ class Trained(Model):
     )
     rounds: Any = param(100, "most rounds of training", least=1)
     patience: Any = param(20, "stop after so many rounds without a better value on the validation queries", least=1)
-    rate: Any = param(0.1, "length of a step", above=0.0)
+    rate: Any = param(0.1, "length of a step of SGD; Adam's is a tenth of it", above=0.0)
     seed: Any = param(0, "where random draws start from", least=0)
 
     @property
@@ -111,7 +111,7 @@ class Trained(Model):
         return bool(params["round"][0] >= self.rounds)
 
     def _adam(self, slope: Params, params: Params) -> Params:
-        first, second, floor = self.adam
+        share, first, second, floor = self.adam
         made = {**params, "round": params["round"] + 1.0}
         step = float(made["round"][0])
         for name in self.weights:
@@ -119,7 +119,7 @@ class Trained(Model):
             mean = first * params.get(f"mean of {name}", zero) + (1.0 - first) * slope[name]
             square = second * params.get(f"square of {name}", zero) + (1.0 - second) * slope[name] ** 2
             length = np.sqrt(square / (1.0 - second**step)) + floor
-            made[name] = params[name] + self.rate * (mean / (1.0 - first**step)) / length
+            made[name] = params[name] + share * self.rate * (mean / (1.0 - first**step)) / length
             made[f"mean of {name}"], made[f"square of {name}"] = mean, square
         return made
 

@@ -19,6 +19,7 @@ from distagg.engine.goal import Goal
 from distagg.errors import UsageError
 from distagg.models import NotConvergedWarning
 from distagg.models.base import Params
+from distagg.models.crf import Crf
 from distagg.models.trained import MODES, Trained
 
 
@@ -87,9 +88,11 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[DaskRunner]:
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("mode", MODES)
-def test_the_same_weights_on_any_number_of_workers(mode: str, fine: Dataset, cluster: DaskRunner) -> None:
-    model = Votes(mode=mode, rounds=4)
+@pytest.mark.parametrize(("kind", "mode"), [*((Votes, mode) for mode in MODES), (Crf, "average"), (Crf, "gradient")])
+def test_the_same_weights_on_any_number_of_workers(
+    kind: type[Trained], mode: str, fine: Dataset, cluster: DaskRunner
+) -> None:
+    model = kind(mode=mode, rounds=4)
     here, there = fit(model, fine), fit(model, fine, runner=cluster)
     assert here.keys() == there.keys()
     for key, value in here.items():
