@@ -33,7 +33,7 @@ def features(
         ``svd``: entries of the leading singular vectors u and v of the expert's pair matrix, and its singular values
         s, the ``rank`` first ones; or ``borda``: points.
     pairs
-        How two ranks become a preference: binary, difference, normalised, log, or all four.
+        How two ranks become a preference: binary, difference, normalised, log, or all (all but difference).
     combined
         One set of features of the sum of all experts, under the name ``all``.
 

@@ -19,12 +19,16 @@ from distagg.kernels.svd import triplets
 from distagg.types import INDEX, NO_LABEL, OFFSET, Floats, Indices, Offsets
 
 KINDS = ("svd", "borda")
+ALL = ("binary", "normalised", "log")  # difference has the vectors of normalised, and singular values without bound
 STEPS, TOLERANCE = 1000, 1e-12
 
 
 @dataclass(frozen=True, slots=True)
 class FeatureSettings:
-    """Which features: ``pairs`` and ``rank`` are those of svd; ``combined`` makes one set for all experts together."""
+    """Which features: ``pairs`` and ``rank`` are those of svd; ``combined`` makes one set for all experts together.
+
+    The singular values of ``difference`` are in ranks; those of the other pair functions are at most 1 for one list.
+    """
 
     kind: str = "svd"
     pairs: str = "log"
@@ -41,7 +45,7 @@ class FeatureSettings:
 
     @property
     def functions(self) -> tuple[str, ...]:
-        return tuple(PAIR_FUNCTIONS) if self.pairs == "all" else (self.pairs,)
+        return ALL if self.pairs == "all" else (self.pairs,)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from distagg.dataset.chunk import Chunk
+from distagg.errors import UsageError
 from distagg.kernels.lambdarank import OBJECTIVES, climb, score_rows
 from distagg.kernels.lists import PAIR_FUNCTIONS
 from distagg.kernels.ordering import order_spans
@@ -26,7 +27,7 @@ class LambdaRank(Trained):
     """Scores linear in the features of every expert's list, or with a layer of hidden units.
 
     An expert that leaves an item out gives it the expert's bias. Experts unseen in training are silent. Items in no
-    list get every expert's bias.
+    list get every expert's bias. In training, unlabelled items hold their places and make no pairs.
     """
 
     name: ClassVar[str] = "lambdarank"
@@ -39,7 +40,7 @@ class LambdaRank(Trained):
     )
     pairs: Any = param(
         "log",
-        "how two ranks become a preference, for svd features; all gives all four",
+        "how two ranks become a preference, for svd features; all: binary, normalised and log together",
         choices=(*PAIR_FUNCTIONS, "all"),
     )
     rank: Any = param(1, "how many singular triplets", least=1)
@@ -52,6 +53,13 @@ class LambdaRank(Trained):
     hidden: Any = param(0, "hidden units; 0 for a linear scoring function", least=0)
     rounds: Any = param(200, "most rounds of training", least=1)
     rate: Any = param(0.001, "length of a step (the papers' 0.01 is more than these forces need)", above=0.0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for key in ("rank", "hidden"):
+            if getattr(self, key) != int(getattr(self, key)):
+                found = getattr(self, key)
+                raise UsageError(f"parameter {key} of lambdarank: found {found!r}, expected a whole number")
 
     @property
     def weights(self) -> tuple[str, ...]:
@@ -66,7 +74,7 @@ class LambdaRank(Trained):
         return FeatureSettings(self.features, self.pairs, self.rank, self.experts == "combined")
 
     def start(self, n_experts: int) -> Params:
-        """Zeros for a linear function; hidden units start at random, with zeros in their outputs."""
+        """Zeros for a linear function; hidden units start at random."""
         shape = (n_experts if self.experts == "individual" else 1, self._settings.width, max(self.hidden, 1))
         if not self.hidden:
             return {self._weight: np.zeros(shape)}

@@ -47,7 +47,7 @@ def test_other_kinds_of_features():
     assert [borda[i]["b:points"] for i in "yzx"] == pytest.approx([2 / 3, 0.5 / 3, 0.5 / 3])
     combined = distagg.features(data, combined=True)
     assert combined.column_names[2:-1] == ["all:u1", "all:s1", "all:v1", "all:missing"]
-    assert len(distagg.features(data, pairs="all", rank=2).column_names) == 3 + 2 * (4 * 6 + 1)
+    assert len(distagg.features(data, pairs="all", rank=2).column_names) == 3 + 2 * (3 * 6 + 1)
 
 
 def test_rows_by_entry_agree_with_the_table():

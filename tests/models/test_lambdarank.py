@@ -46,13 +46,13 @@ def test_experts_that_turn_things_round_are_used_turned_back(hostile: Dataset, s
     model = LambdaRank(rounds=15, **settings)
     params = fit(model, train)
     assert value(model, params, test) > value(model_named("rrf"), {}, test) + 0.1
-    if model.hidden:
-        return
-    weight = params["expert_weight"][:, :, 0]
-    lean = weight[:, 0] - weight[:, 2] if model.features == "svd" else weight[:, 0]
+    lists = [build_chunk([Query(6, {e: {0: 1.0, 1: 2.0, 2: 3.0}})], n_experts=25) for e in range(25)]
+    scores = np.array([model.score(chunk, params) for chunk in lists])
+    effect = scores[:, 0] - scores[:, 5]  # of being the first of the list, over not being in it
     kinds = np.array([name.split("-")[0] for name in hostile.experts])
-    assert lean[kinds == "good"].min() > lean[kinds == "adversarial"].max()
-    assert lean[kinds == "adversarial"].max() < 0.0
+    assert effect[kinds == "good"].mean() > 0.0 > effect[kinds == "adversarial"].mean()
+    apart = effect[kinds == "good"][:, None] > effect[kinds == "adversarial"][None, :]
+    assert apart.mean() > 0.9
 
 
 def test_combined_features_know_the_consensus_only(hostile: Dataset) -> None:
@@ -86,6 +86,11 @@ def table(labels: list[int | None], expert: str = "a") -> Dataset:
 def test_data_that_teach_nothing_are_refused(labels: list[int | None]) -> None:
     with pytest.raises(UsageError, match="two items with different labels"):
         fit(LambdaRank(), table(labels))
+
+
+def test_whole_numbers_are_asked_for() -> None:
+    with pytest.raises(UsageError, match=r"hidden of lambdarank: found 1\.5, expected a whole number"):
+        LambdaRank(hidden=1.5)
 
 
 def test_unlabelled_data_are_refused() -> None:
