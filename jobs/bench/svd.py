@@ -145,7 +145,7 @@ def main() -> None:
     lists.sort(key=ahead)
     lost = sum(ahead(row) < 1.0 for row in lists)
     print(f"\none list, rank 1, microseconds; {lost} of {sum(row['dense'] is not None for row in lists)} lost to numpy")
-    head = ["pairs", "items", "ours", "from half the length", "numpy dense", "ratio"]
+    head = ["pairs", "items", "ours", "from the length before", "numpy dense", "ratio"]
     cells = [
         [
             row["function"], f"{row['length']:,}", text(row["ours"]), f"{row['growth']:.2f}x" if row["growth"] else "",
