@@ -52,7 +52,7 @@ class LambdaRank(Trained):
     objective: Any = param("ndcg", "the metric to train for", choices=tuple(OBJECTIVES))
     hidden: Any = param(0, "hidden units; 0 for a linear scoring function", least=0)
     rounds: Any = param(200, "most rounds of training", least=1)
-    rate: Any = param(0.001, "length of a step (the papers' 0.01 is more than these forces need)", above=0.0)
+    rate: Any = param(0.003, "length of a step (the papers' 0.01 is more than these forces need)", above=0.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
