@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from distagg.dataset import Dataset
-    from distagg.engine import Result, compare, evaluate, fit, import_dataset, rank, solve
+    from distagg.engine import Result, compare, evaluate, features, fit, import_dataset, rank, solve
     from distagg.models import MODELS, model_named
 
 __version__ = "0.1.0"
@@ -18,6 +18,7 @@ _HOME = {
     "model_named": "distagg.models",
     "compare": "distagg.engine",
     "evaluate": "distagg.engine",
+    "features": "distagg.engine",
     "fit": "distagg.engine",
     "import_dataset": "distagg.engine",
     "Result": "distagg.engine",
@@ -26,7 +27,8 @@ _HOME = {
 }
 
 __all__ = [
-    "MODELS", "Dataset", "Result", "compare", "evaluate", "fit", "import_dataset", "model_named", "rank", "solve",
+    "MODELS", "Dataset", "Result", "compare", "evaluate", "features", "fit", "import_dataset", "model_named", "rank",
+    "solve",
 ]  # fmt: skip
 
 

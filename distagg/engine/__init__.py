@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from distagg.dataset.reader import Dataset
 from distagg.engine.compare import DEFAULT_METRICS, compare
+from distagg.engine.features import features
 from distagg.engine.fit import Goal
 from distagg.engine.fit import fit as fit_params
 from distagg.engine.importing import import_dataset
@@ -71,5 +72,6 @@ def evaluate(
 
 
 __all__ = [
-    "Fitted", "Result", "compare", "evaluate", "fit", "import_dataset", "load_model", "rank", "save_model", "solve",
+    "Fitted", "Result", "compare", "evaluate", "features", "fit", "import_dataset", "load_model", "rank", "save_model",
+    "solve",
 ]  # fmt: skip

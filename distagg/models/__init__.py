@@ -11,6 +11,7 @@ from distagg.models.cps import Cps
 from distagg.models.cranking import Cranking
 from distagg.models.crf import Crf
 from distagg.models.kemeny import Kemeny
+from distagg.models.lambdarank import LambdaRank
 from distagg.models.majority import Condorcet, Copeland
 from distagg.models.mallows import Mallows
 from distagg.models.markov import Mc1, Mc2, Mc3, Mc4
@@ -30,7 +31,7 @@ MODELS: dict[str, type[Model]] = {
         BradleyTerry, Thurstone, PlackettLuce, Svp,
         Mallows, Cranking, Cps,
         Mpm, ThetaMpm, ThetaSupMpm,
-        Crf,
+        Crf, LambdaRank,
     )
 }  # fmt: skip
 

@@ -33,6 +33,12 @@ VARIANTS = {
     "mc4": [{"unlisted": "ignore"}, {"local_kemeny": True}],
     "cps": [{"distance": "footrule"}, {"distance": "spearman", "unlisted": "last"}],
     "crf": [{"sharing": "consensus"}, {"sharing": "mixed"}, {"mode": "gradient", "pairs": "log+binary"}],
+    "lambdarank": [
+        {"hidden": 3, "rank": 2},
+        {"experts": "combined"},
+        {"features": "borda", "mode": "gradient"},
+        {"pairs": "all"},
+    ],
     "svp": [{"unlisted": "ignore"}, {"pairs": "log"}, {"pairs": "difference", "unlisted": "ignore", "joint": "sum"}],
     "bradley_terry": [
         {"pairs": "difference", "unlisted": "ignore"},

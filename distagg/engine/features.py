@@ -1,0 +1,57 @@
+"""The features of a dataset as one table, for any other learner."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from distagg.dataset.chunk import Chunk
+from distagg.dataset.reader import Dataset
+from distagg.engine.fit import split_query
+from distagg.engine.progress import Progress, silent
+from distagg.engine.runner import InlineRunner, Runner, Work
+from distagg.errors import UsageError
+from distagg.models.features import FeatureSettings, feature_table
+
+
+def features(
+    dataset: Dataset,
+    *,
+    kind: str = "svd",
+    pairs: str = "log",
+    rank: int = 1,
+    combined: bool = False,
+    runner: Runner | None = None,
+    progress: Progress = silent,
+) -> pa.Table:
+    """Features of every item: columns query, item, ``expert:feature`` and ``expert:missing`` for every expert, label.
+
+    Parameters
+    ----------
+    kind
+        ``svd``: entries of the leading singular vectors u and v of the expert's pair matrix, and its singular values
+        s, the ``rank`` first ones; or ``borda``: points.
+    pairs
+        How two ranks become a preference: binary, difference, normalised, log, or all (all but difference).
+    combined
+        One set of features of the sum of all experts, under the name ``all``.
+
+    Where an expert leaves an item out its features are 0 and ``missing`` is 1. The table takes 8 bytes for every item,
+    expert and feature.
+    """
+    settings = FeatureSettings(kind, pairs, rank, combined)
+    if dataset.manifest.kind != "lists":
+        raise UsageError(f"features are taken from lists, and the dataset holds {dataset.manifest.kind}")
+    if split_query(dataset):
+        raise UsageError("features are taken from whole queries, and the dataset is partitioned by expert")
+    work = Work(_features_task, (dataset.experts, settings), ids=True)
+    pieces = list((runner or InlineRunner()).map(work, dataset.plan(), progress))
+    if not pieces:
+        raise UsageError("no query is selected to take features from")
+    return pa.concat_tables(pieces)
+
+
+def _features_task(chunk: Chunk, index: int, payload: tuple[Any, ...]) -> pa.Table:
+    experts, settings = payload
+    return feature_table(chunk, experts, settings)

@@ -1,0 +1,194 @@
+"""LambdaRank: pairs of differently labelled items, weighted by what their exchange would do to a metric.
+
+Paper 000, section 3.5.2; Burges, Ragno & Le 2006. A query costs its entries, and the items above the lowest label times
+all items: exchanging two positions changes the metric by O(1) terms, read off running sums along the ranking.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from distagg.kernels.jit import kernel
+from distagg.kernels.ordering import sort_spans
+from distagg.types import NO_LABEL, Floats, Indices, Labels, Offsets
+
+NDCG, MAP, ERR = 0, 1, 2
+OBJECTIVES = {"ndcg": NDCG, "map": MAP, "err": ERR}
+
+
+@kernel
+def walk_down(metric: int, highest: float, begin: int, end: int, labels: Labels, order: Indices, room: Floats) -> None:
+    """Fill the rows gain, run and sums of ``room`` (3, size), by position: what ``exchange`` needs.
+
+    map: run counts relevant items, sums adds 1 / position over them. err: run is the probability to get to the
+    position, sums adds up the metric. Unlabelled items have gain 0.
+    """
+    run, total = 0.0 if metric == MAP else 1.0, 0.0
+    for r in range(end - begin):
+        label = labels[begin + order[begin + r]]
+        gain = 0.0
+        if label != NO_LABEL:
+            gain = (label >= 1) * 1.0 if metric == MAP else 2.0**label - 1.0
+        if metric == MAP:
+            run += gain
+            total += gain / (r + 1.0)
+        elif metric == ERR:
+            gain /= 2.0**highest
+            total += gain * run / (r + 1.0)
+        room[0, r], room[1, r], room[2, r] = gain, run, total
+        if metric == ERR:
+            run *= 1.0 - gain
+
+
+@kernel
+def exchange(metric: int, a: int, b: int, room: Floats) -> float:
+    """By how much the metric, not yet divided, changes when the items at positions a and b (from 0) change places."""
+    p, q = min(a, b), max(a, b)
+    first, second = room[0, p], room[0, q]
+    if metric == NDCG:
+        return abs((first - second) * (1.0 / np.log2(p + 2.0) - 1.0 / np.log2(q + 2.0)))
+    run, last = room[1, p] / (p + 1.0), room[1, q] / (q + 1.0)
+    if metric == MAP:
+        if first == second:
+            return 0.0
+        between = room[2, q] - second / (q + 1.0) - room[2, p]
+        return run + between - last + (0.0 if first > second else 1.0 / (p + 1.0))
+    between = room[2, q] - second * last - room[2, p]
+    shrink = (1.0 - second) / (1.0 - first)
+    return abs((second - first) * run + (shrink - 1.0) * between + (first * shrink - second) * last)
+
+
+@kernel
+def lambdas(
+    metric: int,
+    highest: float,
+    whole: float,  # what the metric is divided by
+    begin: int,  # the query's items
+    end: int,
+    labels: Labels,  # (I,)
+    score: Floats,  # (I,)
+    order: Indices,  # (I,) positions in the query, by score
+    room: Floats,  # (3, size) to work in
+    force: Floats,  # (I,) filled for begin..end: where the pairs push each item
+) -> bool:
+    """The gradient of the sum over pairs of |change of metric| log(1 + exp(worse - better)), turned to climb.
+
+    Gives whether any two items have different labels.
+    """
+    low, pairs = NO_LABEL, False
+    for i in range(begin, end):
+        force[i] = 0.0
+        if labels[i] != NO_LABEL:
+            pairs = pairs or (low != NO_LABEL and labels[i] != low)
+            low = labels[i] if low == NO_LABEL else min(low, labels[i])
+    if not pairs or whole <= 0.0:
+        return False
+    walk_down(metric, highest, begin, end, labels, order, room)
+    for a in range(end - begin):
+        i = begin + order[begin + a]
+        if labels[i] == NO_LABEL or labels[i] == low:
+            continue
+        for b in range(end - begin):
+            j = begin + order[begin + b]
+            if labels[j] == NO_LABEL or labels[j] >= labels[i]:
+                continue
+            push = exchange(metric, a, b, room) / whole / (1.0 + np.exp(score[i] - score[j]))
+            force[i] += push
+            force[j] -= push
+    return True
+
+
+@kernel
+def forward(
+    q: int, hidden: bool, item_offsets: Offsets, offsets: Offsets, item: Indices, expert: Indices, values: Floats,
+    weight: Floats, bias: Floats, output: Floats, state: Floats, score: Floats,
+) -> None:  # fmt: skip
+    """Fill ``score`` (I,) for the items of query q, and ``state`` (longest query, units) with what the units give.
+
+    Without ``hidden`` there is one unit, and its input is the score.
+    """
+    first, size, units, width = item_offsets[q], item_offsets[q + 1] - item_offsets[q], len(bias), values.shape[1]
+    for i in range(size):
+        for h in range(units):
+            state[i, h] = bias[h]
+    for n in range(offsets[q], offsets[q + 1]):
+        i, x = item[n], expert[n]
+        for f in range(width):
+            for h in range(units):
+                state[i, h] += weight[x, f, h] * values[n, f]
+    for i in range(size):
+        total = 0.0
+        for h in range(units):
+            if hidden:
+                state[i, h] = np.tanh(state[i, h])
+            total += output[h] * state[i, h]
+        score[first + i] = total
+
+
+@kernel
+def score_rows(
+    hidden: bool, item_offsets: Offsets, offsets: Offsets, item: Indices, expert: Indices, values: Floats,
+    weight: Floats, bias: Floats, output: Floats, state: Floats, score: Floats,
+) -> None:  # fmt: skip
+    """Scores of all queries."""
+    for q in range(len(offsets) - 1):
+        forward(q, hidden, item_offsets, offsets, item, expert, values, weight, bias, output, state, score)
+
+
+@kernel
+def climb(
+    metric: int,
+    highest: float,
+    hidden: bool,
+    queries: Offsets,  # in the order in which they are learned from
+    item_offsets: Offsets,  # (Q + 1,)
+    labels: Labels,  # (I,)
+    whole: Floats,  # (Q,) what the metric is divided by
+    offsets: Offsets,  # (Q + 1,) rows
+    item: Indices,  # (N,)
+    expert: Indices,  # (N,)
+    values: Floats,  # (N, width)
+    weight: Floats,  # (experts, width, units)
+    bias: Floats,  # (units,)
+    output: Floats,  # (units,)
+    step: float,
+    new_weight: Floats,  # these three are added to; they may be the three above: then every query makes a step
+    new_bias: Floats,
+    new_output: Floats,
+    state: Floats,  # (longest query, units): room for the kernel's own use, as all below
+    score: Floats,  # (I,)
+    key: Floats,  # (I,)
+    order: Indices,  # (I,)
+    force: Floats,  # (I,)
+    room: Floats,  # (3, longest query)
+    spare: Indices,  # (longest query,)
+    swaps: Offsets,  # (1,)
+) -> int:
+    """Add ``step`` times each query's gradient; gives the number of queries that had one."""
+    units, width, taught = len(bias), values.shape[1], 0
+    for q in queries:
+        forward(q, hidden, item_offsets, offsets, item, expert, values, weight, bias, output, state, score)
+        begin, end = item_offsets[q], item_offsets[q + 1]
+        for i in range(begin, end):
+            key[i] = score[i]
+        sort_spans(item_offsets[q : q + 2], key, order, room[0], spare, swaps)
+        if not lambdas(metric, highest, whole[q], begin, end, labels, score, order, room, force):
+            continue
+        taught += 1
+        for h in range(units):
+            up, along = 0.0, 0.0
+            for i in range(end - begin):
+                unit, push = state[i, h], step * force[begin + i]
+                state[i, h] = push
+                if hidden:
+                    state[i, h] = push * output[h] * (1.0 - unit * unit)
+                    up += push * unit
+                    along += state[i, h]
+            new_output[h] += up
+            new_bias[h] += along
+        for n in range(offsets[q], offsets[q + 1]):
+            i, x = item[n], expert[n]
+            for f in range(width):
+                for h in range(units):
+                    new_weight[x, f, h] += state[i, h] * values[n, f]
+    return taught
