@@ -16,7 +16,7 @@ from distagg.dataset import Dataset
 from distagg.engine.progress import Meter
 from distagg.engine.runner import InlineRunner, Runner
 from distagg.errors import UsageError, unknown
-from distagg.models import MODELS, model_named
+from distagg.models import MODELS, Model, model_named
 from distagg.reports.terminal import comparison_table, render_table
 
 SHOWN = 50  # experts that 'fit' prints
@@ -111,16 +111,23 @@ def run_fit(arguments: argparse.Namespace) -> None:
     if arguments.json:
         _print_json({"model": model.name, "params": learned})
     else:
-        _print_learned(model.name, params, dataset.experts)
+        _print_learned(model, params, dataset.experts)
         say(f"saved: {arguments.output}")
 
 
-def _print_learned(model: str, params: dict[str, Any], experts: tuple[str, ...]) -> None:
+def _print_learned(model: Model, params: dict[str, Any], experts: tuple[str, ...]) -> None:
     """Numbers in a line; what is learned of experts as a table, the largest first, with a bar."""
     plain = {name: value.tolist() for name, value in params.items() if not name.startswith("expert_")}
-    print(f"{model}: " + (", ".join(f"{n} = {v}" for n, v in plain.items()) or f"{len(params)} parameters learned"))
+    line = ", ".join(f"{n} = {v}" for n, v in plain.items()) or f"{len(params)} parameters learned"
+    print(f"{model.name}: {line}")
     for name in sorted(set(params) - set(plain)):
         values = params[name]
+        if values.ndim > 1:
+            columns = getattr(model, "potentials", range(values.shape[1]))
+            heaviest = sorted(range(len(experts)), key=lambda at: -float(abs(values[at]).sum()))[:SHOWN]
+            table = [[experts[at], *(f"{value:.2f}" for value in values[at])] for at in heaviest]
+            print(render_table(["expert", *map(str, columns)], table, "l" + "r" * values.shape[1]))
+            continue
         order = sorted(range(len(experts)), key=lambda at: -values[at])
         top = max([abs(float(value)) for value in values] or [1.0]) or 1.0
         rows = [
