@@ -16,7 +16,7 @@ from distagg.dataset import Dataset
 from distagg.engine.progress import Meter
 from distagg.engine.runner import InlineRunner, Runner
 from distagg.errors import UsageError, unknown
-from distagg.models import MODELS, model_named
+from distagg.models import MODELS, Model, model_named
 from distagg.reports.terminal import comparison_table, render_table
 
 SHOWN = 50  # experts that 'fit' prints
@@ -111,20 +111,26 @@ def run_fit(arguments: argparse.Namespace) -> None:
     if arguments.json:
         _print_json({"model": model.name, "params": learned})
     else:
-        _print_learned(model.name, params, dataset.experts)
+        _print_learned(model, params, dataset.experts)
         say(f"saved: {arguments.output}")
 
 
-def _print_learned(model: str, params: dict[str, Any], experts: tuple[str, ...]) -> None:
+def _print_learned(model: Model, params: dict[str, Any], experts: tuple[str, ...]) -> None:
     """Numbers in a line; what is learned of experts as a table, the largest first, with a bar."""
-    by_expert = {n: v for n, v in params.items() if n.startswith("expert_") and v.shape == (len(experts),)}
+    by_expert = {n: v for n, v in params.items() if n.startswith("expert_") and len(v) == len(experts)}
     others = [
         f"{name} = {value.item():.6g}" if value.size == 1 else f"{name}: {' x '.join(map(str, value.shape))} numbers"
         for name, value in params.items()
         if name not in by_expert
     ]
-    print(f"{model}: " + (", ".join(others) or "learned" if params else "nothing to learn"))
+    print(f"{model.name}: " + (", ".join(others) or "learned" if params else "nothing to learn"))
     for name, values in by_expert.items():
+        if values.ndim > 1:
+            columns = getattr(model, "potentials", range(values.shape[1]))
+            heaviest = sorted(range(len(experts)), key=lambda at: -float(abs(values[at]).sum()))[:SHOWN]
+            table = [[experts[at], *(f"{value:.2f}" for value in values[at])] for at in heaviest]
+            print(render_table(["expert", *map(str, columns)], table, "l" + "r" * values.shape[1]))
+            continue
         order = sorted(range(len(experts)), key=lambda at: -values[at])
         top = max([abs(float(value)) for value in values] or [1.0]) or 1.0
         rows = [

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from strategies import Query, build_chunk
 
+from distagg.cli.main import main
 from distagg.dataset import Dataset
 from distagg.engine.compare import evaluate_model
 from distagg.engine.experts import align_experts
@@ -22,7 +24,7 @@ from distagg.models.trained import MODES
 EXPERTS = ("good", "fair", "noise", "inverted")
 
 
-def planted(queries: int, seed: int, items: int = 12, experts: tuple[str, ...] = EXPERTS) -> Dataset:
+def made(queries: int, seed: int, items: int = 12, experts: tuple[str, ...] = EXPERTS) -> Dataset:
     """Experts that see labels through little noise, more noise, noise alone and a mirror; each lists some items."""
     random = np.random.default_rng(seed)
     rows: dict[str, list] = {key: [] for key in ("query", "expert", "item", "rank", "label")}
@@ -41,12 +43,12 @@ def planted(queries: int, seed: int, items: int = 12, experts: tuple[str, ...] =
 
 @pytest.fixture(scope="module")
 def train() -> Dataset:
-    return planted(120, 1)
+    return made(120, 1)
 
 
 @pytest.fixture(scope="module")
 def test() -> Dataset:
-    return planted(60, 2)
+    return made(60, 2)
 
 
 def ndcg(model: Crf, params: dict[str, np.ndarray], dataset: Dataset) -> float:
@@ -80,7 +82,7 @@ def test_samples_of_any_size(sample: int, train: Dataset, test: Dataset) -> None
 def with_a_stranger(sharing: str) -> tuple[Crf, dict[str, np.ndarray], Dataset]:
     """A model of three experts, and a dataset in which one of them is replaced by somebody unknown."""
     model = Crf(sharing=sharing, rounds=10)
-    train, seen = (planted(n, n, experts=("good", "fair", "noise")) for n in (120, 60))
+    train, seen = (made(n, n, experts=("good", "fair", "noise")) for n in (120, 60))
     other = replace(seen, experts=tuple("stranger" if e == "fair" else e for e in seen.experts))
     return model, align_experts(fit(model, train), train.experts, other.experts), other
 
@@ -184,6 +186,15 @@ def test_precision_of_the_whole_sample_is_refused() -> None:
     """It is the same for every ranking."""
     with pytest.raises(UsageError, match="p@10 is the same for every ranking of 6 items"):
         Crf(metric="p@10", sample=6)
+
+
+def test_fitted_saved_and_ranked_from_the_command_line(
+    planted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = str(tmp_path / "model")
+    assert main(["fit", "crf", str(planted), "-o", where, "-p", "rounds=2", "-p", "sharing=mixed"]) == 0
+    assert "log won" in capsys.readouterr().out
+    assert main(["rank", where, str(planted), "-o", str(tmp_path / "ranked")]) == 0
 
 
 def test_settings_by_name() -> None:
