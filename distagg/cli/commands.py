@@ -19,7 +19,7 @@ from distagg.errors import UsageError, unknown
 from distagg.models import MODELS, Model, model_named
 from distagg.reports.terminal import comparison_table, render_table
 
-SHOWN = 50  # experts that 'fit' prints
+SHOWN, WIDE = 50, 12  # experts and weights of each that 'fit' prints
 
 
 def run_import(arguments: argparse.Namespace) -> None:
@@ -126,10 +126,12 @@ def _print_learned(model: Model, params: dict[str, Any], experts: tuple[str, ...
     print(f"{model.name}: " + (", ".join(others) or "learned" if params else "nothing to learn"))
     for name, values in by_expert.items():
         if values.ndim > 1:
-            columns = getattr(model, "potentials", range(values.shape[1]))
-            heaviest = sorted(range(len(experts)), key=lambda at: -float(abs(values[at]).sum()))[:SHOWN]
-            table = [[experts[at], *(f"{value:.2f}" for value in values[at])] for at in heaviest]
-            print(render_table(["expert", *map(str, columns)], table, "l" + "r" * values.shape[1]))
+            flat = values.reshape(len(experts), -1)
+            columns = getattr(model, "potentials", ())
+            names = list(columns) if len(columns) == flat.shape[1] else [str(n) for n in range(flat.shape[1])]
+            heaviest = sorted(range(len(experts)), key=lambda at: -float(abs(flat[at]).sum()))[:SHOWN]
+            table = [[experts[at], *(f"{value:.2f}" for value in flat[at, :WIDE])] for at in heaviest]
+            print(render_table(["expert", *names[:WIDE]], table, "l" + "r" * len(names[:WIDE])))
             continue
         order = sorted(range(len(experts)), key=lambda at: -values[at])
         top = max([abs(float(value)) for value in values] or [1.0]) or 1.0
