@@ -194,8 +194,14 @@ def maximise(
             for i in range(size):
                 trial[i] = x[i] + length * ahead[i]
             found = objective(trial, data, adherence, share, prior, tightness, trial_gradient)
-            if found <= value + 1e-4 * length * slope + 1e-15 * abs(value):
+            if found <= value + 1e-4 * length * slope:
                 better = True
+            elif found <= value + 1e-13 * abs(value):  # too close to tell: the slope decides (Hager & Zhang 2005)
+                ahead_slope = 0.0
+                for i in range(size):
+                    ahead_slope += trial_gradient[i] * ahead[i]
+                better = ahead_slope <= -0.8 * slope
+            if better:
                 break
             length *= 0.5
         if not better:
@@ -224,8 +230,8 @@ def fit_queries(
     data_offsets: Offsets,  # (Q + 1,) where each query's rows of data start
     data: Floats,  # flat: net wins of every query, or its margins row by row
     observed: Floats,  # (Q, levels) preferences of experts of that adherence
-    prior: float,
-    tightness: float,  # for each item
+    prior: float,  # both are shared out over the items
+    tightness: float,
     tolerance: float,
     steps: int,
     rate: float,
@@ -260,8 +266,8 @@ def fit_queries(
         for i in range(size):
             x[i] = score[base + i]
         taken[q], left[q], value = maximise(
-            objective, each, present[:groups], share[:groups], prior, tightness / size, tolerance, steps, rate, x,
-            trace[q],
+            objective, each, present[:groups], share[:groups], prior / size, tightness / size, tolerance, steps, rate,
+            x, trace[q],
         )  # fmt: skip
         reached[q] = -total * value
         for n in range(min(taken[q] + 1, trace.shape[1])):

@@ -23,6 +23,7 @@ from distagg.models.pairs import left_out, list_sums, pair_arrays, pair_function
 from distagg.types import Floats
 
 MATRIX_BYTES = 2 << 30
+DIGITS = 6  # decimals of a score with variances
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,8 +45,8 @@ class Mpm(Solver):
     solver: Any = param("lbfgs", "lbfgs, or gradient: plain steps as in the papers", choices=("lbfgs", "gradient"))
     steps: Any = param(500, "most steps to take", least=1)
     rate: Any = param(1.0, "length of a gradient step", above=0.0)
-    tolerance: Any = param(1e-7, "stop when no gradient entry is larger, for each observed preference", above=0.0)
-    prior: Any = param(1e-6, "weight of the Gaussian prior that keeps scores finite", above=0.0)
+    tolerance: Any = param(1e-10, "stop when no gradient entry is larger, for each observed preference", above=0.0)
+    prior: Any = param(1e-3, "weight of the Gaussian prior on scores, beside an average item's evidence", above=0.0)
     tightness: Any = param(
         0.2,
         "weight of the Gaussian prior that keeps log variances, beside an average item's evidence",
@@ -104,6 +105,7 @@ class Mpm(Solver):
         queries = dict(zip(FIT_COLUMNS, (left <= self.tolerance, taken, left, reached), strict=True))
         items = {}
         if self.variance:
+            score = np.round(score, DIGITS) + 0.0  # or the solver's last digits would part items of the same record
             items = {"uncertainty": variance}
             sizes = np.maximum(np.diff(chunk.item_offsets), 1)
             queries["uncertainty"] = np.bincount(chunk.item_query(), variance, n_queries) / sizes

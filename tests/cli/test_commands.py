@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -38,6 +36,23 @@ def test_rankings_have_the_promised_columns(planted: Path, tmp_path: Path, capsy
     info = out_json(capsys, "info", str(planted))
     assert table.num_rows == info["items"]
     assert len(table["query"].unique()) == info["queries"]
+
+
+@pytest.mark.parametrize(
+    ("model", "settings", "said"),
+    [
+        ("theta_mpm", [], "#####"),
+        ("crf", ["-p", "rounds=1"], "reciprocal"),
+        ("lambdarank", ["-p", "rounds=1"], "expert"),
+        ("lambdarank", ["-p", "rounds=1", "-p", "hidden=2"], "numbers"),
+        ("rrf", [], "nothing to learn"),
+    ],
+)
+def test_fit_says_what_was_learned(
+    model: str, settings: list[str], said: str, planted: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    assert main(["fit", model, str(planted), "-o", str(tmp_path / "model"), *settings]) == 0
+    assert said in capsys.readouterr().out
 
 
 def test_fit_saves_a_model_that_rank_takes(planted: Path, tmp_path: Path, capsys: Capture) -> None:
@@ -119,11 +134,10 @@ def test_rank_is_byte_identical_inline_and_with_workers(planted: Path, tmp_path:
             assert (tmp_path / place / name).read_bytes() == (tmp_path / "inline" / name).read_bytes()
 
 
-def test_demo_leaves_a_table_and_a_report(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "distagg", "demo", "--queries", "40", "-o", str(tmp_path / "demo")]
+def test_demo_leaves_a_table_and_a_report(tmp_path: Path, capsys: Capture) -> None:
     for _ in range(2):  # the second run replaces the first
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        assert "rrf" in done.stdout
+        assert main(["demo", "--queries", "40", "-o", str(tmp_path / "demo")]) == 0
+        assert "rrf" in capsys.readouterr().out
     assert (tmp_path / "demo" / "report.html").exists()
     assert (tmp_path / "demo" / "rankings" / "_SUCCESS").exists()
 
