@@ -21,7 +21,7 @@ demo: $(READY)  ## everything on synthetic data, ending in a table and out/demo/
 	$(BIN)/distagg demo
 
 test: $(READY)  ## all tests; those on real data run when it is there (DISTAGG_DATA, default ../shared/data)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 lint: $(READY)  ## style, types, layers
 	$(BIN)/ruff check .
