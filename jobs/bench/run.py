@@ -21,7 +21,8 @@ from typing import Any
 HERE = Path(__file__).parent
 PEERS = HERE / "peers.txt"
 ENVIRONMENT = HERE.parent.parent / ".venv-peers"
-PRINTING = {"pairs": True, "luce": True, "kemeny": True, "mpm": False}  # print their tables; whether peers take part
+# Those that print their tables themselves, and whether peers take part.
+PRINTING = {"pairs": True, "luce": True, "kemeny": True, "mpm": False, "crf": False, "svd": False}
 BENCHMARKS = ("models", "metrics", "import_trec", *PRINTING)
 
 
