@@ -16,10 +16,10 @@ from distagg.dataset import Dataset
 from distagg.engine.progress import Meter
 from distagg.engine.runner import InlineRunner, Runner
 from distagg.errors import UsageError, unknown
-from distagg.models import MODELS, Model, model_named
+from distagg.models import MODELS, model_named
+from distagg.models.trained import Trained
+from distagg.reports.learned import learned_text
 from distagg.reports.terminal import comparison_table, render_table
-
-SHOWN, WIDE = 50, 12  # experts and weights of each that 'fit' prints
 
 
 def run_import(arguments: argparse.Namespace) -> None:
@@ -111,36 +111,8 @@ def run_fit(arguments: argparse.Namespace) -> None:
     if arguments.json:
         _print_json({"model": model.name, "params": learned})
     else:
-        _print_learned(model, params, dataset.experts)
+        print(learned_text(model.name, params, dataset.experts, model.columns if isinstance(model, Trained) else ()))
         say(f"saved: {arguments.output}")
-
-
-def _print_learned(model: Model, params: dict[str, Any], experts: tuple[str, ...]) -> None:
-    """Numbers in a line; what is learned of experts as a table, the largest first, with a bar."""
-    by_expert = {n: v for n, v in params.items() if n.startswith("expert_") and len(v) == len(experts)}
-    others = [
-        f"{name} = {value.item():.6g}" if value.size == 1 else f"{name}: {' x '.join(map(str, value.shape))} numbers"
-        for name, value in params.items()
-        if name not in by_expert
-    ]
-    print(f"{model.name}: " + (", ".join(others) or "learned" if params else "nothing to learn"))
-    for name, values in by_expert.items():
-        if values.ndim > 1:
-            flat = values.reshape(len(experts), -1)
-            columns = getattr(model, "potentials", ())
-            names = list(columns) if len(columns) == flat.shape[1] else [str(n) for n in range(flat.shape[1])]
-            heaviest = sorted(range(len(experts)), key=lambda at: -float(abs(flat[at]).sum()))[:SHOWN]
-            table = [[experts[at], *(f"{value:.2f}" for value in flat[at, :WIDE])] for at in heaviest]
-            print(render_table(["expert", *names[:WIDE]], table, "l" + "r" * len(names[:WIDE])))
-            continue
-        order = sorted(range(len(experts)), key=lambda at: -values[at])
-        top = max([abs(float(value)) for value in values] or [1.0]) or 1.0
-        rows = [
-            [experts[at], f"{values[at]:.3f}", "#" * round(20 * max(values[at], 0.0) / top)] for at in order[:SHOWN]
-        ]
-        print(render_table(["expert", name.removeprefix("expert_"), ""], rows, "lrl"))
-        if len(order) > SHOWN:
-            print(f"... and {len(order) - SHOWN:,} more; --json prints all")
 
 
 def run_rank(arguments: argparse.Namespace) -> None:

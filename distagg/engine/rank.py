@@ -29,12 +29,7 @@ def solve(
     pieces = list((runner or InlineRunner()).map(Work(_solve_task, (model, params, trace), ids=True), refs))
     rankings = [ranking_schema(model).empty_table(), *(ranking for ranking, _ in pieces)]
     fits = [fits_schema(model, trace=trace).empty_table(), *(fit for _, fit in pieces)]
-    return Result(model.name, pa.concat_tables(rankings), pa.concat_tables(fits), getattr(model, "criterion", ""))
-
-
-def rank_table(model: Model, params: Params, dataset: Dataset, runner: Runner | None = None) -> pa.Table:
-    """Rankings of all queries as one Arrow table: query, item, rank, score, and the model's own columns."""
-    return solve(model, params, dataset, runner).ranking
+    return Result(model.name, pa.concat_tables(rankings), pa.concat_tables(fits), model.criterion)
 
 
 def rank_to(

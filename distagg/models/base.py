@@ -75,6 +75,7 @@ class Model:
     additive: ClassVar[bool] = False  # statistics of an expert-partitioned query add up over chunks
     adherence: ClassVar[bool] = False  # learns expert_theta, each expert's adherence in [0, 1]
     learns_from_parts: ClassVar[bool] = False  # so do those it learns from
+    criterion: ClassVar[str] = ""  # when a fit counts as converged, in words; empty where nothing is iterated
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -133,7 +134,6 @@ class Model:
 class Solver(Model):
     """A model that fits every query by iteration and can say how that ended: subclasses write ``fit_chunk``."""
 
-    criterion: ClassVar[str]  # when a fit counts as converged, in words
     remedy: ClassVar[str] = "raise steps"  # what to do when it does not
 
     @property

@@ -78,14 +78,14 @@ class Crf(Trained):
         return names.get(self.sharing, ("expert_weights", "shared_weights"))
 
     @property
-    def potentials(self) -> tuple[str, ...]:
+    def columns(self) -> tuple[str, ...]:
         """What the columns of the weights belong to: the bias of items that an expert leaves out, then the rest."""
         pairs = [f"{name} {end}" for name in self.pairs.split("+") for end in ("won", "lost")]
         return ("missing", *pairs, *(["reciprocal"] if self.reciprocal else []))
 
     def start(self, n_experts: int) -> Params:
         rows = {"expert_weights": n_experts, "shared_weights": 1}
-        return {name: np.zeros((rows[name], len(self.potentials))) for name in self.weights}
+        return {name: np.zeros((rows[name], len(self.columns))) for name in self.weights}
 
     def prepare(self, chunk: Chunk) -> dict[str, np.ndarray]:
         names = self.pairs.split("+")
@@ -94,7 +94,7 @@ class Crf(Trained):
                 "crf with pairs=log or reciprocal needs ranks above 0, and the dataset holds ratings; choose "
                 "pairs=binary+normalised and reciprocal=0"
             )
-        potentials = np.zeros((chunk.n_entries, len(self.potentials)))
+        potentials = np.zeros((chunk.n_entries, len(self.columns)))
         nobody = np.zeros(chunk.n_lists, dtype=np.int64)
         for n, name in enumerate(names):
             won, lost, _ = list_sums(chunk, nobody, PAIR_FUNCTIONS[name])

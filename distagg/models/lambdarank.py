@@ -66,6 +66,11 @@ class LambdaRank(Trained):
         return (self._weight, "bias", "output") if self.hidden else (self._weight,)
 
     @property
+    def columns(self) -> tuple[str, ...]:
+        names = (*self._settings.names, "missing")
+        return tuple(f"{name} {unit}" for name in names for unit in range(self.hidden)) if self.hidden else names
+
+    @property
     def _weight(self) -> str:
         return "expert_weight" if self.experts == "individual" else "weight"
 

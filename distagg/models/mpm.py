@@ -42,14 +42,18 @@ class Mpm(Solver):
     pairs: Any = pairs_param()
     unlisted: Any = unlisted_param()
     variance: Any = param(False, "learn every item's variance too (cost: items^2 a step); given as uncertainty")
-    solver: Any = param("lbfgs", "lbfgs, or gradient: plain steps as in the papers", choices=("lbfgs", "gradient"))
+    solver: Any = param(
+        "lbfgs",
+        "lbfgs, or gradient: plain steps of length rate (steps=100 as in the papers; what they leave is said)",
+        choices=("lbfgs", "gradient"),
+    )
     steps: Any = param(500, "most steps to take", least=1)
     rate: Any = param(1.0, "length of a gradient step", above=0.0)
     tolerance: Any = param(1e-10, "stop when no gradient entry is larger, for each observed preference", above=0.0)
     prior: Any = param(1e-3, "weight of the Gaussian prior on scores, beside an average item's evidence", above=0.0)
     tightness: Any = param(
         0.2,
-        "weight of the Gaussian prior that keeps log variances, beside an average item's evidence",
+        "weight of the Gaussian prior on log variances, beside an average item's evidence",
         above=0.0,
     )
 

@@ -56,6 +56,11 @@ class Trained(Model):
         """Names of the params that are learned."""
         raise NotImplementedError
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What the weights of an expert belong to, in their order."""
+        raise NotImplementedError
+
     def start(self, n_experts: int) -> Params:
         """The first weights, by name."""
         raise NotImplementedError

@@ -20,11 +20,11 @@ from distagg.dataset.reader import ChunkRef
 from distagg.engine.cluster import DaskRunner, local_cluster, remote_cluster, share_out
 from distagg.engine.compare import compare
 from distagg.engine.fit import fit, gather
-from distagg.engine.rank import rank_table, rank_to
+from distagg.engine.rank import rank_to, solve
 from distagg.engine.runner import Cache, InlineRunner, Runner, Work
 from distagg.engine.saved import Fitted
 from distagg.errors import InputError, UsageError
-from distagg.models import MODELS, NotConvergedWarning, model_named
+from distagg.models import MODELS, Model, NotConvergedWarning, Params, model_named
 from distagg.models.trained import Trained
 
 
@@ -38,6 +38,10 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[DaskRunner]:
         return
     with local_cluster(int(request.param[0])) as runner:
         yield runner
+
+
+def rank_table(model: Model, params: Params, dataset: Dataset, runner: Runner | None = None) -> pa.Table:
+    return solve(model, params, dataset, runner).ranking
 
 
 @pytest.fixture(scope="module")

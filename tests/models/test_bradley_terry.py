@@ -2,60 +2,18 @@
 
 import math
 
+import choix
+import evalica
 import numpy as np
 import pytest
 import scipy.optimize
 import scipy.stats
+from battles import TIED, WON, big_chunk, big_pairs, chunk_of, minus_likelihood, pairs_of, solved
 from strategies import Query, build_chunk
 
 from distagg.errors import InputError, UsageError
 from distagg.models import NotConvergedWarning, model_named
 from distagg.models.outcome import ISOLATED, OK, UNBEATEN, WINLESS
-
-WON = [[0, 4, 2, 5], [2, 0, 3, 4], [1, 2, 0, 2], [0, 1, 3, 0]]
-TIED = [[0, 1, 0, 2], [0, 0, 3, 0], [0, 0, 0, 1], [0, 0, 0, 0]]
-
-
-def pairs_of(won, tied=None):
-    """Raw pairs, repeated or weighted."""
-    size = len(won)
-    pairs = [(i, j, float(won[i][j]), False) for i in range(size) for j in range(size) if won[i][j]]
-    for i, j in [(i, j) for i in range(size) for j in range(size) if tied is not None and tied[i][j]]:
-        pairs += [(i, j, 1.0, True)] * tied[i][j]
-    return pairs
-
-
-def chunk_of(won, tied=None):
-    return build_chunk([Query(len(won), pairs=pairs_of(won, tied))])
-
-
-def solved(name, chunk, **settings):
-    return model_named(name, settings).solve(chunk, {})
-
-
-def minus_likelihood(x, name, ties, won, tied):
-    """The plain negative log likelihood; x holds scores and, with learned ties, their parameter's logarithm."""
-    size = len(won)
-    total = 0.0
-    for i in range(size):
-        for j in range(size):
-            if i == j:
-                continue
-            a, b = math.exp(x[i]), math.exp(x[j])
-            if name == "thurstone":
-                win = scipy.stats.norm.cdf((x[i] - x[j]) / math.sqrt(2))
-            else:
-                win = a / (a + b)
-            tie = math.sqrt(win * (1 - win)) if ties == "half" else 1.0
-            if ties == "davidson":
-                z = a + b + math.exp(x[size]) * math.sqrt(a * b)
-                win, tie = a / z, math.exp(x[size]) * math.sqrt(a * b) / z
-            elif ties == "rao_kupper":
-                theta = 1 + math.exp(x[size])  # free, where the model's own has to stay above 1
-                win = a / (a + theta * b)
-                tie = (theta**2 - 1) * a * b / ((a + theta * b) * (theta * a + b))
-            total -= won[i][j] * math.log(win) + tied[i][j] * math.log(tie)
-    return total
 
 
 def by_scipy(name, ties, won, tied, penalty):
@@ -118,21 +76,7 @@ def test_weights_of_zero_say_nothing():
     assert found.items["status"].tolist() == [OK, OK, OK, OK, ISOLATED]
 
 
-def big_pairs(size=30, count=2000, seed=0):
-    draw = np.random.default_rng(seed)
-    truth = draw.normal(size=size)
-    i = draw.integers(0, size, count)
-    j = (i + draw.integers(1, size, count)) % size
-    first = draw.random(count) < 1 / (1 + np.exp(truth[j] - truth[i]))
-    return truth - truth.mean(), np.where(first, i, j), np.where(first, j, i)
-
-
-def big_chunk(size, winner, loser):
-    return build_chunk([Query(size, pairs=[(int(i), int(j), 1.0, False) for i, j in zip(winner, loser, strict=True)])])
-
-
 def test_choix_agrees():
-    choix = pytest.importorskip("choix")
     _, winner, loser = big_pairs()
     data = list(zip(winner.tolist(), loser.tolist(), strict=True))
     chunk = big_chunk(30, winner, loser)
@@ -143,7 +87,6 @@ def test_choix_agrees():
 
 
 def test_evalica_agrees():
-    evalica = pytest.importorskip("evalica")
     _, winner, loser = big_pairs()
     wins = [evalica.Winner.X] * len(winner)
     strength = evalica.bradley_terry(winner.tolist(), loser.tolist(), wins, tolerance=1e-14, limit=10_000).scores
@@ -189,83 +132,6 @@ def test_planted_strengths_are_recovered():
         assert scipy.stats.spearmanr(truth, solved("thurstone", chunk).score).statistic > 0.95
     assert 0.85 < np.std(off) < 1.15
     assert 0.90 < np.mean(np.abs(off) < 1.96) < 0.99
-
-
-@pytest.mark.parametrize("prior", ["none", "gaussian"])
-@pytest.mark.parametrize(
-    ("name", "ties"), [("bradley_terry", "davidson"), ("bradley_terry", "half"), ("thurstone", "half")]
-)
-def test_standard_errors_are_of_the_numeric_hessian(name, ties, prior):
-    found = solved(name, chunk_of(WON, TIED), ties=ties, prior=prior, weight=0.7, errors="standard")
-    learned = ties == "davidson"
-    at = np.append(found.score, np.log(found.queries["tie"])) if learned else found.score
-
-    def objective(x):
-        return minus_likelihood(x, name, ties, WON, TIED) + (0.35 * np.sum(x[:4] ** 2) if prior == "gaussian" else 0.0)
-
-    unit, h = np.eye(len(at)), 1e-4
-    hessian = np.array([
-        [
-            (objective(at + h * (a + b)) - objective(at + h * (a - b)) - objective(at - h * (a - b))
-             + objective(at - h * (a + b))) / (4 * h * h)
-            for a in unit
-        ]
-        for b in unit
-    ])  # fmt: skip
-    basis = np.zeros((len(at), len(at) - 1))  # scores that sum to 0
-    basis[:4, :3] = np.vstack([np.eye(3), -np.ones(3)])
-    if learned:
-        basis[4, 3] = 1.0
-    covariance = basis @ np.linalg.inv(basis.T @ hessian @ basis) @ basis.T
-    np.testing.assert_allclose(found.items["uncertainty"], np.sqrt(np.diag(covariance))[:4], rtol=1e-4)
-    assert found.items["high"] - found.score == pytest.approx(1.959964 * found.items["uncertainty"])
-
-
-def test_gamma_errors_are_those_of_the_uncentred_mode():
-    """Two components of different level, and an item alone."""
-    won = np.zeros((5, 5), int)
-    won[0, 1], won[1, 0], won[2, 3], won[3, 2] = 3, 1, 1, 1
-    found = solved("bradley_terry", chunk_of(won.tolist()), prior="gamma", errors="standard")
-    strength = 2 * np.exp(found.score[:2]) / np.exp(found.score[:2]).sum()
-    p = 1 / (1 + np.exp(found.score[1] - found.score[0]))
-    curve = 4 * p * (1 - p)
-    hessian = np.array([[curve + strength[0], -curve], [-curve, curve + strength[1]]])
-    centring = np.eye(2) - 0.5
-    expected = np.sqrt(np.diag(centring @ np.linalg.inv(hessian) @ centring))
-    np.testing.assert_allclose(found.items["uncertainty"][:2], expected)
-    assert found.items["uncertainty"][4] == 1.0
-
-
-def test_the_bootstrap_is_near_the_standard_errors_and_knows_its_seed():
-    _, winner, loser = big_pairs(size=6, count=600, seed=2)
-    chunk = big_chunk(6, winner, loser)
-    standard = solved("bradley_terry", chunk, errors="standard").items
-    once, again = (solved("bradley_terry", chunk, errors="bootstrap", seed=1).items for _ in range(2))
-    other = solved("bradley_terry", chunk, errors="bootstrap", seed=2).items
-    np.testing.assert_array_equal(once["low"], again["low"])
-    assert (once["low"] != other["low"]).any()
-    np.testing.assert_allclose(once["uncertainty"], standard["uncertainty"], rtol=0.25)
-    np.testing.assert_allclose(once["low"], standard["low"], atol=0.15)
-    assert (once["low"] < once["high"]).all()
-
-
-def test_bootstrap_intervals_cover_the_truth():
-    inside = []
-    for seed in range(12):
-        truth, winner, loser = big_pairs(size=8, count=400, seed=100 + seed)
-        found = solved("bradley_terry", big_chunk(8, winner, loser), errors="bootstrap", resamples=60, level=0.9)
-        inside += ((found.items["low"] <= truth) & (truth <= found.items["high"])).tolist()
-    assert 0.78 < np.mean(inside) <= 0.99
-
-
-def test_a_resample_draws_whole_lists_by_query_not_by_chunk():
-    queries = [Query(3, {e: {e % 3: 1, (e + 1) % 3: 2} for e in range(5)}) for _ in range(3)]
-    chunk = build_chunk(queries)
-    together = solved("bradley_terry", chunk, errors="bootstrap", resamples=10).items
-    for q in range(3):
-        alone = solved("bradley_terry", chunk.select(np.arange(3) == q), errors="bootstrap", resamples=10).items
-        for column in ("uncertainty", "low", "high"):
-            np.testing.assert_array_equal(alone[column], together[column][3 * q : 3 * q + 3])
 
 
 UNBEATEN_WON = [[0, 2, 1], [0, 0, 2], [0, 1, 0]]

@@ -15,7 +15,7 @@ from distagg.dataset import Dataset
 from distagg.engine.compare import evaluate_model
 from distagg.engine.experts import align_experts
 from distagg.engine.fit import fit
-from distagg.engine.rank import rank_table
+from distagg.engine.rank import solve
 from distagg.errors import UsageError
 from distagg.models import MODELS, model_named
 from distagg.models.crf import OBJECTIVES, Crf
@@ -95,7 +95,7 @@ def silenced(params: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 def test_strangers_are_silent_where_weights_are_individual() -> None:
     model, params, dataset = with_a_stranger("individual")
     assert np.isneginf(params["expert_weights"]).any()
-    assert rank_table(model, params, dataset).equals(rank_table(model, silenced(params), dataset))
+    assert solve(model, params, dataset).ranking.equals(solve(model, silenced(params), dataset).ranking)
 
 
 def test_strangers_follow_the_consensus_where_weights_are_mixed() -> None:
@@ -112,7 +112,7 @@ def test_a_dataset_of_strangers(sharing: str, train: Dataset, test: Dataset) -> 
             align_experts(params, train.experts, names)
         return
     aligned = align_experts(params, train.experts, names)
-    assert np.isfinite(rank_table(model, aligned, replace(test, experts=names))["score"].to_numpy()).all()
+    assert np.isfinite(solve(model, aligned, replace(test, experts=names)).ranking["score"].to_numpy()).all()
 
 
 def begun(model: Crf, n_experts: int) -> dict[str, np.ndarray]:
@@ -161,7 +161,7 @@ def test_negative_and_missing_labels_count_as_not_relevant() -> None:
 
 def test_a_rate_far_too_high_gives_finite_scores(train: Dataset) -> None:
     model = Crf(rate=1e300, rounds=3)
-    assert np.isfinite(rank_table(model, fit(model, train), train)["score"].to_numpy()).all()
+    assert np.isfinite(solve(model, fit(model, train), train).ranking["score"].to_numpy()).all()
 
 
 def test_ratings_need_pairs_that_fit_them() -> None:

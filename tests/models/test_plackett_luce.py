@@ -1,5 +1,6 @@
 """plackett_luce: maxima, refusals, errors, posteriors, on planted truth and on hard queries."""
 
+import choix
 import numpy as np
 import pytest
 import scipy.optimize
@@ -57,7 +58,6 @@ def test_without_a_prior(solver):
     [("ilsr_rankings", 1e-8), ("mm_rankings", 1e-8), ("opt_rankings", 5e-6)],  # the last stops early by itself
 )
 def test_answers_of_choix(algorithm, near):
-    choix = pytest.importorskip("choix")
     _, query = planted_query(2, size=12, lists=60, long=5)
     lists = [sorted(ranks, key=ranks.get) for ranks in query.lists.values()]
     expected = getattr(choix, algorithm)(12, lists, tol=1e-10)

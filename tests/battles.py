@@ -1,0 +1,67 @@
+"""Pairs for tests of comparison models, and the plain likelihood of their fits."""
+
+import math
+
+import numpy as np
+import scipy.stats
+from strategies import Query, build_chunk
+
+from distagg.models import model_named
+
+WON = [[0, 4, 2, 5], [2, 0, 3, 4], [1, 2, 0, 2], [0, 1, 3, 0]]
+TIED = [[0, 1, 0, 2], [0, 0, 3, 0], [0, 0, 0, 1], [0, 0, 0, 0]]
+
+
+def pairs_of(won, tied=None):
+    """Raw pairs, repeated or weighted."""
+    size = len(won)
+    pairs = [(i, j, float(won[i][j]), False) for i in range(size) for j in range(size) if won[i][j]]
+    for i, j in [(i, j) for i in range(size) for j in range(size) if tied is not None and tied[i][j]]:
+        pairs += [(i, j, 1.0, True)] * tied[i][j]
+    return pairs
+
+
+def chunk_of(won, tied=None):
+    return build_chunk([Query(len(won), pairs=pairs_of(won, tied))])
+
+
+def solved(name, chunk, **settings):
+    return model_named(name, settings).solve(chunk, {})
+
+
+def minus_likelihood(x, name, ties, won, tied):
+    """The plain negative log likelihood; x holds scores and, with learned ties, their parameter's logarithm."""
+    size = len(won)
+    total = 0.0
+    for i in range(size):
+        for j in range(size):
+            if i == j:
+                continue
+            a, b = math.exp(x[i]), math.exp(x[j])
+            if name == "thurstone":
+                win = scipy.stats.norm.cdf((x[i] - x[j]) / math.sqrt(2))
+            else:
+                win = a / (a + b)
+            tie = math.sqrt(win * (1 - win)) if ties == "half" else 1.0
+            if ties == "davidson":
+                z = a + b + math.exp(x[size]) * math.sqrt(a * b)
+                win, tie = a / z, math.exp(x[size]) * math.sqrt(a * b) / z
+            elif ties == "rao_kupper":
+                theta = 1 + math.exp(x[size])  # free, where the model's own has to stay above 1
+                win = a / (a + theta * b)
+                tie = (theta**2 - 1) * a * b / ((a + theta * b) * (theta * a + b))
+            total -= won[i][j] * math.log(win) + tied[i][j] * math.log(tie)
+    return total
+
+
+def big_pairs(size=30, count=2000, seed=0):
+    draw = np.random.default_rng(seed)
+    truth = draw.normal(size=size)
+    i = draw.integers(0, size, count)
+    j = (i + draw.integers(1, size, count)) % size
+    first = draw.random(count) < 1 / (1 + np.exp(truth[j] - truth[i]))
+    return truth - truth.mean(), np.where(first, i, j), np.where(first, j, i)
+
+
+def big_chunk(size, winner, loser):
+    return build_chunk([Query(size, pairs=[(int(i), int(j), 1.0, False) for i, j in zip(winner, loser, strict=True)])])

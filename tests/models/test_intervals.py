@@ -1,0 +1,83 @@
+"""Standard errors and bootstrap intervals of bradley_terry and thurstone."""
+
+import numpy as np
+import pytest
+from battles import TIED, WON, big_chunk, big_pairs, chunk_of, minus_likelihood, solved
+from strategies import Query, build_chunk
+
+
+@pytest.mark.parametrize("prior", ["none", "gaussian"])
+@pytest.mark.parametrize(
+    ("name", "ties"), [("bradley_terry", "davidson"), ("bradley_terry", "half"), ("thurstone", "half")]
+)
+def test_standard_errors_are_of_the_numeric_hessian(name, ties, prior):
+    found = solved(name, chunk_of(WON, TIED), ties=ties, prior=prior, weight=0.7, errors="standard")
+    learned = ties == "davidson"
+    at = np.append(found.score, np.log(found.queries["tie"])) if learned else found.score
+
+    def objective(x):
+        return minus_likelihood(x, name, ties, WON, TIED) + (0.35 * np.sum(x[:4] ** 2) if prior == "gaussian" else 0.0)
+
+    unit, h = np.eye(len(at)), 1e-4
+    hessian = np.array([
+        [
+            (objective(at + h * (a + b)) - objective(at + h * (a - b)) - objective(at - h * (a - b))
+             + objective(at - h * (a + b))) / (4 * h * h)
+            for a in unit
+        ]
+        for b in unit
+    ])  # fmt: skip
+    basis = np.zeros((len(at), len(at) - 1))  # scores that sum to 0
+    basis[:4, :3] = np.vstack([np.eye(3), -np.ones(3)])
+    if learned:
+        basis[4, 3] = 1.0
+    covariance = basis @ np.linalg.inv(basis.T @ hessian @ basis) @ basis.T
+    np.testing.assert_allclose(found.items["uncertainty"], np.sqrt(np.diag(covariance))[:4], rtol=1e-4)
+    assert found.items["high"] - found.score == pytest.approx(1.959964 * found.items["uncertainty"])
+
+
+def test_gamma_errors_are_those_of_the_uncentred_mode():
+    """Two components of different level, and an item alone."""
+    won = np.zeros((5, 5), int)
+    won[0, 1], won[1, 0], won[2, 3], won[3, 2] = 3, 1, 1, 1
+    found = solved("bradley_terry", chunk_of(won.tolist()), prior="gamma", errors="standard")
+    strength = 2 * np.exp(found.score[:2]) / np.exp(found.score[:2]).sum()
+    p = 1 / (1 + np.exp(found.score[1] - found.score[0]))
+    curve = 4 * p * (1 - p)
+    hessian = np.array([[curve + strength[0], -curve], [-curve, curve + strength[1]]])
+    centring = np.eye(2) - 0.5
+    expected = np.sqrt(np.diag(centring @ np.linalg.inv(hessian) @ centring))
+    np.testing.assert_allclose(found.items["uncertainty"][:2], expected)
+    assert found.items["uncertainty"][4] == 1.0
+
+
+def test_the_bootstrap_is_near_the_standard_errors_and_knows_its_seed():
+    _, winner, loser = big_pairs(size=6, count=600, seed=2)
+    chunk = big_chunk(6, winner, loser)
+    standard = solved("bradley_terry", chunk, errors="standard").items
+    once, again = (solved("bradley_terry", chunk, errors="bootstrap", seed=1).items for _ in range(2))
+    other = solved("bradley_terry", chunk, errors="bootstrap", seed=2).items
+    np.testing.assert_array_equal(once["low"], again["low"])
+    assert (once["low"] != other["low"]).any()
+    np.testing.assert_allclose(once["uncertainty"], standard["uncertainty"], rtol=0.25)
+    np.testing.assert_allclose(once["low"], standard["low"], atol=0.15)
+    assert (once["low"] < once["high"]).all()
+
+
+def test_bootstrap_intervals_cover_the_truth():
+    inside = []
+    for seed in range(12):
+        truth, winner, loser = big_pairs(size=8, count=400, seed=100 + seed)
+        found = solved("bradley_terry", big_chunk(8, winner, loser), errors="bootstrap", resamples=60, level=0.9)
+        inside += ((found.items["low"] <= truth) & (truth <= found.items["high"])).tolist()
+    assert 0.78 < np.mean(inside) <= 0.99
+
+
+def test_a_resample_draws_whole_lists_by_query_not_by_chunk():
+    queries = [Query(3, {e: {e % 3: 1, (e + 1) % 3: 2} for e in range(5)}) for _ in range(3)]
+    chunk = build_chunk(queries)
+    together = solved("bradley_terry", chunk, errors="bootstrap", resamples=10).items
+    for q in range(3):
+        alone = solved("bradley_terry", chunk.select(np.arange(3) == q), errors="bootstrap", resamples=10).items
+        for column in ("uncertainty", "low", "high"):
+            np.testing.assert_array_equal(alone[column], together[column][3 * q : 3 * q + 3])
