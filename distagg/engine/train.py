@@ -43,6 +43,7 @@ def train(
         **model.start(train.manifest.experts),
         "round": np.zeros(1), "highest": np.array([float(highest_label(train.manifest))]),
     }  # fmt: skip
+    align_experts(params, train.experts, judged.experts, strangers=model.takes_strangers)  # refused before any work
     curve: list[float] = []
     best, value, reached = params, -np.inf, 0
     while not model.done(params) and len(curve) - reached < model.patience:
@@ -53,7 +54,7 @@ def train(
                 "are kept; lower rate"
             )
             break
-        aligned = align_experts(params, train.experts, judged.experts)
+        aligned = align_experts(params, train.experts, judged.experts, strangers=model.takes_strangers)
         curve.append(float(evaluate_candidates(model, [aligned], judged, goal, runner, repeated=True)[0]))
         if curve[-1] > value:
             best, value, reached = params, curve[-1], len(curve)

@@ -52,10 +52,9 @@ svg .chosen text{font-weight:650}
 svg .whisker{stroke:var(--text);stroke-width:1.2;fill:none}
 svg .halo{stroke:var(--ground);stroke-width:3.2;fill:none}
 svg .axis{stroke:var(--quiet);stroke-width:1}
-svg path.better{fill:var(--main)}
-svg path.worse{fill:var(--worse)}
-svg text.better{fill:var(--main)}
-svg text.worse{fill:var(--worse)}
+svg .better{fill:var(--main)}
+svg .worse{fill:var(--worse)}
+svg .ground{fill:var(--mark)}
 svg .heat{fill:var(--main)}
 svg .unknown{stroke:var(--line)}
 .facts{display:grid;grid-template-columns:repeat(auto-fill,minmax(8.5rem,1fr));gap:1.1rem 1.5rem;margin:1.25rem 0}
