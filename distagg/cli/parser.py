@@ -200,7 +200,8 @@ def _explain(commands: Any) -> None:
 
 
 def _features(commands: Any) -> None:
-    parser = _command(commands, "features", "write what lists say of items as Parquet, for any other learner")
+    about = "write what lists say of items as Parquet, for any other learner"
+    parser = _command(commands, "features", about, module="understand")
     parser.add_argument("dataset", metavar="DATASET")
     parser.add_argument("-o", "--output", required=True, metavar="DIR", help="a directory of Parquet files")
     parser.add_argument("--kind", default="svd", metavar="KIND", help="svd or borda (default svd)")
