@@ -97,20 +97,33 @@ def run_models(arguments: argparse.Namespace) -> None:
 def run_fit(arguments: argparse.Namespace) -> None:
     from distagg.dataset.commit import refuse_existing
     from distagg.engine.fit import Goal, fit
+    from distagg.engine.folds import count_folds
     from distagg.engine.saved import Fitted, save_model
+    from distagg.engine.search import differing, search, variants
 
-    model = model_named(arguments.model, _settings(arguments.settings))
+    models = variants(arguments.model, _settings(arguments.settings), tries=arguments.tries, seed=arguments.seed)
+    model, goal, tried = models[0], Goal(arguments.goal, arguments.protocol), []
     refuse_existing(Path(arguments.output))
     dataset = Dataset.open(arguments.dataset)
     valid = Dataset.open(arguments.valid) if arguments.valid else None
-    with run_in(arguments) as runner, _meter(f"fit {model.name}", len(dataset.plan())) as progress:
-        goal = Goal(arguments.goal, arguments.protocol)
-        params = fit(model, dataset, valid=valid, goal=goal, runner=runner, progress=progress)
-    save_model(Path(arguments.output), Fitted(model, params, dataset.experts), {"goal": arguments.goal})
+    with run_in(arguments) as runner:
+        if len(models) > 1:
+            folds = arguments.folds
+            with _meter(f"search {model.name}, fits", len(models) * count_folds(folds)) as progress:
+                values = search(models, dataset, valid=valid, folds=folds, goal=goal, runner=runner, progress=progress)
+            model = models[int(values.argmax())]
+            tried = [{**row, goal.metric: float(v)} for row, v in zip(differing(models), values, strict=True)]
+        with _meter(f"fit {model.name}", len(dataset.plan())) as progress:
+            params = fit(model, dataset, valid=valid, goal=goal, runner=runner, progress=progress)
+    about = {"goal": arguments.goal, "tried": tried}
+    save_model(Path(arguments.output), Fitted(model, params, dataset.experts), about)
     learned = {name: value.tolist() for name, value in params.items()}
     if arguments.json:
-        _print_json({"model": model.name, "params": learned})
+        _print_json({"model": model.name, "settings": dataclasses.asdict(model), "params": learned, "tried": tried})
     else:
+        if tried:
+            rows = [[*map(str, list(row.values())[:-1]), f"{100 * row[goal.metric]:.2f}"] for row in tried]
+            print(render_table([*list(tried[0])[:-1], f"{goal.metric}, %"], rows, "l" * (len(tried[0]) - 1) + "r"))
         print(learned_text(model.name, params, dataset.experts, model.columns if isinstance(model, Trained) else ()))
         say(f"saved: {arguments.output}")
 
@@ -163,6 +176,7 @@ def run_evaluate(arguments: argparse.Namespace) -> None:
 
 def run_compare(arguments: argparse.Namespace) -> None:
     from distagg.engine.compare import DEFAULT_METRICS, compare
+    from distagg.engine.folds import count_folds
 
     dataset = Dataset.open(arguments.dataset)
     names = arguments.models.split(",") if arguments.models else _all_models(dataset, arguments.folds)
@@ -172,11 +186,10 @@ def run_compare(arguments: argparse.Namespace) -> None:
         if not dot or model not in names:
             raise UsageError(f"-p {key}={value}: expected MODEL.key=value with a model that is compared")
         settings.setdefault(model, {})[name] = value
-    rounds = 5 if arguments.folds == "letor5" else int(arguments.folds) if (arguments.folds or "").isdigit() else 1
-    with run_in(arguments) as runner, _meter("compare", len(names) * rounds) as progress:
+    with run_in(arguments) as runner, _meter("compare", len(names) * count_folds(arguments.folds)) as progress:
         result = compare(
             dataset, names, settings=settings, folds=arguments.folds, metrics=arguments.metrics or DEFAULT_METRICS,
-            protocol=arguments.protocol, goal=arguments.goal, baseline=arguments.baseline,
+            protocol=arguments.protocol, goal=arguments.goal, baseline=arguments.baseline, tries=arguments.tries,
             seed=arguments.seed, runner=runner, progress=progress,
         )  # fmt: skip
     result["command"] = "distagg " + " ".join(sys.argv[1:])

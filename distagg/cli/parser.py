@@ -117,6 +117,15 @@ def _settings(parser: argparse.ArgumentParser, form: str) -> None:
     )
 
 
+def _search(parser: argparse.ArgumentParser, form: str) -> None:
+    parser.add_argument(
+        "-p", dest="settings", action="append", default=[], metavar=form,
+        help="set a model's parameter; a,b,c tries each value, low..high draws from a range, and what does best on "
+        "validation queries is taken",
+    )  # fmt: skip
+    parser.add_argument("--tries", type=int, metavar="N", help="try N random combinations instead of all")
+
+
 def _goal(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--goal", default="map", metavar="METRIC", help="what fitted models choose by (default map)")
     _protocol(parser)
@@ -141,7 +150,8 @@ def _fit(commands: Any) -> None:
     parser.add_argument("dataset", metavar="DATASET")
     parser.add_argument("-o", "--output", required=True, metavar="MODELDIR")
     parser.add_argument("--valid", metavar="DATASET", help="labelled data to choose on (default: the training data)")
-    _settings(parser, "key=value")
+    parser.add_argument("--folds", metavar="letor5|K", help="choose among settings by cross-validation on DATASET")
+    _search(parser, "key=value")
     _goal(parser)
 
 
@@ -173,7 +183,7 @@ def _compare(commands: Any) -> None:
     parser.add_argument("--folds", metavar="letor5|K", help="cross-validate; needed by models that learn")
     parser.add_argument("--baseline", metavar="MODEL", help="what others are tested against (default: the best)")
     parser.add_argument("--report", metavar="FILE.html", help="write a self-contained page")
-    _settings(parser, "MODEL.key=value")
+    _search(parser, "MODEL.key=value")
     _metrics(parser)
     _goal(parser)
 

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 from distagg.dataset.reader import ChunkRef
 from distagg.engine.progress import Progress, silent
-from distagg.engine.runner import Work, collect_span, raise_notes, reduce_span
+from distagg.engine.runner import Work, call_noting, collect_span, raise_notes, reduce_span
 from distagg.engine.tree import merge_all
 from distagg.errors import DistaggError, InfrastructureError, UsageError
 
@@ -67,6 +67,10 @@ class DaskRunner:
         spans = share_out(refs, self.threads * pieces)
         calls = [(reduce_span, (work, refs[a:b], a, reduce)) for a, b in spans]
         return merge_all(self._run(calls, spans, progress), reduce)
+
+    def each(self, function: Callable[[Any], T], payloads: Sequence[Any], progress: Progress = silent) -> Iterator[T]:
+        calls = [(call_noting, (function, payload)) for payload in payloads]
+        yield from self._run(calls, [(n, n + 1) for n in range(len(calls))], progress)
 
     def _run(
         self, calls: list[tuple[Callable[..., Any], tuple[Any, ...]]], spans: list[tuple[int, int]], progress: Progress

@@ -10,14 +10,15 @@ import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.dataset.reader import Dataset
-from distagg.engine.fit import Goal, check_fits, fit, gather, split_query
+from distagg.engine.fit import Goal, check_fits, gather, split_query
 from distagg.engine.folds import Fold, make_folds
 from distagg.engine.progress import Progress, silent
 from distagg.engine.rank import solved
 from distagg.engine.runner import InlineRunner, Runner, Work
+from distagg.engine.search import fit_folds, variants
 from distagg.errors import UsageError, unknown
 from distagg.metrics import compare_all, highest_label, mean_over_queries, parse_metrics, score_chunk
-from distagg.models import Model, Params, model_named
+from distagg.models import Model, Params
 
 DEFAULT_METRICS = ("ndcg@5", "ndcg@10", "p@5", "map")
 
@@ -56,11 +57,15 @@ def compare(
     protocol: str = "letor",
     goal: str = "map",
     baseline: str | None = None,
+    tries: int | None = None,
     seed: int = 0,
     runner: Runner | None = None,
     progress: Progress = silent,
 ) -> dict[str, Any]:
     """Evaluate models side by side; see DESIGN.md section 6 for what the result holds.
+
+    Settings may stand for several values (see ``variants``): each fold then takes those that do best on its
+    validation queries, and ``chosen`` tells which.
 
     Models that learn are fitted on the training queries of each fold, choose on its validation queries and are
     evaluated on its test queries; without folds they are refused. The others are evaluated once. Paired tests are
@@ -68,40 +73,45 @@ def compare(
     the best was picked afterwards).
     """
     parse_metrics(metrics)
-    chosen = [m if isinstance(m, Model) else model_named(m, dict((settings or {}).get(m, {}))) for m in models]
-    if len({model.name for model in chosen}) < len(chosen):
-        raise UsageError(f"a model is named twice: {', '.join(model.name for model in chosen)}")
-    for model in chosen:
-        check_fits(model, dataset)
-        if model.needs_labels and folds is None:
-            raise UsageError(
-                f"{model.name} learns from labels; give --folds letor5 or --folds K, so that it is tested fairly"
-            )
-    if baseline is not None and baseline not in {model.name for model in chosen}:
-        raise unknown("baseline", baseline, [model.name for model in chosen])
+    groups = {}
+    for asked in models:
+        name = asked.name if isinstance(asked, Model) else asked
+        if name in groups:
+            raise UsageError(f"model {name} is named twice")
+        made_of = (settings or {}).get(name, {})
+        groups[name] = [asked] if isinstance(asked, Model) else variants(name, made_of, tries=tries, seed=seed)
+    for name, group in groups.items():
+        check_fits(group[0], dataset)
+        if folds is None and (len(group) > 1 or group[0].needs_labels):
+            why = "has several settings to choose from" if len(group) > 1 else "learns from labels"
+            raise UsageError(f"{name} {why}; give --folds letor5 or --folds K, so that it is tested fairly")
+    if baseline is not None and baseline not in groups:
+        raise unknown("baseline", baseline, list(groups))
     made = make_folds(dataset, folds) if folds else [Fold("all", dataset, dataset, dataset)]
     fold_of = np.full(dataset.manifest.queries, -1)
     values: dict[str, np.ndarray] = {}
     seconds: dict[str, float] = {}
     adherence: dict[str, list[float]] = {}
-    for model in chosen:
+    chosen: dict[str, list[dict[str, Any]]] = {}
+    for name, group in groups.items():
         began = time.perf_counter()
-        values[model.name] = np.full((dataset.manifest.queries, len(metrics)), np.nan)
+        values[name] = np.full((dataset.manifest.queries, len(metrics)), np.nan)
         common = {"protocol": protocol, "runner": runner}
-        if not model.learns:
-            at, value = evaluate_model(model, {}, dataset, metrics, **common)  # type: ignore[arg-type]
-            values[model.name][at] = value
-        for n, fold in enumerate(made):
-            if model.learns:
-                aim = Goal(goal, protocol)
-                params = fit(model, fold.train, valid=fold.valid, goal=aim, runner=runner)
-                at, value = evaluate_model(model, params, fold.test, metrics, **common)  # type: ignore[arg-type]
-                values[model.name][at] = value
+        if len(group) == 1 and not group[0].learns:
+            at, value = evaluate_model(group[0], {}, dataset, metrics, **common)  # type: ignore[arg-type]
+            values[name][at] = value
+            progress(len(made))
+        else:
+            picks = fit_folds(group, made, Goal(goal, protocol), runner, progress)
+            for n, (fold, pick) in enumerate(zip(made, picks, strict=True)):
+                at, value = evaluate_model(pick.model, pick.params, fold.test, metrics, **common)  # type: ignore[arg-type]
+                values[name][at] = value
                 fold_of[at] = n
-                if n == 0 and model.adherence:
-                    adherence[model.name] = params["expert_theta"].tolist()
-            progress(1)
-        seconds[model.name] = time.perf_counter() - began
+            if picks[0].model.adherence:
+                adherence[name] = picks[0].params["expert_theta"].tolist()
+            if len(group) > 1:
+                chosen[name] = [{"fold": f.name, **p.settings} for f, p in zip(made, picks, strict=True)]
+        seconds[name] = time.perf_counter() - began
     if (fold_of < 0).any():
         for n, fold in enumerate(made):
             fold_of[_positions(fold.test, runner)] = n
@@ -113,7 +123,7 @@ def compare(
         "models": list(values), "metrics": list(metrics), "means": means, "results": results,
         "tests": _tests(values, metrics, reference, seed),
         "per_query": {n: {m: v[:, i].tolist() for i, m in enumerate(metrics)} for n, v in values.items()},
-        "seconds": seconds,
+        "seconds": seconds, "chosen": chosen,
         "adherence": {"fold": made[0].name, "experts": list(dataset.experts), "models": adherence} if adherence else {},
     }  # fmt: skip
 

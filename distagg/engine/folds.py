@@ -16,6 +16,11 @@ class Fold:
     test: Dataset
 
 
+def count_folds(folds: str | None) -> int:
+    """How many there will be, for a meter; 1 without folds, or where ``make_folds`` will object."""
+    return 5 if folds == "letor5" else int(folds) if (folds or "").isdigit() else 1  # type: ignore[arg-type]
+
+
 def make_folds(dataset: Dataset, folds: str) -> list[Fold]:
     """``letor5`` (the five parts in name order) or a number K >= 3 (queries dealt out in turn).
 

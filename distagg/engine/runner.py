@@ -47,6 +47,10 @@ class Runner(Protocol):
         """Results merged in the fixed tree."""
         ...
 
+    def each(self, function: Callable[[Any], T], payloads: Sequence[Any], progress: Progress = silent) -> Iterator[T]:
+        """Independent calls, side by side where there are workers; results in their order."""
+        ...
+
 
 @dataclass(slots=True)
 class Cache:
@@ -89,6 +93,11 @@ def collect_span(work: Work, refs: Sequence[ChunkRef], first: int) -> Outcome:
     return collecting(lambda: list(run_span(work, refs, first)))
 
 
+def call_noting(function: Callable[[Any], Any], payload: Any) -> Outcome:
+    """What an independent call gives, and the notes left on the way."""
+    return collecting(lambda: function(payload))
+
+
 def raise_notes(notes: list[str]) -> None:
     for message in notes:
         not_converged(message)
@@ -115,3 +124,8 @@ class InlineRunner:
                 yield nodes
 
         return merge_all(spans(), reduce)
+
+    def each(self, function: Callable[[Any], T], payloads: Sequence[Any], progress: Progress = silent) -> Iterator[T]:
+        for payload in payloads:
+            yield function(payload)
+            progress(1)

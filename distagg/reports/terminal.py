@@ -80,7 +80,19 @@ def comparison_table(result: Mapping[str, Any], *, colour: bool = False) -> str:
         for place, metric in enumerate(seen.metrics, start=1)
         if model in best[metric]
     }
-    return render_table(["model", *seen.metrics], rows, bold=bold, colour=colour)
+    table = render_table(["model", *seen.metrics], rows, bold=bold, colour=colour)
+    return "\n".join([table, *_chosen(result.get("chosen") or {})])
+
+
+def _chosen(chosen: Mapping[str, Any]) -> list[str]:
+    """What was chosen on the validation queries of each fold, a line for every model and setting."""
+    lines = [
+        f"{model} {key}: " + ", ".join(printable(fold[key]) for fold in folds)
+        for model, folds in chosen.items()
+        for key in folds[0]
+        if key != "fold"
+    ]
+    return ["", "chosen on the validation queries of each fold", *lines] if lines else []
 
 
 def _cell(value: object) -> str:

@@ -1,0 +1,187 @@
+"""Choosing settings on validation queries: a whole grid, or random draws from it; fits run side by side on workers."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from distagg.dataset.reader import Dataset
+from distagg.engine.experts import align_experts
+from distagg.engine.fit import fit
+from distagg.engine.folds import Fold, make_folds
+from distagg.engine.goal import Goal, evaluate_candidates
+from distagg.engine.progress import Progress, silent
+from distagg.engine.runner import InlineRunner, Runner
+from distagg.errors import UsageError
+from distagg.models import Model, Params, model_named
+from distagg.models.trained import Trained
+
+MOST = 10_000  # settings in a grid
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One fit."""
+
+    model: Model
+    train: Dataset
+    valid: Dataset | None
+    goal: Goal
+
+
+def fit_each(trials: Sequence[Trial], runner: Runner | None = None, progress: Progress = silent) -> list[Params]:
+    """The parameters of every trial.
+
+    Fits that go through their queries one after the other are done whole by one worker each, side by side; the others
+    spread their chunks over all workers, one fit after the other. The bits are the same either way.
+    """
+    runner = runner or InlineRunner()
+    alone = [n for n, trial in enumerate(trials) if isinstance(trial.model, Trained) and trial.model.mode == "serial"]
+    found = dict(zip(alone, runner.each(_fit_alone, [trials[n] for n in alone], progress), strict=True))
+    for n, trial in enumerate(trials):
+        if n not in found:
+            found[n] = fit(trial.model, trial.train, valid=trial.valid, goal=trial.goal, runner=runner)
+            progress(1)
+    return [found[n] for n in range(len(trials))]
+
+
+def _fit_alone(trial: Trial) -> Params:
+    return fit(trial.model, trial.train, valid=trial.valid, goal=trial.goal)
+
+
+def _value(trial: Trial, params: Params, runner: Runner | None) -> float:
+    """The metric on the trial's validation queries."""
+    judged = trial.valid if trial.valid is not None else trial.train
+    aligned = align_experts(params, trial.train.experts, judged.experts)
+    return float(evaluate_candidates(trial.model, [aligned], judged, trial.goal, runner or InlineRunner())[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """The best of several models for a fold; ``settings`` are those that differ."""
+
+    model: Model
+    params: Params
+    settings: dict[str, Any]
+
+
+def fit_folds(
+    models: Sequence[Model], folds: Sequence[Fold], goal: Goal, runner: Runner | None = None,
+    progress: Progress = silent,
+) -> list[Pick]:  # fmt: skip
+    """For every fold the model that does best on its validation queries, the first of equals; progress by fold."""
+    done = iter(range(1, len(models) * len(folds) + 1))
+    trials = [Trial(model, fold.train, fold.valid, goal) for fold in folds for model in models]
+    learned = fit_each(trials, runner, lambda _: progress(1) if next(done) % len(models) == 0 else None)
+    apart = differing(models)
+    picks = []
+    for at in range(0, len(trials), len(models)):
+        here = range(at, at + len(models))
+        best = at
+        if len(models) > 1:
+            best = at + int(np.argmax([_value(trials[n], learned[n], runner) for n in here]))
+        picks.append(Pick(trials[best].model, learned[best], apart[best - at]))
+    return picks
+
+
+def search(
+    models: Sequence[Model],
+    train: Dataset,
+    *,
+    valid: Dataset | None = None,
+    folds: str | None = None,
+    goal: Goal | None = None,
+    runner: Runner | None = None,
+    progress: Progress = silent,
+) -> np.ndarray:
+    """The validation metric of every model: on ``valid``, or the mean over the validation queries of ``folds``."""
+    if (valid is None) == (folds is None):
+        raise UsageError("settings are chosen on validation queries: give either --valid or --folds")
+    goal = goal or Goal()
+    pairs = [(fold.train, fold.valid) for fold in make_folds(train, folds)] if folds else [(train, valid)]
+    trials = [Trial(model, first, second, goal) for model in models for first, second in pairs]
+    learned = fit_each(trials, runner, progress)
+    values = np.array([_value(trial, params, runner) for trial, params in zip(trials, learned, strict=True)])
+    return np.asarray(values.reshape(len(models), len(pairs)).mean(axis=1))
+
+
+def variants(name: str, settings: Mapping[str, Any], *, tries: int | None = None, seed: int = 0) -> list[Model]:
+    """The models that settings stand for: ``a,b,c`` is each of several values, ``low..high`` a number between.
+
+    Without ``tries`` all combinations; with it, so many random ones; numbers of a range are drawn evenly on a
+    logarithmic scale (on a plain one from 0 or below), to three digits.
+
+    >>> [model.c for model in variants("rrf", {"c": "10,60"})]
+    [10.0, 60.0]
+    """
+    whole = {f.name for f in dataclasses.fields(model_named(name)) if type(f.default) is int}
+    axes = {key: _axis(value) for key, value in settings.items()}
+    ranges = [key for key, axis in axes.items() if isinstance(axis, _Range)]
+    if ranges and tries is None:
+        raise UsageError(f"-p {ranges[0]}={settings[ranges[0]]}: a range is drawn from; give --tries N")
+    if tries is not None and tries < 1:
+        raise UsageError(f"--tries: found {tries}, expected a whole number of at least 1")
+    draws, size = np.random.default_rng(seed), math.prod(len(axis) for axis in axes.values())
+    if ranges:
+        rows = [tuple(axis.draw(draws, key in whole) for key, axis in axes.items()) for _ in range(tries or 0)]
+    elif tries is None and size > MOST:
+        raise UsageError(f"-p asks for {size:,} combinations, expected at most {MOST:,}; give --tries N")
+    else:
+        grid = list(product(*(axis.values for axis in axes.values() if isinstance(axis, _Values))))
+        rows = grid if tries is None else [grid[n] for n in sorted(draws.permutation(len(grid))[:tries])]
+    return list(dict.fromkeys(model_named(name, dict(zip(axes, row, strict=True))) for row in rows))
+
+
+def differing(models: Sequence[Model]) -> list[dict[str, Any]]:
+    """The settings in which models of one kind differ, for each."""
+    rows = [dataclasses.asdict(model) for model in models]
+    keys = [key for key in rows[0] if len({row[key] for row in rows}) > 1]
+    return [{key: row[key] for key in keys} for row in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class _Values:
+    values: tuple[Any, ...]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def draw(self, draws: np.random.Generator, whole: bool) -> Any:
+        return self.values[int(draws.integers(len(self.values)))]
+
+
+@dataclass(frozen=True, slots=True)
+class _Range:
+    low: float
+    high: float
+
+    def __len__(self) -> int:
+        return 1
+
+    def draw(self, draws: np.random.Generator, whole: bool) -> Any:
+        share = float(draws.random())
+        drawn = self.low + (self.high - self.low) * share
+        if self.low > 0.0:
+            drawn = self.low * (self.high / self.low) ** share
+        return round(drawn) if whole else float(f"{drawn:.3g}")
+
+
+def _axis(value: Any) -> _Values | _Range:
+    if not isinstance(value, str):
+        return _Values(tuple(value) if isinstance(value, list | tuple) else (value,))
+    low, dots, high = value.partition("..")
+    if not dots:
+        return _Values(tuple(value.split(",")))
+    try:
+        found = _Range(float(low), float(high))
+    except ValueError:
+        raise UsageError(f"found range '{value}', expected low..high, two numbers") from None
+    if not found.low < found.high:
+        raise UsageError(f"found range '{value}', expected low..high with low below high")
+    return found
