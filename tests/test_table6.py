@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -15,18 +15,12 @@ from distagg.engine import fit, import_dataset
 from distagg.engine.folds import make_folds
 from distagg.engine.quality import judge_experts
 
-SCRIPT = Path(__file__).parents[1] / "jobs" / "reproduce" / "table6.py"
 AS_THE_PAPER = ["-p", "reciprocal=0", "-p", "rate=1"]
 
 
 @pytest.fixture(scope="module")
-def table6() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("table6", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def table6(load_job: Callable[[str], ModuleType]) -> ModuleType:
+    return load_job("reproduce/table6.py")
 
 
 @pytest.fixture(scope="module")

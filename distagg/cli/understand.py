@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from distagg.engine.saved import Fitted, load_model, save_model
 from distagg.errors import UsageError
 from distagg.metrics import paired_tests
 from distagg.models import MODELS, model_named
+from distagg.models.features import FeatureSettings
 from distagg.reports import write_report
 from distagg.reports.experts import experts_report, explanation_report, explanation_text, quality_text
 from distagg.reports.terminal import render_table
@@ -111,12 +113,12 @@ def run_explain(arguments: argparse.Namespace) -> None:
 
 
 def run_features(arguments: argparse.Namespace) -> None:
-    dataset, chosen = Dataset.open(arguments.dataset), ("kind", "pairs", "rank", "combined")
-    settings = {name: getattr(arguments, name) for name in chosen}
+    dataset = Dataset.open(arguments.dataset)
+    settings = FeatureSettings(arguments.kind, arguments.pairs, arguments.rank, arguments.combined)
     with run_in(arguments) as runner, closing(Meter("features", len(dataset.plan()))) as progress:
-        rows = features_to(Path(arguments.output), dataset, **settings, runner=runner, progress=progress)
+        rows = features_to(Path(arguments.output), dataset, settings, runner, progress)
     if arguments.json:
-        _print_json({"output": arguments.output, "rows": rows, **settings})
+        _print_json({"output": arguments.output, "rows": rows, **asdict(settings)})
     else:
         say(f"wrote the features of {rows:,} items: {arguments.output}")
 

@@ -13,6 +13,7 @@ from distagg.engine.rank import solved
 from distagg.engine.saved import Fitted
 from distagg.errors import UsageError
 from distagg.kernels.ordering import order_items
+from distagg.models import MODELS
 from distagg.types import NO_LABEL
 
 EXACT = 1e-9  # of the largest lift: a smaller difference is rounding
@@ -23,7 +24,7 @@ def explain(fitted: Fitted, dataset: Dataset, query: str) -> dict[str, Any]:
 
     ``score`` is the score above the query's mean, ``lifts`` what each expert adds to it; ``exact`` says whether they
     add up to it. Where they do not (hidden units, normalised scores), a lift still is what would change if the expert
-    alone were left out.
+    alone were left out. ``consensus`` is the item's place by rrf (borda for ratings), to which all experts are alike.
     """
     check_whole_lists(fitted.model, dataset)
     params, chunk = fitted.params_for(dataset.experts), _one_query(dataset, query)
@@ -36,17 +37,20 @@ def explain(fitted: Fitted, dataset: Dataset, query: str) -> dict[str, Any]:
     ranks = {(int(i), int(e)): float(r) for i, e, r in zip(*said.coords, said.data, strict=True)}
     heard = sorted(lifts, key=lambda e: -float(np.abs(lifts[e]).sum()))
     order = order_items(chunk.item_offsets, score)
+    consensus = "rrf" if dataset.manifest.positive else "borda"
+    place = np.argsort(order_items(chunk.item_offsets, MODELS[consensus]().score(chunk, {}))) + 1
     return {
-        "query": query, "model": fitted.model.name, "experts": [dataset.experts[e] for e in heard],
+        "query": query, "model": fitted.model.name, "consensus": consensus,
+        "experts": [dataset.experts[e] for e in heard],
         "exact": bool(np.abs(total - height).max(initial=0.0) <= EXACT * max(size, 1e-300)),
         "items": [
             {
-                "item": chunk.item_ids[i].as_py(), "rank": place + 1, "score": float(height[i]),
+                "item": chunk.item_ids[i].as_py(), "rank": n + 1, "consensus": int(place[i]), "score": float(height[i]),
                 "label": None if chunk.labels[i] == NO_LABEL else int(chunk.labels[i]),
                 "lifts": {dataset.experts[e]: float(lifts[e][i]) for e in heard},
                 "ranks": {dataset.experts[e]: ranks[i, e] for e in heard if (i, e) in ranks},
             }
-            for place, i in enumerate(order.tolist())
+            for n, i in enumerate(order.tolist())
         ],
     }  # fmt: skip
 

@@ -55,21 +55,13 @@ def features(
 
 
 def features_to(
-    target: Path,
-    dataset: Dataset,
-    *,
-    kind: str = "svd",
-    pairs: str = "log",
-    rank: int = 1,
-    combined: bool = False,
-    runner: Runner | None = None,
-    progress: Progress = silent,
+    target: Path, dataset: Dataset, settings: FeatureSettings, runner: Runner | None = None, progress: Progress = silent
 ) -> int:
     """Write what ``features`` gives as a directory of Parquet files, all or nothing; gives the number of rows.
 
     Workers write their own chunks, and only one chunk is in memory at a time. The files' metadata have the settings.
     """
-    work = _work(dataset, FeatureSettings(kind, pairs, rank, combined))
+    work = _work(dataset, settings)
     with staged_directory(target) as folder:
         work = replace(work, task=_write_task, payload=(*work.payload, str(folder.resolve())))
         return sum((runner or InlineRunner()).map(work, dataset.plan(), progress))

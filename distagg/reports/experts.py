@@ -15,7 +15,6 @@ from distagg.reports.terminal import render_table
 from distagg.reports.text import NOTHING, count, number, percent, plural, signed
 
 MOST_EXPERTS, MOST_ITEMS, NAMED = 60, 40, 4  # in a picture; experts named on each side of an item
-ITEM_HEADINGS = ["rank", "item", "label", "score", "up", "down"]
 MEANING = {
     "useful": "what it puts first goes up, or what it lists at all does",
     "inverted": "what it puts first goes down: it is used turned round",
@@ -104,7 +103,7 @@ def _loss_note(result: Mapping[str, Any]) -> str:
 def explanation_text(result: Mapping[str, Any]) -> str:
     """A query's items, best first, with the experts that moved them most."""
     said = f"query {result['query']}, {result['model']}: {_sizes(result)}. {_exactness(result)}"
-    return said + "\n" + render_table(ITEM_HEADINGS, _item_rows(result), "rlrrll")
+    return said + "\n" + render_table(_item_headings(result), _item_rows(result), "rlrrrll")
 
 
 def explanation_report(results: Sequence[Mapping[str, Any]]) -> str:
@@ -117,7 +116,7 @@ def explanation_report(results: Sequence[Mapping[str, Any]]) -> str:
             section(
                 f"Query {result['query']}",
                 _pictures(result),
-                table(ITEM_HEADINGS, _item_rows(result), label="Items", left=(1, 4, 5)),
+                table(_item_headings(result), _item_rows(result), label="Items", left=(1, 5, 6)),
                 note=_note(result),
             )
             for result in results
@@ -149,12 +148,17 @@ def _strengths(result: Mapping[str, Any], expert: str) -> list[float]:
     return [1.0 - bisect_left(inside, rank) / len(inside) if math.isfinite(rank) else math.nan for rank in ranks]
 
 
+def _item_headings(result: Mapping[str, Any]) -> list[str]:
+    return ["rank", "item", "label", f"by {result['consensus']}", "score", "up", "down"]
+
+
 def _item_rows(result: Mapping[str, Any]) -> list[list[str]]:
     digits = _digits(result)
     return [
         [
             str(item["rank"]), item["item"], NOTHING if item["label"] is None else str(item["label"]),
-            signed(item["score"], digits), _movers(item["lifts"], 1.0, digits), _movers(item["lifts"], -1.0, digits),
+            str(item["consensus"]), signed(item["score"], digits),
+            _movers(item["lifts"], 1.0, digits), _movers(item["lifts"], -1.0, digits),
         ]
         for item in result["items"]
     ]  # fmt: skip

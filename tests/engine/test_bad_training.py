@@ -175,3 +175,18 @@ def test_a_model_that_exploded_is_saved_and_exits_1(tmp_path: Path, capsys: pyte
     assert "no longer finite" in capsys.readouterr().err
     assert np.isfinite(load_model(Path(where)).params["expert_weights"]).all()
     assert main(["rank", where, str(tmp_path / "d"), "-o", str(tmp_path / "r")]) == 0
+
+
+def test_other_experts_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, expert in (("d", "a"), ("other", "z")):
+        rows = "".join(f"q,{expert},{item},{place},{2 - place}\n" for place, item in enumerate("xy", start=1))
+        (tmp_path / f"{name}.csv").write_text(f"query,expert,item,rank,label\n{rows}")
+        assert main(["import", "rankings", str(tmp_path / f"{name}.csv"), "-o", str(tmp_path / name)]) == 0
+    data, other, where = (str(tmp_path / name) for name in ("d", "other", "m"))
+    assert main(["fit", "lambdarank", data, "-o", where, "--valid", other]) == 2
+    assert "none of the dataset's experts: z; it was fitted on a" in capsys.readouterr().err
+    assert not Path(where).exists()
+    assert main(["fit", "lambdarank", data, "-o", where]) == 0
+    assert main(["rank", where, other, "-o", str(tmp_path / "r")]) == 2
+    assert "none of the dataset's experts: z; it was fitted on a" in capsys.readouterr().err
+    assert not (tmp_path / "r").exists()

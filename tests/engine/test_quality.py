@@ -12,7 +12,7 @@ from strategies import chunks
 
 from distagg.dataset import Dataset
 from distagg.dataset.chunk import Chunk
-from distagg.engine import Fitted, fit
+from distagg.engine import Fitted, fit, rank
 from distagg.engine.explain import explain
 from distagg.engine.fit import Goal
 from distagg.engine.lifts import centred, chunk_lifts
@@ -133,6 +133,8 @@ def test_an_explanation_names_who_moved_an_item(mixed: Dataset) -> None:
     told = explain(fitted, mixed, "q3")
     assert told["exact"]
     assert [item["rank"] for item in told["items"]] == list(range(1, 1 + len(told["items"])))
+    by_rrf = {row["item"]: row["rank"] for row in rank("rrf", mixed).to_pylist() if row["query"] == "q3"}
+    assert {item["item"]: item["consensus"] for item in told["items"]} == by_rrf
     scores = [item["score"] for item in told["items"]]
     assert scores == sorted(scores, reverse=True)
     for item in told["items"]:

@@ -86,18 +86,10 @@ def test_experts_as_text() -> None:
 
 def explanation(exact: bool = True, scale: float = 1.0) -> dict:
     lifts = {f"e{n}": (-1) ** n * scale / (n + 1) for n in range(12)}
-    items = [
-        {"item": HOSTILE, "rank": 1, "score": 2.0, "label": 1, "lifts": lifts, "ranks": {"e0": 1.0, "e1": 4.0}},
-        {
-            "item": "b",
-            "rank": 2,
-            "score": -2.0,
-            "label": None,
-            "lifts": dict.fromkeys(lifts, 0.0),
-            "ranks": {"e0": 9.0},
-        },
-    ]
-    return {"query": "q", "model": "crf", "experts": list(lifts), "exact": exact, "items": items}
+    first = {"item": HOSTILE, "rank": 1, "consensus": 2, "score": 2.0, "label": 1, "ranks": {"e0": 1.0, "e1": 4.0}}
+    second = {"item": "b", "rank": 2, "consensus": 1, "score": -2.0, "label": None, "ranks": {"e0": 9.0}}
+    items = [{**first, "lifts": lifts}, {**second, "lifts": dict.fromkeys(lifts, 0.0)}]
+    return {"query": "q", "model": "crf", "consensus": "rrf", "experts": list(lifts), "exact": exact, "items": items}
 
 
 def test_the_page_of_an_explanation() -> None:
@@ -107,9 +99,9 @@ def test_the_page_of_an_explanation() -> None:
     assert len(squares(ElementTree.tostring(said, "unicode"))) == 3
     assert len(squares(ElementTree.tostring(moved, "unicode"))) == 24
     first, second = page.tables["Items"][1:3]
-    assert first == ["1", HOSTILE, "1", "+2.00", "e0 +1.00, e2 +0.33, e4 +0.20, e6 +0.14, 2 more",
+    assert first == ["1", HOSTILE, "1", "2", "+2.00", "e0 +1.00, e2 +0.33, e4 +0.20, e6 +0.14, 2 more",
                      "e1 −0.50, e3 −0.25, e5 −0.17, e7 −0.12, 2 more"]  # fmt: skip
-    assert second == ["2", "b", "–", "−2.00", "", ""]
+    assert second == ["2", "b", "–", "1", "−2.00", "", ""]
     assert not any(tag == "script" for tag, _ in page.tags)
 
 
@@ -121,6 +113,6 @@ def test_an_explanation_as_text_shows_small_numbers_too() -> None:
 
 
 def test_nothing_to_draw() -> None:
-    empty = {"query": "q", "model": "crf", "experts": [], "exact": True, "items": []}
+    empty = {"query": "q", "model": "crf", "consensus": "rrf", "experts": [], "exact": True, "items": []}
     assert not Report(explanation_report([empty])).pictures
     assert "0 items" in explanation_text(empty)
