@@ -15,11 +15,16 @@ from distagg.reports.terminal import render_table
 from distagg.reports.text import NOTHING, count, number, percent, plural, signed
 
 MOST_EXPERTS, MOST_ITEMS, NAMED = 60, 40, 4  # in a picture; experts named on each side of an item
+SHOWN, TABLED = 50, 1000  # experts in a terminal, on a page
 MEANING = {
     "useful": "what it puts first goes up, or what it lists at all does",
     "inverted": "what it puts first goes down: it is used turned round",
     "unused": "neither its order nor its choice lifts anything by a tenth of what experts do",
 }
+WEIGHTS = (
+    "The area of a square is the size of a weight. Under missing stands the weight of items that the expert leaves out: "
+    "below 0 they go down."
+)
 SCALE = (
     "order: how far the order of its list moves items, below 0 where the first go down. listed: how far being in the "
     "list moves them. 1 is the root mean square of all experts."
@@ -30,7 +35,8 @@ def quality_text(result: Mapping[str, Any]) -> str:
     """Experts as a table for the terminal, with what the words mean."""
     rows = result["experts"]
     heads = _headings(result)
-    lines = [render_table(heads, _quality_rows(result), "ll" + "r" * (len(heads) - 2))]
+    lines = [render_table(heads, _quality_rows(result)[:SHOWN], "ll" + "r" * (len(heads) - 2))]
+    lines += [f"... and {len(rows) - SHOWN:,} experts more; --json prints all"] if len(rows) > SHOWN else []
     found = {kind: sum(row["verdict"] == kind for row in rows) for kind in MEANING}
     lines += [f"{kind} ({found[kind]}): {meaning}" for kind, meaning in MEANING.items() if found[kind]]
     return "\n".join([*lines, SCALE, *([_loss_note(result)] if _labelled(rows) else [])])
@@ -46,15 +52,19 @@ def experts_report(result: Mapping[str, Any]) -> str:
         f"tried on {result['data'] or 'a list of ten of twenty items each'}",
         [
             section("At a glance", facts(found)),
-            section("Weights", _weights(result), note="The area of a square is the size of a weight."),
+            section("Weights", _weights(result), note=WEIGHTS),
             section(
                 "Every expert",
-                table(_headings(result), _quality_rows(result), label="Experts", left=(0, 1)),
-                note=" ".join([SCALE, *([_loss_note(result)] if _labelled(rows) else [])]),
+                table(_headings(result), _quality_rows(result)[:TABLED], label="Experts", left=(0, 1)),
+                note=" ".join([*_left_out(rows), SCALE, *([_loss_note(result)] if _labelled(rows) else [])]),
             ),
             section("The words", table(["verdict", "meaning"], words, label="Verdicts", left=(0, 1))),
         ],
     )
+
+
+def _left_out(rows: Sequence[object]) -> list[str]:
+    return [f"The first {TABLED:,} of {len(rows):,}."] if len(rows) > TABLED else []
 
 
 def _weights(result: Mapping[str, Any]) -> Markup:

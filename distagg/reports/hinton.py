@@ -9,8 +9,7 @@ from distagg.reports.markup import Child, Markup, coordinate, element
 from distagg.reports.svg import LETTER, WIDTH, picture
 from distagg.reports.text import columns, printable, shorten, signed
 
-MOST_SIDE, SPACE, LABEL_COLUMNS = 18.0, 8.0, 16
-TURNED = 0.82  # of a label's length is its height when it leans
+MOST_SIDE, SPACE, LINE, LABEL_COLUMNS = 18.0, 8.0, 12.0, 16
 
 
 def hinton(
@@ -32,28 +31,27 @@ def hinton(
     tops = [shorten(printable(name), LABEL_COLUMNS) for name in names]
     left = SPACE + LETTER * max((columns(label) for label in labels), default=0)
     side = min(MOST_SIDE, (WIDTH - left) / max(len(names), 1))
-    long = max((columns(name) for name in tops), default=0)
-    leaning = long * LETTER > side
-    top = SPACE + (LETTER * long * TURNED if leaning else 12.0)
+    long = LETTER * max((columns(name) for name in tops), default=0)
+    leaning = long > side
+    if leaning:  # at 60 degrees: half as wide as long
+        side = min(side, (WIDTH - left - 0.5 * long) / max(len(names), 1))
+    high, top = max(side, LINE), SPACE + (0.87 * long if leaning else LINE)
     most = max((abs(v) for row in values for v in row if math.isfinite(v)), default=0.0) or 1.0
-    drawn: list[Child] = [
-        element("rect", class_="ground", x=left, y=top, width=side * len(names), height=side * len(rows))
-    ]
-    for along, name in enumerate(tops):
+    size = element("rect", class_="ground", x=left, y=top, width=side * len(names), height=high * len(rows))
+    drawn: list[Child] = [size]
+    for along in range(0, len(tops), math.ceil(LINE / side)):
         x = left + side * (along + 0.5)
-        if leaning:
-            turn = f"rotate(-60 {coordinate(x + 4)} {coordinate(top - 4)})"
-            drawn.append(element("text", name, class_="tick", x=x + 4, y=top - 4, transform=turn))
-        else:
-            drawn.append(element("text", name, class_="tick", x=x, y=top - 4, text_anchor="middle"))
+        how = {"transform": f"rotate(-60 {coordinate(x + 4)} {coordinate(top - 4)})"} if leaning else {}
+        at = {"x": x + 4} if leaning else {"x": x, "text_anchor": "middle"}
+        drawn.append(element("text", tops[along], class_="tick", y=top - 4, **at, **how))
     for down, (label, line) in enumerate(zip(labels, values, strict=True)):
-        y = top + side * (down + 0.5)
+        y = top + high * (down + 0.5)
         drawn.append(element("text", label, class_="tick", x=left - 5, y=y + 4, text_anchor="end"))
         for along, value in enumerate(line):
             if math.isfinite(value):
                 tip = f"{rows[down]}, {names[along]}: {signed(value, digits)}"
                 drawn.append(_square(left + side * (along + 0.5), y, side * math.sqrt(abs(value) / most), value, tip))
-    return picture(top + side * len(rows) + 4, title, desc, drawn)
+    return picture(top + high * len(rows) + 4, title, desc, drawn)
 
 
 def _square(x: float, y: float, side: float, value: float, tip: str) -> Markup:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from xml.etree import ElementTree
 
 import pytest
@@ -46,6 +47,10 @@ def test_squares_stay_in_the_picture(values: list[list[float]]) -> None:
         assert x >= 0
         assert x + side <= svg.WIDTH + 0.1
         assert y + side <= height
+    lines = sorted(
+        float(text.get("y")) for text in ElementTree.fromstring(drawn).iter("text") if text.get("text-anchor")
+    )
+    assert all(b - a >= 11.9 for a, b in pairwise(lines))  # names do not overlap
 
 
 def row(expert: str, verdict: str, order: float, loss: float | None = None) -> dict:
@@ -82,6 +87,14 @@ def test_experts_as_text() -> None:
     assert "unused (1)" in text
     assert "what map would lose" in text
     assert "lose" not in quality_text(qualities())
+
+
+def test_a_crowd_is_cut_short_and_said() -> None:
+    many = {**qualities(), "experts": [row(f"e{n}", "useful", 1.0) for n in range(1200)], "weights": {}}
+    assert "and 1,150 experts more" in quality_text(many)
+    page = Report(experts_report(many))
+    assert len(page.tables["Experts"]) == 1001
+    assert "The first 1,000 of 1,200" in page.text
 
 
 def explanation(exact: bool = True, scale: float = 1.0) -> dict:
