@@ -22,7 +22,7 @@ MEANING = {
     "unused": "neither its order nor its choice lifts anything by a tenth of what experts do",
 }
 WEIGHTS = (
-    "The area of a square is the size of a weight. Under missing stands the weight of items that the expert leaves out: "
+    "The area of a square is the size of a weight. Under missing stands what items get that the expert leaves out: "
     "below 0 they go down."
 )
 SCALE = (
