@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -179,7 +180,7 @@ def run_compare(arguments: argparse.Namespace) -> None:
     from distagg.engine.folds import count_folds
 
     dataset = Dataset.open(arguments.dataset)
-    names = arguments.models.split(",") if arguments.models else _all_models(dataset, arguments.folds)
+    names = arguments.models.split(",") if arguments.models else all_models(dataset, arguments.folds)
     settings: dict[str, dict[str, str]] = {}
     for key, value in _settings(arguments.settings).items():
         model, dot, name = key.partition(".")
@@ -216,10 +217,14 @@ def show_comparison(result: dict[str, Any], dataset: Dataset, report: str | None
         print(comparison_table(result, colour=_colour()))
 
 
-def _all_models(dataset: Dataset, folds: str | None) -> list[str]:
+def all_models(dataset: Dataset, folds: str | None) -> list[str]:
     kind, positive = dataset.manifest.kind, dataset.manifest.positive
     fits = [m for m in MODELS.values() if kind in m.inputs and (positive or not m.positive)]
-    return [m.name for m in fits if folds or not m().needs_labels]
+    fits = [m for m in fits if folds or not m().needs_labels]
+    lacking = [m for m in fits if m.package and find_spec(m.package) is None]
+    for model in lacking:
+        say(f"{model.name} is left out: {model.package} is not installed (pip install 'distagg[{model.package}]')")
+    return [m.name for m in fits if m not in lacking]
 
 
 def _settings(pairs: list[str]) -> dict[str, str]:

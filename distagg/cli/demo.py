@@ -7,7 +7,7 @@ import shutil
 import time
 from pathlib import Path
 
-from distagg.cli.commands import run_in, say, show_comparison
+from distagg.cli.commands import all_models, run_in, say, show_comparison
 from distagg.dataset import Dataset, write_dataset
 from distagg.engine.compare import compare
 from distagg.engine.rank import rank_to
@@ -30,8 +30,9 @@ def demo(arguments: argparse.Namespace) -> None:
     found = dataset.manifest
     say(f"   {found.entries:,} ranks of {found.items:,} items, {found.missing:.0%} missing")
     with run_in(arguments) as runner:
-        say(f"2. {len(MODELS)} models, five folds")
-        result = compare(dataset, list(MODELS), folds="letor5", metrics=METRICS, seed=arguments.seed, runner=runner)
+        models = all_models(dataset, "letor5")
+        say(f"2. {len(models)} models, five folds")
+        result = compare(dataset, models, folds="letor5", metrics=METRICS, seed=arguments.seed, runner=runner)
         ready = [name for name in result["models"] if not MODELS[name]().learns]
         best = max(ready, key=lambda name: result["means"][name]["ndcg@5"])
         say(f"3. rankings by {best}: {folder / 'rankings'}")

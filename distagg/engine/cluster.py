@@ -48,11 +48,11 @@ class DaskRunner:
     """Map and tree over a connected Dask client."""
 
     def __init__(self, client: Any) -> None:
-        self._client = client
+        self.client = client
 
     @property
     def threads(self) -> int:
-        return max(1, sum(self._client.nthreads().values()))
+        return max(1, sum(self.client.nthreads().values()))
 
     def map(self, work: Work, refs: Sequence[ChunkRef], progress: Progress = silent) -> Iterator[Any]:
         spans = share_out(refs, self.threads * SPANS_PER_THREAD)
@@ -77,7 +77,7 @@ class DaskRunner:
     ) -> Iterator[Any]:
         """Results in order. A task's own error is raised as it is; anything else is the infrastructure's."""
         # Lowest number first, so that results can be used (and dropped) in order while later spans still run.
-        futures = [self._client.submit(f, *args, pure=False, priority=-n) for n, (f, args) in enumerate(calls)]
+        futures = [self.client.submit(f, *args, pure=False, priority=-n) for n, (f, args) in enumerate(calls)]
         try:
             for n, future in enumerate(futures):
                 value, notes = self._wait(future)
@@ -88,7 +88,7 @@ class DaskRunner:
         finally:
             waiting = [future for future in futures if future is not None]
             if waiting:
-                self._client.cancel(waiting, force=True)
+                self.client.cancel(waiting, force=True)
 
     def _wait(self, future: Any) -> Any:
         from distributed import KilledWorker
@@ -113,7 +113,7 @@ class DaskRunner:
 
     def _alone(self, since: float | None) -> float | None:
         """When the last worker left, or None; an error once that is too long ago."""
-        if self._client.nthreads():
+        if self.client.nthreads():
             return None
         now = time.monotonic()
         if since is not None and now - since > NO_WORKERS_SECONDS:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from distagg.dataset.chunk import Chunk
 from distagg.dataset.reader import Dataset
+from distagg.engine.boost import boost
 from distagg.engine.experts import align_experts
 from distagg.engine.goal import Goal, evaluate_candidates
 from distagg.engine.progress import Progress, silent
@@ -12,9 +16,11 @@ from distagg.engine.train import train as train_in_rounds
 from distagg.errors import UsageError
 from distagg.models import Model, Params
 from distagg.models.base import Statistics
+from distagg.models.blend import Blend
+from distagg.models.lambdamart import LambdaMart
 from distagg.models.trained import Trained
 
-__all__ = ["Goal", "align_experts", "check_fits", "fit", "gather", "run_rounds", "split_query"]
+__all__ = ["Goal", "Trial", "align_experts", "check_fits", "fit", "fit_each", "gather", "run_rounds", "split_query"]
 
 
 def fit(
@@ -31,6 +37,12 @@ def fit(
     if isinstance(model, Trained):
         _check_whole(model, train)
         return train_in_rounds(model, train, valid, goal, runner, progress)
+    if isinstance(model, LambdaMart):
+        _check_whole(model, train)
+        return boost(model, train, valid, goal, runner, progress)
+    if isinstance(model, Blend):
+        trials = [Trial(member, train, valid, goal or Goal()) for member in model.members.values()]
+        return model.joined(dict(zip(model.members, fit_each(trials, runner, progress), strict=True)))
     params: Params = {}
     candidates = model.candidates(train.manifest.experts)
     labelled = valid if candidates and valid is not None else train
@@ -43,6 +55,36 @@ def fit(
         _check_whole(model, train)
         params = run_rounds(model, params, train, runner or InlineRunner(), progress)
     return params
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One fit."""
+
+    model: Model
+    train: Dataset
+    valid: Dataset | None
+    goal: Goal
+
+
+def fit_each(trials: Sequence[Trial], runner: Runner | None = None, progress: Progress = silent) -> list[Params]:
+    """The parameters of every trial.
+
+    Fits that go through their queries one after the other are done whole by one worker each, side by side; the others
+    spread their chunks over all workers, one fit after the other. The bits are the same either way.
+    """
+    runner = runner or InlineRunner()
+    alone = [n for n, trial in enumerate(trials) if getattr(trial.model, "mode", "") == "serial"]
+    found = dict(zip(alone, runner.each(_fit_alone, [trials[n] for n in alone], progress), strict=True))
+    for n, trial in enumerate(trials):
+        if n not in found:
+            found[n] = fit(trial.model, trial.train, valid=trial.valid, goal=trial.goal, runner=runner)
+            progress(1)
+    return [found[n] for n in range(len(trials))]
+
+
+def _fit_alone(trial: Trial) -> Params:
+    return fit(trial.model, trial.train, valid=trial.valid, goal=trial.goal)
 
 
 def _check_whole(model: Model, train: Dataset) -> None:

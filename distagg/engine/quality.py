@@ -110,14 +110,19 @@ def retrain(
     runner: Runner | None = None,
     progress: Progress = silent,
 ) -> Fitted:
-    """The same model, fitted as if those experts had said nothing; it does not hear them later either (Table 6)."""
+    """The same model, fitted as if those experts had said nothing (Table 6).
+
+    Its weights do not hear them later either; what it takes from all lists together, as lambdamart does, still holds
+    theirs, unless the data are ``unheard`` too.
+    """
     heard, judged = unheard(train, without), valid if valid is None else unheard(valid, without)
     params = fit(fitted.model, heard, valid=judged, goal=goal, runner=runner, progress=progress)
     dropped = [train.experts.index(name) for name in without if name in train.experts]
+    silence = 0.0 if isinstance(fitted.model, Trained) else -np.inf  # as experts unseen have; crf may share with them
     for key in params:
         if key.startswith("expert_"):
             params[key] = params[key].copy()
-            params[key][dropped] = 0.0
+            params[key][dropped] = silence
     return Fitted(fitted.model, params, train.experts)
 
 

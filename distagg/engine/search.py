@@ -13,46 +13,15 @@ import numpy as np
 
 from distagg.dataset.reader import Dataset
 from distagg.engine.experts import align_experts
-from distagg.engine.fit import fit
+from distagg.engine.fit import Trial, fit_each
 from distagg.engine.folds import Fold, make_folds
 from distagg.engine.goal import Goal, evaluate_candidates
 from distagg.engine.progress import Progress, silent
 from distagg.engine.runner import InlineRunner, Runner
 from distagg.errors import UsageError
 from distagg.models import Model, Params, model_named
-from distagg.models.trained import Trained
 
 MOST = 10_000  # settings in a grid
-
-
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """One fit."""
-
-    model: Model
-    train: Dataset
-    valid: Dataset | None
-    goal: Goal
-
-
-def fit_each(trials: Sequence[Trial], runner: Runner | None = None, progress: Progress = silent) -> list[Params]:
-    """The parameters of every trial.
-
-    Fits that go through their queries one after the other are done whole by one worker each, side by side; the others
-    spread their chunks over all workers, one fit after the other. The bits are the same either way.
-    """
-    runner = runner or InlineRunner()
-    alone = [n for n, trial in enumerate(trials) if isinstance(trial.model, Trained) and trial.model.mode == "serial"]
-    found = dict(zip(alone, runner.each(_fit_alone, [trials[n] for n in alone], progress), strict=True))
-    for n, trial in enumerate(trials):
-        if n not in found:
-            found[n] = fit(trial.model, trial.train, valid=trial.valid, goal=trial.goal, runner=runner)
-            progress(1)
-    return [found[n] for n in range(len(trials))]
-
-
-def _fit_alone(trial: Trial) -> Params:
-    return fit(trial.model, trial.train, valid=trial.valid, goal=trial.goal)
 
 
 def _value(trial: Trial, params: Params, runner: Runner | None) -> float:

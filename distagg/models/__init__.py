@@ -6,11 +6,13 @@ from typing import Any
 
 from distagg.errors import unknown
 from distagg.models.base import Model, NotConvergedWarning, Params, make
+from distagg.models.blend import Blend
 from distagg.models.bradley_terry import BradleyTerry, Thurstone
 from distagg.models.cps import Cps
 from distagg.models.cranking import Cranking
 from distagg.models.crf import Crf
 from distagg.models.kemeny import Kemeny
+from distagg.models.lambdamart import LambdaMart
 from distagg.models.lambdarank import LambdaRank
 from distagg.models.majority import Condorcet, Copeland
 from distagg.models.mallows import Mallows
@@ -31,7 +33,7 @@ MODELS: dict[str, type[Model]] = {
         BradleyTerry, Thurstone, PlackettLuce, Svp,
         Mallows, Cranking, Cps,
         Mpm, ThetaMpm, ThetaSupMpm,
-        Crf, LambdaRank,
+        Crf, LambdaRank, LambdaMart, Blend,
     )
 }  # fmt: skip
 

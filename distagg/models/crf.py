@@ -20,10 +20,9 @@ import numpy as np
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
 from distagg.kernels.crf import ALONE, AS_IS, CASCADE, HITS, IDEAL, MOST, TOTAL, climb
-from distagg.kernels.lists import PAIR_FUNCTIONS
-from distagg.kernels.potentials import fill_potentials, index_by_item, score_items
+from distagg.kernels.potentials import index_by_item, score_items
 from distagg.models.base import Params, param
-from distagg.models.pairs import list_sums
+from distagg.models.pairs import won_and_lost, won_and_lost_names
 from distagg.models.trained import Trained
 from distagg.types import Bools, Floats, Labels, Offsets
 
@@ -80,28 +79,14 @@ class Crf(Trained):
     @property
     def columns(self) -> tuple[str, ...]:
         """What the columns of the weights belong to: the bias of items that an expert leaves out, then the rest."""
-        pairs = [f"{name} {end}" for name in self.pairs.split("+") for end in ("won", "lost")]
-        return ("missing", *pairs, *(["reciprocal"] if self.reciprocal else []))
+        return won_and_lost_names(self.pairs.split("+"), self.reciprocal)
 
     def start(self, n_experts: int) -> Params:
         rows = {"expert_weights": n_experts, "shared_weights": 1}
         return {name: np.zeros((rows[name], len(self.columns))) for name in self.weights}
 
     def prepare(self, chunk: Chunk) -> dict[str, np.ndarray]:
-        names = self.pairs.split("+")
-        if ("log" in names or self.reciprocal) and chunk.n_entries and chunk.entry_rank.min() <= 0.0:
-            raise UsageError(
-                "crf with pairs=log or reciprocal needs ranks above 0, and the dataset holds ratings; choose "
-                "pairs=binary+normalised and reciprocal=0"
-            )
-        potentials = np.zeros((chunk.n_entries, len(self.columns)))
-        nobody = np.zeros(chunk.n_lists, dtype=np.int64)
-        for n, name in enumerate(names):
-            won, lost, _ = list_sums(chunk, nobody, PAIR_FUNCTIONS[name])
-            fill_potentials(1 + 2 * n, *_shape(chunk), won, lost, potentials)
-        if self.reciprocal:
-            potentials[:, -1] = self.reciprocal / (self.reciprocal + chunk.entry_rank)
-        return {"potentials": potentials}
+        return {"potentials": won_and_lost(self.name, chunk, self.pairs.split("+"), self.reciprocal)}
 
     def score(self, chunk: Chunk, params: Params) -> Floats:
         parts = [params[name] for name in self.weights]

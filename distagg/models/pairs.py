@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
 from distagg.kernels.lists import BINARY, DIFFERENCE, PAIR_FUNCTIONS, pair_sums, pair_values
+from distagg.kernels.potentials import fill_potentials
 from distagg.models.base import param
 from distagg.types import Bools, Floats, Indices, Offsets
 
@@ -63,6 +65,32 @@ def list_sums(chunk: Chunk, out: Offsets, function: int) -> tuple[Floats, Floats
     """What every entry of a chunk won and lost, and what the items that lists leave out lost."""
     value, outside = pair_values(chunk.entry_offsets, chunk.entry_rank, out, function)
     return pair_sums(chunk.entry_offsets, chunk.entry_rank, value, outside, out, function == BINARY)
+
+
+def won_and_lost(model: str, chunk: Chunk, names: Sequence[str], reciprocal: float) -> Floats:
+    """A row for every entry: what it won and (negative) lost for each item of the query, by pair function.
+
+    Column 0 is -1, the missing-expert bias; then two columns for each function; c / (c + rank) last, unless c is 0.
+    """
+    if ("log" in names or reciprocal) and rated(chunk):
+        raise UsageError(
+            f"{model} with pairs=log or reciprocal needs ranks above 0, and the dataset holds ratings; choose "
+            "pairs=binary+normalised and reciprocal=0"
+        )
+    values = np.zeros((chunk.n_entries, 1 + 2 * len(names) + (reciprocal > 0)))
+    nobody = np.zeros(chunk.n_lists, dtype=np.int64)
+    for n, name in enumerate(names):
+        won, lost, _ = list_sums(chunk, nobody, PAIR_FUNCTIONS[name])
+        fill_potentials(1 + 2 * n, chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets, won, lost, values)
+    if reciprocal:
+        values[:, -1] = reciprocal / (reciprocal + chunk.entry_rank)
+    return values
+
+
+def won_and_lost_names(names: Sequence[str], reciprocal: float) -> tuple[str, ...]:
+    """The columns of ``won_and_lost``."""
+    pairs = [f"{name} {end}" for name in names for end in ("won", "lost")]
+    return ("missing", *pairs, *(["reciprocal"] if reciprocal else []))
 
 
 def pair_arrays(chunk: Chunk) -> tuple[Offsets, Indices, Indices, Indices, Floats, Bools]:

@@ -128,6 +128,15 @@ def test_retraining_is_training_on_data_without_them(name: str, mixed: Dataset) 
     assert fewer.params["curve"].max() > 0.7
 
 
+def test_trees_take_them_as_unseen_and_are_no_sum(mixed: Dataset) -> None:
+    pytest.importorskip("lightgbm", reason="lambdamart trains with LightGBM, which is not installed")
+    fitted = fit("lambdamart", mixed, trees=5, least=5)
+    fewer = retrain(fitted, ["good"], mixed)
+    assert np.isneginf(fewer.params["expert_row"]).tolist() == [expert == "good" for expert in mixed.experts]
+    assert judge_experts(fewer, mixed)
+    assert not explain(fitted, mixed, "q0")["exact"]
+
+
 def test_an_explanation_names_who_moved_an_item(mixed: Dataset) -> None:
     fitted = fit(Crf(rounds=5), mixed)
     told = explain(fitted, mixed, "q3")

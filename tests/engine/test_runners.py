@@ -221,7 +221,7 @@ def test_models_that_need_whole_queries_say_so(crowd: Path) -> None:
 def test_a_local_cluster_listens_on_loopback_only(cluster: DaskRunner) -> None:
     import psutil
 
-    if cluster._client.scheduler.address.startswith("inproc"):
+    if cluster.client.scheduler.address.startswith("inproc"):
         pytest.skip("threads in this process are a cluster of the tests alone, not one that distagg starts")
     here = psutil.Process()
     for process in [here, *here.children(recursive=True)]:
@@ -240,9 +240,9 @@ def test_notes_of_models_come_back_once(fine: Dataset, cluster: DaskRunner) -> N
 
 @pytest.mark.cluster
 def test_a_cluster_that_runs_already(fine: Dataset, cluster: DaskRunner) -> None:
-    if cluster._client.scheduler.address.startswith("inproc"):
+    if cluster.client.scheduler.address.startswith("inproc"):
         pytest.skip("a cluster in this process has no address to connect to")
-    address = cluster._client.scheduler.address
+    address = cluster.client.scheduler.address
     with remote_cluster(address) as runner:
         found = rank_table(model_named("rrf"), {}, fine, runner)
     assert found.equals(rank_table(model_named("rrf"), {}, fine))

@@ -11,8 +11,11 @@ from hypothesis import given, settings
 from strategies import Query, build_chunk, chunks
 
 from distagg.dataset.chunk import Chunk
+from distagg.engine.boost import grow
 from distagg.models import MODELS, Model
 from distagg.models.base import Params
+from distagg.models.blend import Blend
+from distagg.models.lambdamart import LambdaMart
 from distagg.models.trained import Trained
 
 EVERY = sorted(MODELS)
@@ -39,6 +42,7 @@ VARIANTS = {
         {"features": "borda", "mode": "gradient"},
         {"pairs": "all"},
     ],
+    "blend": [{"crf": 0, "lambdarank": 2}],
     "svp": [{"unlisted": "ignore"}, {"pairs": "log"}, {"pairs": "difference", "unlisted": "ignore", "joint": "sum"}],
     "bradley_terry": [
         {"pairs": "difference", "unlisted": "ignore"},
@@ -70,6 +74,11 @@ def ready(model: Model) -> Params:
     candidates = model.candidates(TRAINING.n_experts)
     if candidates:
         return candidates[0]
+    if isinstance(model, LambdaMart):
+        trees = grow(model, model.dense(TRAINING), TRAINING.labels, np.diff(TRAINING.item_offsets))
+        return {**trees, "expert_row": np.arange(5.0)}
+    if isinstance(model, Blend):
+        return model.joined({name: ready(member) for name, member in model.members.items()})
     begin: Params = {}
     if isinstance(model, Trained):
         begin = {**model.start(TRAINING.n_experts), "round": np.zeros(1), "highest": np.full(1, 2.0)}
