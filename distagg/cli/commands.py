@@ -42,6 +42,22 @@ def run_import(arguments: argparse.Namespace) -> None:
         print(_info_table(dataset.info()))
 
 
+def run_expand(arguments: argparse.Namespace) -> None:
+    from distagg.dataset.commit import refuse_existing
+    from distagg.dataset.expand import expand_dataset
+
+    dataset = Dataset.open(arguments.dataset)
+    refuse_existing(Path(arguments.output))
+    times = {"experts": arguments.experts, "items": arguments.items}
+    with _meter("expand, entries", dataset.manifest.entries * arguments.experts * arguments.items) as progress:
+        expand_dataset(dataset, Path(arguments.output), **times, progress=progress)
+    made = Dataset.open(arguments.output)
+    if arguments.json:
+        _print_json(made.info())
+    else:
+        print(_info_table(made.info()))
+
+
 def run_info(arguments: argparse.Namespace) -> None:
     dataset = Dataset.open(arguments.dataset)
     info = dataset.info()

@@ -33,6 +33,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _demo(commands)
     _import(commands)
+    _expand(commands)
     _info(commands)
     _models(commands)
     _fit(commands)
@@ -98,6 +99,14 @@ def _import(commands: Any) -> None:
             one.add_argument(
                 "--by", choices=("score", "rank"), default="score", help="what orders a list (default score)"
             )
+
+
+def _expand(commands: Any) -> None:
+    parser = _command(commands, "expand", "a larger dataset: every expert or item several times over", cluster=False)
+    parser.add_argument("dataset", metavar="DATASET")
+    parser.add_argument("-o", "--output", required=True, metavar="DATASET", help="the dataset directory to make")
+    parser.add_argument("--experts", type=int, default=1, metavar="T", help="so many of every expert (default 1)")
+    parser.add_argument("--items", type=int, default=1, metavar="T", help="so many of every item (default 1)")
 
 
 def _info(commands: Any) -> None:

@@ -121,11 +121,11 @@ def list_rows(entries: pa.Table, runs: Runs, position: Indices, scores: bool, ta
     columns = {
         "query": as_arrow(runs.query),
         "expert": as_arrow(runs.expert),
-        "item": _lists(offsets, as_arrow(lists.position)),
-        "rank": _lists(offsets, as_arrow(lists.rank)),
+        "item": list_column(offsets, as_arrow(lists.position)),
+        "rank": list_column(offsets, as_arrow(lists.rank)),
     }
     if scores and lists.score is not None:
-        columns["score"] = _lists(offsets, as_arrow(lists.score))
+        columns["score"] = list_column(offsets, as_arrow(lists.score))
     return pa.table(columns, schema=lists_schema(scores))
 
 
@@ -155,9 +155,9 @@ def queries_table(names: list[str], parts: list[str], items: NumberedItems) -> p
     columns = [
         pa.array(names, pa.string()),
         pa.array(parts, pa.string()),
-        _lists(items.offsets, items.ids),
-        _lists(items.offsets, _nullable(items.labels)),
-        _lists(items.missed_offsets, _nullable(items.missed_labels)),
+        list_column(items.offsets, items.ids),
+        list_column(items.offsets, nullable(items.labels)),
+        list_column(items.missed_offsets, nullable(items.missed_labels)),
     ]
     return pa.table(columns, schema=QUERIES_TABLE)
 
@@ -202,9 +202,11 @@ def _one(column: pa.ChunkedArray) -> pa.Array:
     return array if not isinstance(array, pa.ChunkedArray) else pa.concat_arrays(array.chunks)
 
 
-def _lists(offsets: Offsets | NDArray[np.intp], values: pa.Array) -> pa.ListArray:
+def list_column(offsets: Offsets | NDArray[np.intp], values: pa.Array) -> pa.ListArray:
+    """A column of lists from flat values."""
     return pa.ListArray.from_arrays(as_arrow(offsets.astype(np.int32)), values)
 
 
-def _nullable(labels: Labels) -> pa.Array:
+def nullable(labels: Labels) -> pa.Array:
+    """Labels, null where there is none."""
     return as_arrow(labels, labels != NO_LABEL)

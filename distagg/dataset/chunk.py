@@ -108,11 +108,11 @@ class Chunk:
         if queries.all():
             return self
         keep = np.flatnonzero(queries)
-        items, item_offsets = _spans(self.item_offsets, keep)
-        missed, missed_offsets = _spans(self.missed_offsets, keep)
-        lists, list_offsets = _spans(self.list_offsets, keep)
-        entries, entry_offsets = _spans(self.entry_offsets, lists)
-        pairs, pair_offsets = _spans(self.pair_offsets, keep)
+        items, item_offsets = spans(self.item_offsets, keep)
+        missed, missed_offsets = spans(self.missed_offsets, keep)
+        lists, list_offsets = spans(self.list_offsets, keep)
+        entries, entry_offsets = spans(self.entry_offsets, lists)
+        pairs, pair_offsets = spans(self.pair_offsets, keep)
         return replace(
             self,
             positions=self.positions[keep],
@@ -144,7 +144,7 @@ class Chunk:
         dropped = np.fromiter(experts, dtype=INDEX)
         heard: Bools = ~np.isin(self.list_expert, dropped)
         keep, pairs = np.flatnonzero(heard), np.flatnonzero(~np.isin(self.pair_expert, dropped))
-        entries, entry_offsets = _spans(self.entry_offsets, keep)
+        entries, entry_offsets = spans(self.entry_offsets, keep)
         return replace(
             self,
             list_offsets=np.searchsorted(keep, self.list_offsets).astype(OFFSET),
@@ -187,7 +187,7 @@ class Chunk:
         return sparse.COO(where, np.ones(where.shape[1]), shape=(size, size, self.n_experts))
 
 
-def _spans(offsets: Offsets, keep: np.ndarray) -> tuple[np.ndarray, Offsets]:
+def spans(offsets: Offsets, keep: np.ndarray) -> tuple[np.ndarray, Offsets]:
     """Flat positions covered by the kept spans, and the offsets of the kept spans."""
     sizes = offsets[keep + 1] - offsets[keep]
     new = np.zeros(len(keep) + 1, dtype=OFFSET)

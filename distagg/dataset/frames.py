@@ -17,7 +17,7 @@ from distagg.dataset.manifest import Block
 from distagg.dataset.reader import CHUNK_ENTRIES, Dataset
 from distagg.dataset.regroup import regroup
 from distagg.dataset.tally import Tally
-from distagg.dataset.writer import make_block, make_manifest
+from distagg.dataset.writer import layout_of, make_block, make_manifest
 from distagg.errors import InputError, UsageError, unknown
 from distagg.types import NO_LABEL, PAIRS
 
@@ -112,7 +112,7 @@ def dataset_from_arrow(
                 tables.queries, lists, pairs, n_experts=len(grouped.experts.names), first_query=tables.first_query
             )
         )
-    manifest = make_manifest(grouped, total, tuple(blocks), ())
+    manifest = make_manifest(layout_of(grouped), total, tuple(blocks), ())
     return Dataset("", manifest, tuple(grouped.experts.names), held=tuple(chunks))
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ import pyarrow.parquet as pq
 from distagg.dataset.block import BlockTables, lists_schema
 from distagg.dataset.commit import staged_directory
 from distagg.dataset.intake import Progress, Regroup, RowSource
-from distagg.dataset.manifest import MANIFEST, Block, File, Manifest
+from distagg.dataset.manifest import MANIFEST, Block, File, Kind, Manifest, Partition
 from distagg.dataset.regroup import MEMORY_BYTES, no_progress, regroup
 from distagg.dataset.tally import Tally, spread
 from distagg.errors import InfrastructureError
@@ -84,13 +86,13 @@ def write_dataset(
             spills = staging / "spills"
             spills.mkdir()
             grouped = regroup(source, spills, memory_bytes=memory_bytes, progress=said)
-            with _Writer(staging, grouped) as writer:
+            with DatasetWriter(staging, layout := layout_of(grouped)) as writer:
                 for block in grouped.blocks(block_entries):
                     writer.write(block)
                     said(block.tally.entries)
                 files = writer.finish()
             shutil.rmtree(spills)
-            manifest = make_manifest(grouped, writer.total, tuple(writer.blocks), files)
+            manifest = make_manifest(layout, writer.total, tuple(writer.blocks), files)
             (staging / MANIFEST).write_text(manifest.to_json(), encoding="utf-8")
     except OSError as error:
         raise InfrastructureError(
@@ -99,18 +101,33 @@ def write_dataset(
     return manifest
 
 
-def make_manifest(grouped: Regroup, total: Tally, blocks: tuple[Block, ...], files: tuple[File, ...]) -> Manifest:
-    """The manifest of regrouped rows."""
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What the tables of a dataset depend on."""
+
+    kind: Kind
+    partition: Partition
+    scores: bool
+    experts: Sequence[str]
+
+
+def layout_of(grouped: Regroup) -> Layout:
+    """Known when all rows have been regrouped."""
+    return Layout(grouped.kind, grouped.partition, grouped.scores, grouped.experts.names)
+
+
+def make_manifest(layout: Layout, total: Tally, blocks: tuple[Block, ...], files: tuple[File, ...]) -> Manifest:
+    """The manifest of what was written."""
     return Manifest(
-        kind=grouped.kind,
-        partition=grouped.partition,
+        kind=layout.kind,
+        partition=layout.partition,
         queries=total.queries,
         items=total.items,
-        experts=len(grouped.experts.names),
+        experts=len(layout.experts),
         lists=total.lists,
         entries=total.entries,
         ties=total.ties,
-        scores=grouped.scores,
+        scores=layout.scores,
         positive=total.positive,
         labels=total.label_counts(),
         list_lengths=spread(total.list_lengths),
@@ -136,19 +153,19 @@ def make_block(tables: BlockTables, total: Tally, file: int, group: int) -> Bloc
     )
 
 
-class _Writer:
+class DatasetWriter:
     """Rolling Parquet files; finished ones are hashed on a thread while the next are written."""
 
-    def __init__(self, directory: Path, grouped: Regroup) -> None:
+    def __init__(self, directory: Path, layout: Layout) -> None:
         self.total = Tally()
         self.blocks: list[Block] = []
-        self._directory, self._grouped = directory, grouped
+        self._directory, self._layout = directory, layout
         self._open: dict[str, pq.ParquetWriter] = {}
         self._rows: dict[str, int] = {}
         self._files: list[Future[File]] = []
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="distagg-hash")
 
-    def __enter__(self) -> _Writer:
+    def __enter__(self) -> DatasetWriter:
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -164,14 +181,14 @@ class _Writer:
         self.blocks.append(make_block(tables, self.total, file, group))
         if tables.queries is not None:
             self._append("queries", file, QUERIES_TABLE, tables.queries)
-        kind = self._grouped.kind
-        schema = PAIRS_TABLE if kind == "pairs" else lists_schema(self._grouped.scores)
+        kind = self._layout.kind
+        schema = PAIRS_TABLE if kind == "pairs" else lists_schema(self._layout.scores)
         self._append(kind, file, schema, tables.rows)
 
     def finish(self) -> tuple[File, ...]:
         """Close everything and give the files in the order of their names."""
         self._close()
-        experts = pa.table({"expert": pa.array(self._grouped.experts.names, pa.string())})
+        experts = pa.table({"expert": pa.array(self._layout.experts, pa.string())})
         pq.write_table(experts, self._directory / "experts.parquet", use_dictionary=False, **_SHARED)
         self._files.append(self._pool.submit(_describe, self._directory / "experts.parquet", len(experts)))
         return tuple(sorted((future.result() for future in self._files), key=lambda file: file.path))

@@ -2,9 +2,11 @@
 
 STYLE = """
 :root{--ground:#fbfbf9;--panel:#fff;--text:#1c2227;--quiet:#57626b;--line:#dde1e3;--main:#2f6690;--soft:#a9c3d6;
---worse:#a84b16;--mark:#eef3f6;--shade:#0003}
+--worse:#a84b16;--mark:#eef3f6;--shade:#0003;
+--c0:#2f6690;--c1:#a84b16;--c2:#3d7a3d;--c3:#8a3f86;--c4:#77660f;--c5:#b0324f;--c6:#1d7874;--c7:#57626b}
 @media (prefers-color-scheme:dark){:root{--ground:#14181b;--panel:#1a1f23;--text:#e6e9eb;--quiet:#a0abb4;
---line:#30373d;--main:#82b7de;--soft:#40627c;--worse:#e69d6e;--mark:#20282e;--shade:#000a}}
+--line:#30373d;--main:#82b7de;--soft:#40627c;--worse:#e69d6e;--mark:#20282e;--shade:#000a;
+--c0:#82b7de;--c1:#e69d6e;--c2:#8fcf8f;--c3:#d59ad2;--c4:#d3c069;--c5:#f28fa6;--c6:#6fcfc9;--c7:#a0abb4}}
 *{box-sizing:border-box}
 html{-webkit-text-size-adjust:100%;text-size-adjust:100%}
 body{margin:0 auto;max-width:78rem;padding:clamp(1.25rem,4vw,3.5rem) clamp(1rem,4vw,3rem) 5rem;background:var(--ground);
@@ -55,6 +57,17 @@ svg .axis{stroke:var(--quiet);stroke-width:1}
 svg .better{fill:var(--main)}
 svg .worse{fill:var(--worse)}
 svg .ground{fill:var(--mark)}
+svg .grid{stroke:var(--line);stroke-width:1}
+svg .line-0{stroke:var(--c0);fill:var(--c0)}
+svg .line-1{stroke:var(--c1);fill:var(--c1)}
+svg .line-2{stroke:var(--c2);fill:var(--c2)}
+svg .line-3{stroke:var(--c3);fill:var(--c3)}
+svg .line-4{stroke:var(--c4);fill:var(--c4)}
+svg .line-5{stroke:var(--c5);fill:var(--c5)}
+svg .line-6{stroke:var(--c6);fill:var(--c6)}
+svg .line-7{stroke:var(--c7);fill:var(--c7)}
+svg text[class^=line]{stroke:none}
+svg polyline[class^=line]{fill:none;stroke-width:1.8}
 svg .heat{fill:var(--main)}
 svg .unknown{stroke:var(--line)}
 .facts{display:grid;grid-template-columns:repeat(auto-fill,minmax(8.5rem,1fr));gap:1.1rem 1.5rem;margin:1.25rem 0}

@@ -119,7 +119,7 @@ def differences(values: Sequence[float], *, limit: float, title: str, desc: str 
     better, worse = sum(v > TIE for v in values), sum(v < -TIE for v in values)
     equal = len(values) - better - worse
     top, zero, left, right = 14.0, 64.0, 40.0, WIDTH - 4.0
-    ordered = _thinned(sorted(values, reverse=True), _STEPS)
+    ordered = thinned(sorted(values, reverse=True), _STEPS)
     step = (right - left) / max(len(ordered), 1)
     drawn: list[Child] = []
     for kind, part in (("better", [max(v, 0.0) for v in ordered]), ("worse", [min(v, 0.0) for v in ordered])):
@@ -145,7 +145,7 @@ def heat_strip(shares: Mapping[str, float], *, title: str, desc: str = "") -> Ma
     >>> heat_strip({"a": 0.2, "b": 0.9}, title="Coverage").count('class="cell"')
     2
     """
-    cells = _thinned(list(shares.items()), CELLS)
+    cells = thinned(list(shares.items()), CELLS)
     per_row = next((wide for wide in (12, 24, 36) if len(cells) <= wide * 6), 48)
     side = WIDTH / per_row
     drawn: list[Child] = []
@@ -168,7 +168,7 @@ def strips(rows: Mapping[str, Sequence[float]], names: Sequence[str], *, title: 
     4
     """
     drawn: list[Child] = []
-    shown = _thinned(range(len(names)), WIDTH // 3)
+    shown = thinned(range(len(names)), WIDTH // 3)
     side = WIDTH / max(len(shown), 1)
     for position, (label, values) in enumerate(rows.items()):
         top = 48.0 * position
@@ -188,7 +188,7 @@ def _cell(x: float, y: float, side: float, value: float, *, height: float | None
     return element("rect", class_=kind, x=x, y=y, width=side, height=height or side, fill_opacity=f"{opacity:.2f}")
 
 
-def _thinned(values: Sequence[T], limit: int) -> Sequence[T]:
+def thinned(values: Sequence[T], limit: int) -> Sequence[T]:
     """At most ``limit`` of the values, evenly spaced, the first and the last among them."""
     if len(values) <= limit:
         return values
