@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from distagg.dataset import Dataset
-    from distagg.engine import Result, compare, evaluate, features, fit, import_dataset, rank, solve
+    from distagg.engine import (
+        Result,
+        compare,
+        evaluate,
+        explain,
+        features,
+        fit,
+        import_dataset,
+        judge_experts,
+        rank,
+        solve,
+    )
     from distagg.models import MODELS, model_named
 
 __version__ = "0.1.0"
@@ -18,17 +29,19 @@ _HOME = {
     "model_named": "distagg.models",
     "compare": "distagg.engine",
     "evaluate": "distagg.engine",
+    "explain": "distagg.engine",
     "features": "distagg.engine",
     "fit": "distagg.engine",
     "import_dataset": "distagg.engine",
+    "judge_experts": "distagg.engine",
     "Result": "distagg.engine",
     "rank": "distagg.engine",
     "solve": "distagg.engine",
 }
 
 __all__ = [
-    "MODELS", "Dataset", "Result", "compare", "evaluate", "features", "fit", "import_dataset", "model_named", "rank",
-    "solve",
+    "MODELS", "Dataset", "Result", "compare", "evaluate", "explain", "features", "fit", "import_dataset",
+    "judge_experts", "model_named", "rank", "solve",
 ]  # fmt: skip
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from hypothesis import settings
@@ -22,6 +26,23 @@ def data_dir() -> Path:
     if not DATA.is_dir():
         pytest.skip("no real data: set DISTAGG_DATA to its folder")
     return DATA
+
+
+@pytest.fixture(scope="session")
+def load_job() -> Callable[[str], ModuleType]:
+    """A script of ``jobs`` as a module, by its path there."""
+
+    def load(path: str) -> ModuleType:
+        script = Path(__file__).parents[1] / "jobs" / path
+        spec = importlib.util.spec_from_file_location(script.stem, script)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[script.stem] = module  # dataclasses look their module up
+        spec.loader.exec_module(module)
+        return module
+
+    return load
 
 
 @pytest.fixture(scope="session", params=["mq2007-agg", "mq2008-agg"])

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-SCRIPT = Path(__file__).parents[1] / "jobs" / "reproduce" / "table1.py"
-
 
 @pytest.fixture(scope="module")
-def table1() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("table1", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["table1"] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
+def table1(load_job: Callable[[str], ModuleType]) -> ModuleType:
+    return load_job("reproduce/table1.py")
 
 
 def test_rows_that_fall_short_stand_first(table1: ModuleType) -> None:

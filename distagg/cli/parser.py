@@ -40,6 +40,9 @@ def build_parser() -> argparse.ArgumentParser:
     _rank(commands)
     _evaluate(commands)
     _compare(commands)
+    _experts(commands)
+    _explain(commands)
+    _features(commands)
     return parser
 
 
@@ -51,9 +54,11 @@ class _Version(argparse.Action):
         parser.exit()
 
 
-def _command(commands: Any, name: str, help: str, *, cluster: bool = True) -> argparse.ArgumentParser:
+def _command(
+    commands: Any, name: str, help: str, *, cluster: bool = True, module: str = "commands"
+) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = commands.add_parser(name, help=help, description=help[0].upper() + help[1:] + ".")
-    parser.set_defaults(run=_late(name))
+    parser.set_defaults(run=_late(module, name))
     parser.add_argument("--json", action="store_true", help="print data on stdout; talk goes to stderr")
     parser.add_argument("--seed", type=int, default=0, help="seed of everything that draws (default 0)")
     if cluster:
@@ -63,9 +68,9 @@ def _command(commands: Any, name: str, help: str, *, cluster: bool = True) -> ar
     return parser
 
 
-def _late(name: str) -> Callable[[argparse.Namespace], None]:
+def _late(module: str, name: str) -> Callable[[argparse.Namespace], None]:
     def run(arguments: argparse.Namespace) -> None:
-        getattr(import_module("distagg.cli.commands"), f"run_{name}")(arguments)
+        getattr(import_module(f"distagg.cli.{module}"), f"run_{name}")(arguments)
 
     return run
 
@@ -190,3 +195,37 @@ def _compare(commands: Any) -> None:
     _search(parser, "MODEL.key=value")
     _metrics(parser)
     _goal(parser)
+
+
+def _experts(commands: Any) -> None:
+    parser = _command(commands, "experts", "which experts a model uses, turns round or ignores", module="understand")
+    parser.add_argument("model", metavar="MODELDIR", help="what 'distagg fit' made")
+    parser.add_argument("--data", metavar="DATASET", help="what to try experts on (default: a made-up list of each)")
+    parser.add_argument("--report", metavar="FILE.html", help="draw weights and verdicts as a self-contained page")
+    parser.add_argument("--retrain", metavar="MODELDIR", help="fit on --data without the unused experts, and compare")
+    parser.add_argument("--valid", metavar="DATASET", help="labelled data that --retrain chooses and compares on")
+    _goal(parser)
+
+
+def _explain(commands: Any) -> None:
+    about = "which experts moved each item of a query up or down"
+    parser = _command(commands, "explain", about, cluster=False, module="understand")
+    parser.add_argument("model", metavar="MODEL|MODELDIR", help="a model's name, or what 'distagg fit' made")
+    parser.add_argument("dataset", metavar="DATASET")
+    parser.add_argument(
+        "--query", dest="queries", action="append", required=True, metavar="QUERY", help="repeat for more"
+    )
+    parser.add_argument("--report", metavar="FILE.html", help="draw it as a self-contained page")
+
+
+def _features(commands: Any) -> None:
+    about = "write what lists say of items as Parquet, for any other learner"
+    parser = _command(commands, "features", about, module="understand")
+    parser.add_argument("dataset", metavar="DATASET")
+    parser.add_argument("-o", "--output", required=True, metavar="DIR", help="a directory of Parquet files")
+    parser.add_argument("--kind", default="svd", metavar="KIND", help="svd or borda (default svd)")
+    parser.add_argument(
+        "--pairs", default="log", metavar="NAME", help="binary, difference, normalised, log or all (default log)"
+    )
+    parser.add_argument("--rank", type=int, default=1, metavar="N", help="singular triplets of svd (default 1)")
+    parser.add_argument("--combined", action="store_true", help="features of the sum of all experts")

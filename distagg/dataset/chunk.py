@@ -6,6 +6,7 @@ by rank, lists of a query by expert. Kernels walk these arrays and nothing else.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -129,6 +130,30 @@ class Chunk:
             entry_rank=self.entry_rank[entries],
             entry_score=self.entry_score[entries] if len(self.entry_score) else self.entry_score,
             pair_offsets=pair_offsets,
+            pair_expert=self.pair_expert[pairs],
+            pair_winner=self.pair_winner[pairs],
+            pair_loser=self.pair_loser[pairs],
+            pair_weight=self.pair_weight[pairs],
+            pair_tie=self.pair_tie[pairs],
+        )
+
+    def without(self, experts: Collection[int]) -> Chunk:
+        """The chunk as if those experts had said nothing; its items and queries stay."""
+        if not experts:
+            return self
+        dropped = np.fromiter(experts, dtype=INDEX)
+        heard: Bools = ~np.isin(self.list_expert, dropped)
+        keep, pairs = np.flatnonzero(heard), np.flatnonzero(~np.isin(self.pair_expert, dropped))
+        entries, entry_offsets = spans(self.entry_offsets, keep)
+        return replace(
+            self,
+            list_offsets=np.searchsorted(keep, self.list_offsets).astype(OFFSET),
+            list_expert=self.list_expert[keep],
+            entry_offsets=entry_offsets,
+            entry_item=self.entry_item[entries],
+            entry_rank=self.entry_rank[entries],
+            entry_score=self.entry_score[entries] if len(self.entry_score) else self.entry_score,
+            pair_offsets=np.searchsorted(pairs, self.pair_offsets).astype(OFFSET),
             pair_expert=self.pair_expert[pairs],
             pair_winner=self.pair_winner[pairs],
             pair_loser=self.pair_loser[pairs],

@@ -97,8 +97,8 @@ def load_manifest(directory: Path) -> Manifest:
         ) from error
 
 
-def read_committed_json(directory: Path, fmt: str, what: str) -> dict[str, Any]:
-    """The manifest of a committed directory, with its format and version checked."""
+def read_committed_json(directory: Path, fmt: str, what: str, version: int = SCHEMA_VERSION) -> dict[str, Any]:
+    """The manifest of a committed directory, with its format checked, and its version: at most ``version``."""
     if not directory.is_dir():
         found = "a file" if directory.exists() else "nothing there"
         raise InputError(str(directory), found=found, expected=what)
@@ -117,11 +117,11 @@ def read_committed_json(directory: Path, fmt: str, what: str) -> dict[str, Any]:
     if not isinstance(body, dict) or body.get("format") != fmt:
         given = body.get("format") if isinstance(body, dict) else type(body).__name__
         raise InputError(str(file), found=f"format {given!r}", expected=f"'{fmt}', {what}")
-    if not isinstance(body.get("schema"), int) or body["schema"] > SCHEMA_VERSION:
+    if not isinstance(body.get("schema"), int) or body["schema"] > version:
         raise InputError(
             str(file),
             found=f"schema version {body.get('schema')}",
-            expected=f"at most {SCHEMA_VERSION}",
+            expected=f"at most {version}",
             remedy="it was written by a newer distagg; upgrade this one",
         )
     return body

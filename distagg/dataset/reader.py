@@ -6,7 +6,7 @@ The plan depends on the data and the chunk budget alone, never on the number of 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,18 +17,19 @@ import pyarrow.parquet as pq
 
 from distagg.dataset.chunk import Chunk, chunk_from_tables
 from distagg.dataset.manifest import Block, Kind, Manifest, Partition, load_manifest
-from distagg.errors import InputError, UsageError
+from distagg.errors import InputError, UsageError, unknown
 
 CHUNK_ENTRIES = 1 << 20  # about 12 MB of ranks; tens of milliseconds of work for a linear model
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which queries of a dataset: those of some source parts, or some residues of the position."""
+    """Which queries of a dataset: those of some source parts, or some residues of the position; whom not to hear."""
 
     parts: frozenset[str] | None = None
     modulus: int = 0
     residues: frozenset[int] = frozenset()
+    without: frozenset[int] = frozenset()  # experts, by position
 
     def mask(self, parts: pa.StringArray, first_query: int) -> np.ndarray:
         keep = np.ones(len(parts), dtype=bool)
@@ -65,7 +66,8 @@ class ChunkRef:
         chunk = self.held if self.held is not None else self._read(ids)
         if self.where == EVERYTHING:
             return chunk
-        return chunk.select(self.where.mask(chunk.parts, self.blocks[0].first_query))
+        kept = chunk.select(self.where.mask(chunk.parts, self.blocks[0].first_query))
+        return kept.without(self.where.without)
 
     def _read(self, ids: bool) -> Chunk:
         query_columns = ["query", "part", "label", "missed"] + (["item"] if ids else [])
@@ -182,8 +184,17 @@ class Dataset:
 
         return polars.from_arrow(self.to_arrow())
 
-    def select(self, *, parts: list[str] | None = None, fold: tuple[int, set[int]] | None = None) -> Dataset:
-        """The queries of some source parts, or those whose position has some residues (modulus, residues)."""
+    def select(
+        self,
+        *,
+        parts: list[str] | None = None,
+        fold: tuple[int, set[int]] | None = None,
+        without: Collection[str] = (),
+    ) -> Dataset:
+        """The queries of some source parts, or those whose position has some residues (modulus, residues).
+
+        Experts named in ``without`` are not heard: they stay among ``experts``, and have no lists.
+        """
         where = self.where
         if parts is not None:
             for part in parts:
@@ -192,6 +203,10 @@ class Dataset:
             where = replace(where, parts=frozenset(parts))
         if fold is not None:
             where = replace(where, modulus=fold[0], residues=frozenset(fold[1]))
+        for name in without:
+            if name not in self.experts:
+                raise unknown("expert", name, self.experts)
+            where = replace(where, without=where.without | {self.experts.index(name)})
         return replace(self, where=where)
 
     def plan(self, chunk_entries: int = CHUNK_ENTRIES) -> tuple[ChunkRef, ...]:

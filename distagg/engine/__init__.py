@@ -9,10 +9,12 @@ import pyarrow as pa
 
 from distagg.dataset.reader import Dataset
 from distagg.engine.compare import DEFAULT_METRICS, compare
+from distagg.engine.explain import explain
 from distagg.engine.features import features
 from distagg.engine.fit import Goal
 from distagg.engine.fit import fit as fit_params
 from distagg.engine.importing import import_dataset
+from distagg.engine.quality import judge_experts
 from distagg.engine.rank import solve as solve_chunks
 from distagg.engine.result import Result
 from distagg.engine.runner import Runner
@@ -72,6 +74,6 @@ def evaluate(
 
 
 __all__ = [
-    "Fitted", "Result", "compare", "evaluate", "features", "fit", "import_dataset", "load_model", "rank", "save_model",
-    "solve",
+    "Fitted", "Result", "compare", "evaluate", "explain", "features", "fit", "import_dataset", "judge_experts",
+    "load_model", "rank", "save_model", "solve",
 ]  # fmt: skip

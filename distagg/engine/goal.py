@@ -14,6 +14,7 @@ from distagg.engine.runner import Runner, Work
 from distagg.errors import UsageError
 from distagg.metrics import highest_label, parse_metric, score_chunk
 from distagg.models import Model, Params
+from distagg.models.trained import Trained
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,10 @@ def evaluate_candidates(
     *,
     repeated: bool = False,
 ) -> np.ndarray:
-    """Mean metric of every candidate over labelled queries; ``repeated`` when the same queries will be asked again."""
+    """Mean metric of every candidate over labelled queries, -inf for one that gives scores which are no numbers.
+
+    ``repeated`` says that the same queries will be asked again.
+    """
     if dataset.manifest.partition == "expert" and len(dataset.plan()) > 1:
         raise UsageError(f"{model.name} chooses by a metric on whole queries, and the dataset is partitioned by expert")
     payload = (model, candidates, goal, highest_label(dataset.manifest))
@@ -52,6 +56,9 @@ def _candidates_task(chunk: Chunk, index: int, payload: tuple[Any, ...]) -> np.n
     total = np.zeros((2, len(candidates)))
     for n, params in enumerate(candidates):
         scores = model.score(chunk, params)
+        if np.isnan(scores).any() or (isinstance(model, Trained) and not np.isfinite(scores).all()):
+            total[:, n] = -np.inf, 1  # numbers that overflow choose nothing
+            continue
         values = score_chunk(chunk, scores, metrics, protocol=goal.protocol, max_grade=max_grade)[:, 0]
         total[:, n] = np.nansum(values), np.isfinite(values).sum()
     return total

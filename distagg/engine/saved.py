@@ -1,9 +1,14 @@
-"""Fitted models on disk: a committed directory of JSON and Parquet, never a pickle."""
+"""Fitted models on disk: a committed directory of JSON and Parquet, never a pickle.
+
+``manifest.json`` has the version of the format, the model's name and settings; ``params.parquet`` every array with its
+shape; ``experts.parquet`` the experts that the arrays named expert_* have a row for, in their order.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,11 +21,12 @@ from distagg.dataset.commit import staged_directory
 from distagg.dataset.manifest import MANIFEST, read_committed_json
 from distagg.dataset.reader import read_groups
 from distagg.engine.experts import align_experts
-from distagg.errors import InputError
+from distagg.errors import InputError, UsageError
 from distagg.models import MODELS, Model, Params, model_named
-from distagg.types import SCHEMA_VERSION
+from distagg.models.trained import Trained
 
 MODEL_FORMAT = "distagg-model"
+MODEL_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +38,8 @@ class Fitted:
     experts: tuple[str, ...]
 
     def params_for(self, experts: tuple[str, ...]) -> Params:
-        return align_experts(self.params, self.experts, experts)
+        """Params for a dataset with those experts; refused with the difference where they do not fit."""
+        return align_experts(self.params, self.experts, experts, strangers=self.model.takes_strangers)
 
 
 def save_model(target: Path, fitted: Fitted, about: dict[str, Any] | None = None) -> None:
@@ -50,18 +57,37 @@ def save_model(target: Path, fitted: Fitted, about: dict[str, Any] | None = None
         pq.write_table(table, folder / "params.parquet")
         pq.write_table(pa.table({"expert": pa.array(fitted.experts, pa.string())}), folder / "experts.parquet")
         body = {
-            "format": MODEL_FORMAT, "schema": SCHEMA_VERSION, "model": fitted.model.name,
+            "format": MODEL_FORMAT, "schema": MODEL_VERSION, "model": fitted.model.name,
             "settings": dataclasses.asdict(fitted.model), "about": about or {},
         }  # fmt: skip
         (folder / MANIFEST).write_text(json.dumps(body, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def load_model(path: Path) -> Fitted:
-    """Read a fitted model."""
-    body = read_committed_json(path, MODEL_FORMAT, "a model made by 'distagg fit'")
-    if body["model"] not in MODELS:
-        raise InputError(str(path / MANIFEST), found=f"model '{body['model']}'", expected=f"one of {', '.join(MODELS)}")
-    rows = read_groups(path / "params.parquet", [0], None).to_pylist()
-    params = {row["name"]: np.array(row["values"], dtype=np.float64).reshape(row["shape"]) for row in rows}
-    experts = read_groups(path / "experts.parquet", [0], ["expert"])["expert"].to_pylist()
-    return Fitted(model_named(body["model"], body["settings"]), params, tuple(experts))
+    """Read a fitted model; what does not fit together is an InputError that names the file."""
+    body = read_committed_json(path, MODEL_FORMAT, "a model made by 'distagg fit'", MODEL_VERSION)
+    name, settings = body.get("model"), body.get("settings")
+    if name not in MODELS:
+        raise _damaged(path / MANIFEST, f"model '{name}'", f"one of {', '.join(MODELS)}")
+    try:
+        model = model_named(name, settings or {})
+    except UsageError as error:
+        raise _damaged(path / MANIFEST, f"settings that do not fit ({error})", f"those of {name}") from error
+    rows = read_groups(path / "params.parquet", None, None).to_pylist()
+    experts = read_groups(path / "experts.parquet", None, ["expert"])["expert"].to_pylist()
+    params: Params = {}
+    for row in rows:
+        values, shape = np.array(row["values"], dtype=np.float64), tuple(row["shape"])
+        if len(values) != math.prod(shape):
+            raise _damaged(path / "params.parquet", f"{len(values)} numbers in {row['name']}", f"the shape {shape}")
+        if row["name"].startswith("expert_") and shape[:1] != (len(experts),):
+            raise _damaged(path / "params.parquet", f"{row['name']} of shape {shape}", f"{len(experts)} experts' rows")
+        params[row["name"]] = values.reshape(shape)
+    missing = [key for key in (model.weights if isinstance(model, Trained) else ()) if key not in params]
+    if missing:
+        raise _damaged(path / "params.parquet", f"no {', '.join(missing)}", f"the weights of {name}")
+    return Fitted(model, params, tuple(experts))
+
+
+def _damaged(file: Path, found: str, expected: str) -> InputError:
+    return InputError(str(file), found=found, expected=expected, remedy="fit the model again")

@@ -31,8 +31,8 @@ def train(
 
     Without ``valid`` they are validated on the training queries: early stopping then only saves time. Experts of
     ``valid`` are matched by name. Training ends after ``rounds``, or after ``patience`` rounds without a better
-    value; weights that are no longer finite end it too, and are said. Beside the weights, the result holds ``curve``
-    (the value after each round) and ``round`` (that of the weights kept).
+    value; weights or scores that are no longer finite end it too, and are said. Beside the weights, the result holds
+    ``curve`` (the value after each round) and ``round`` (that of the weights kept).
     """
     runner, goal = runner or InlineRunner(), goal or Goal()
     judged = valid if valid is not None else train
@@ -43,18 +43,22 @@ def train(
         **model.start(train.manifest.experts),
         "round": np.zeros(1), "highest": np.array([float(highest_label(train.manifest))]),
     }  # fmt: skip
+    align_experts(params, train.experts, judged.experts, strangers=model.takes_strangers)  # refused before any work
     curve: list[float] = []
     best, value, reached = params, -np.inf, 0
     while not model.done(params) and len(curve) - reached < model.patience:
         params = _round(model, params, train, runner, progress)
-        if not all(np.isfinite(params[name]).all() for name in model.weights):
+        finite, now = all(np.isfinite(params[name]).all() for name in model.weights), -np.inf
+        if finite:
+            aligned = align_experts(params, train.experts, judged.experts, strangers=model.takes_strangers)
+            now = float(evaluate_candidates(model, [aligned], judged, goal, runner, repeated=True)[0])
+        if now == -np.inf:
             not_converged(
-                f"{model.name}: weights were no longer finite after round {len(curve) + 1}; those of round {reached} "
-                "are kept; lower rate"
+                f"{model.name}: {'scores' if finite else 'weights'} were no longer finite after round "
+                f"{len(curve) + 1}; the weights of round {reached} are kept; lower rate"
             )
             break
-        aligned = align_experts(params, train.experts, judged.experts)
-        curve.append(float(evaluate_candidates(model, [aligned], judged, goal, runner, repeated=True)[0]))
+        curve.append(now)
         if curve[-1] > value:
             best, value, reached = params, curve[-1], len(curve)
     kept = {name: best[name] for name in (*model.weights, "highest")}

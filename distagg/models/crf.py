@@ -121,14 +121,14 @@ class Crf(Trained):
             row = np.where(draws.random(chunk.n_lists) < HIDDEN, chunk.n_experts, row)
         most = int(self.sample)
         gain, discount, kind, how = metric_terms(self.metric, most, chunk.labels, float(params["highest"][0]))
-        means = np.full(chunk.n_queries, np.nan)
+        means = np.full(chunk.n_queries, -np.inf)  # not NaN, which is what weights that explode give
         kinds = np.zeros(int(np.diff(chunk.item_offsets).max(initial=1)), dtype=np.int64)
         climb(
             rate, kind, how, order, chunk.item_offsets, chunk.labels, keys, gain, discount, made["start"],
             made["entry"], made["holder"], made["potentials"], row, weights, into, means, *field_arrays(most), kinds,
             np.zeros(most, dtype=np.int64), np.zeros((4, most)), np.zeros((5, 1 << most)), np.zeros((1 << most, most)),
         )  # fmt: skip
-        return int((~np.isnan(means)).sum())
+        return int((~np.isneginf(means)).sum())
 
     def _rows(self, chunk: Chunk) -> Offsets:
         """The row of weights that each list takes, shape (L,)."""

@@ -26,14 +26,16 @@ from distagg.types import INDEX, NO_LABEL, OFFSET, Bools, Floats
 class LambdaRank(Trained):
     """Scores linear in the features of every expert's list, or with a layer of hidden units.
 
-    An expert that leaves an item out gives it the expert's bias. Experts unseen in training are silent. Items in no
-    list get every expert's bias. In training, unlabelled items hold their places and make no pairs.
+    An expert that leaves an item out gives it the expert's bias. Items in no list get every expert's bias. In training,
+    unlabelled items hold their places and make no pairs. Data with experts that it was not trained on are refused,
+    unless features are combined.
     """
 
     name: ClassVar[str] = "lambdarank"
     summary: ClassVar[str] = "features of every expert's list, weighted by LambdaRank from labels"
     paper: ClassVar[str] = "000 section 3.5; Burges, Ragno & Le 2006"
     cost: ClassVar[str] = "entries x rounds"
+    takes_strangers: ClassVar[bool] = False
 
     features: Any = param(
         "svd", "what lists say of items: svd (leading singular vectors of pairs) or borda", choices=KINDS

@@ -54,10 +54,9 @@ svg .chosen text{font-weight:650}
 svg .whisker{stroke:var(--text);stroke-width:1.2;fill:none}
 svg .halo{stroke:var(--ground);stroke-width:3.2;fill:none}
 svg .axis{stroke:var(--quiet);stroke-width:1}
-svg path.better{fill:var(--main)}
-svg path.worse{fill:var(--worse)}
-svg text.better{fill:var(--main)}
-svg text.worse{fill:var(--worse)}
+svg .better{fill:var(--main)}
+svg .worse{fill:var(--worse)}
+svg .ground{fill:var(--mark)}
 svg .grid{stroke:var(--line);stroke-width:1}
 svg .line-0{stroke:var(--c0);fill:var(--c0)}
 svg .line-1{stroke:var(--c1);fill:var(--c1)}

@@ -75,6 +75,19 @@ def percent(value: object, *, signed: bool = False) -> str:
     return "0.00" if written in ("-0.00", "+0.00") else written.replace("-", "−")
 
 
+def signed(value: object, digits: int = 2) -> str:
+    """A number with its sign; a rounded zero has none.
+
+    >>> signed(0.318), signed(-2.0), signed(-0.0001), signed(0.0004, 3)
+    ('+0.32', '−2.00', '0.00', '0.000')
+    """
+    figure = number(value)
+    if not math.isfinite(figure):
+        return NOTHING
+    written = f"{figure:+.{digits}f}"
+    return written.replace("-", "−") if written.strip("+-0.") else written[1:]
+
+
 def share(value: object) -> str:
     """A fraction as a percentage with one decimal and its sign.
 

@@ -1,11 +1,16 @@
 """The chunk: selection, views, and arrays that nobody can change."""
 
+from dataclasses import replace
+
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import Query, build_chunk, chunks
 
+from distagg.dataset import Dataset
+from distagg.errors import UsageError
 from distagg.types import NO_LABEL
 
 
@@ -54,3 +59,22 @@ def test_entry_rows_point_into_the_whole_chunk():
     chunk = build_chunk([Query(2, {0: {1: 1}}), Query(3, {0: {0: 1}, 1: {2: 1, 1: 2}})])
     assert chunk.entry_row().tolist() == [1, 2, 4, 3]
     assert chunk.item_query().tolist() == [0, 0, 1, 1, 1]
+
+
+@given(drawn=chunks(), gone=st.sets(st.integers(0, 4)))
+def test_without_experts_equals_building_from_the_others(drawn, gone):
+    made, chunk = drawn
+    found = chunk.without(gone)
+    kept = [replace(query, lists={e: r for e, r in query.lists.items() if e not in gone}) for query in made]
+    expected = build_chunk(kept, n_experts=5)
+    for name in ("item_offsets", "labels", "list_offsets", "list_expert", "entry_offsets", "entry_item", "entry_rank"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+
+
+def test_without_experts_their_pairs_are_gone():
+    table = pa.table({"expert": ["a", "b", "a"], "winner": ["x", "y", "y"], "loser": ["y", "x", "z"]})
+    dataset = Dataset.from_arrow(table).select(without=["b"])
+    (chunk,) = dataset.chunks()
+    assert (chunk.n_pairs, chunk.pair_offsets.tolist(), chunk.n_items) == (2, [0, 2], 3)
+    with pytest.raises(UsageError, match="unknown expert 'c'"):
+        dataset.select(without=["c"])

@@ -1,0 +1,127 @@
+"""``distagg experts``, ``explain`` and ``features``: what a model makes of its experts, and what it is given."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from contextlib import closing
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from distagg.cli.commands import run_in, say
+from distagg.dataset import Dataset
+from distagg.dataset.commit import refuse_existing
+from distagg.engine import fit
+from distagg.engine.compare import evaluate_model
+from distagg.engine.explain import explain
+from distagg.engine.features import features_to
+from distagg.engine.fit import Goal
+from distagg.engine.progress import Meter
+from distagg.engine.quality import Quality, as_rows, judge_experts, retrain, unheard, weight_rows
+from distagg.engine.runner import Runner
+from distagg.engine.saved import Fitted, load_model, save_model
+from distagg.errors import UsageError
+from distagg.metrics import paired_tests
+from distagg.models import MODELS, model_named
+from distagg.models.features import FeatureSettings
+from distagg.reports import write_report
+from distagg.reports.experts import experts_report, explanation_report, explanation_text, quality_text
+from distagg.reports.terminal import render_table
+from distagg.reports.text import p_value, percent
+
+
+def run_experts(arguments: argparse.Namespace) -> None:
+    fitted = load_model(Path(arguments.model))
+    if arguments.retrain:
+        if not arguments.data:
+            raise UsageError("--retrain needs the training data: give --data DATASET")
+        refuse_existing(Path(arguments.retrain))
+    dataset = Dataset.open(arguments.data) if arguments.data else None
+    valid = Dataset.open(arguments.valid) if arguments.valid else None
+    goal, plan = Goal(arguments.goal, arguments.protocol), len(dataset.plan()) if dataset else 1
+    with run_in(arguments) as runner, closing(Meter("experts", plan)) as progress:
+        found = judge_experts(fitted, dataset, goal=goal, runner=runner, progress=progress)
+        result: dict[str, Any] = {
+            "model": fitted.model.name, "data": arguments.data, "goal": arguments.goal, "experts": as_rows(found),
+            "weights": weight_rows(fitted),
+        }  # fmt: skip
+        if arguments.retrain and dataset is not None:
+            result["retrained"] = _retrain(arguments, fitted, found, dataset, valid, goal, runner)
+    if arguments.report:
+        write_report(experts_report(result), Path(arguments.report), overwrite=True)
+        say(f"report: {arguments.report}")
+    if arguments.json:
+        _print_json(result)
+        return
+    print(quality_text(result))
+    if "retrained" in result:
+        print(_retrained_text(result["retrained"], arguments.goal))
+
+
+def _retrain(
+    arguments: argparse.Namespace, fitted: Fitted, found: list[Quality], train: Dataset, valid: Dataset | None,
+    goal: Goal, runner: Runner,
+) -> dict[str, Any]:  # fmt: skip
+    """Fit without the unused experts, save, and hold both models against the queries that are chosen on."""
+    unused = [one.expert for one in found if one.verdict == "unused"]
+    if not unused:
+        raise UsageError("no expert is unused: there is nothing to train without")
+    fewer = retrain(fitted, unused, train, valid=valid, goal=goal, runner=runner)
+    save_model(Path(arguments.retrain), fewer, {"goal": arguments.goal, "without": unused})
+    say(f"saved: {arguments.retrain}")
+    judged = valid if valid is not None else train
+    values = [
+        evaluate_model(one.model, one.params_for(data.experts), data, [goal.metric], protocol=goal.protocol)[1][:, 0]
+        for one, data in ((fitted, judged), (fewer, unheard(judged, unused)))
+    ]
+    test = paired_tests(values[1], values[0], arguments.seed)
+    return {
+        "without": unused, "output": arguments.retrain, "on": arguments.valid or arguments.data,
+        "before": float(values[0].mean()), "after": float(values[1].mean()),
+        "difference": test.difference, "low": test.low, "high": test.high, "p_t": test.t_test,
+    }  # fmt: skip
+
+
+def _retrained_text(made: dict[str, Any], metric: str) -> str:
+    interval = f"{percent(made['low'], signed=True)} to {percent(made['high'], signed=True)}"
+    rows = [
+        ["all experts", percent(made["before"]), "", "", ""],
+        [f"without {', '.join(made['without'])}", percent(made["after"]), percent(made["difference"], signed=True),
+         interval, p_value(made["p_t"])],
+    ]  # fmt: skip
+    return f"\non {made['on']}:\n" + render_table(["", f"{metric}, %", "difference", "95%", "p"], rows, "lrrrr")
+
+
+def run_explain(arguments: argparse.Namespace) -> None:
+    dataset = Dataset.open(arguments.dataset)
+    if arguments.model not in MODELS and Path(arguments.model).exists():
+        fitted = load_model(Path(arguments.model))
+    else:
+        model = model_named(arguments.model)
+        if model.needs_labels:
+            raise UsageError(f"{model.name} must be fitted first: distagg fit {model.name} DATASET -o MODELDIR")
+        fitted = fit(model, dataset)
+    results = [explain(fitted, dataset, query) for query in arguments.queries]
+    if arguments.report:
+        write_report(explanation_report(results), Path(arguments.report), overwrite=True)
+        say(f"report: {arguments.report}")
+    if arguments.json:
+        _print_json(results)
+    else:
+        print("\n\n".join(explanation_text(result) for result in results))
+
+
+def run_features(arguments: argparse.Namespace) -> None:
+    dataset = Dataset.open(arguments.dataset)
+    settings = FeatureSettings(arguments.kind, arguments.pairs, arguments.rank, arguments.combined)
+    with run_in(arguments) as runner, closing(Meter("features", len(dataset.plan()))) as progress:
+        rows = features_to(Path(arguments.output), dataset, settings, runner, progress)
+    if arguments.json:
+        _print_json({"output": arguments.output, "rows": rows, **asdict(settings)})
+    else:
+        say(f"wrote the features of {rows:,} items: {arguments.output}")
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, indent=1))

@@ -1,0 +1,66 @@
+"""Why a query is ranked as it is: which experts moved each item up or down, and by how much. Paper 000, figure 9."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from distagg.dataset.chunk import Chunk
+from distagg.dataset.reader import Dataset
+from distagg.engine.lifts import centred, check_whole_lists, chunk_lifts
+from distagg.engine.rank import solved
+from distagg.engine.saved import Fitted
+from distagg.errors import UsageError
+from distagg.kernels.ordering import order_items
+from distagg.models import MODELS
+from distagg.types import NO_LABEL
+
+EXACT = 1e-9  # of the largest lift: a smaller difference is rounding
+
+
+def explain(fitted: Fitted, dataset: Dataset, query: str) -> dict[str, Any]:
+    """The items of a query, best first, each with its rank, label and what every expert does to its score.
+
+    ``score`` is the score above the query's mean, ``lifts`` what each expert adds to it; ``exact`` says whether they
+    add up to it. Where they do not (hidden units, normalised scores), a lift still is what would change if the expert
+    alone were left out. ``consensus`` is the item's place by rrf (borda for ratings), to which all experts are alike.
+    """
+    check_whole_lists(fitted.model, dataset)
+    params, chunk = fitted.params_for(dataset.experts), _one_query(dataset, query)
+    score = solved(fitted.model, chunk, params).score
+    lifts = {one.expert: one.lift for one in chunk_lifts(fitted.model, chunk, params, score)}
+    height = centred(chunk, score)
+    total = np.sum(list(lifts.values()), axis=0) if lifts else np.zeros_like(height)
+    size = max((float(np.abs(lift).max(initial=0.0)) for lift in lifts.values()), default=0.0)
+    said = chunk.rank_matrix(0).tocoo()
+    ranks = {(int(i), int(e)): float(r) for i, e, r in zip(*said.coords, said.data, strict=True)}
+    heard = sorted(lifts, key=lambda e: -float(np.abs(lifts[e]).sum()))
+    order = order_items(chunk.item_offsets, score)
+    consensus = "rrf" if dataset.manifest.positive else "borda"
+    place = np.argsort(order_items(chunk.item_offsets, MODELS[consensus]().score(chunk, {}))) + 1
+    return {
+        "query": query, "model": fitted.model.name, "consensus": consensus,
+        "experts": [dataset.experts[e] for e in heard],
+        "exact": bool(np.abs(total - height).max(initial=0.0) <= EXACT * max(size, 1e-300)),
+        "items": [
+            {
+                "item": chunk.item_ids[i].as_py(), "rank": n + 1, "consensus": int(place[i]), "score": float(height[i]),
+                "label": None if chunk.labels[i] == NO_LABEL else int(chunk.labels[i]),
+                "lifts": {dataset.experts[e]: float(lifts[e][i]) for e in heard},
+                "ranks": {dataset.experts[e]: ranks[i, e] for e in heard if (i, e) in ranks},
+            }
+            for n, i in enumerate(order.tolist())
+        ],
+    }  # fmt: skip
+
+
+def _one_query(dataset: Dataset, query: str) -> Chunk:
+    """The chunk of that query alone."""
+    seen: list[str] = []
+    for ref in dataset.plan():
+        names = ref.load(ids=False).query_ids.to_pylist()
+        if query in names:
+            return ref.load(ids=True).select(np.array([name == query for name in names]))
+        seen += names[: 5 - len(seen)] if len(seen) < 5 else []
+    raise UsageError(f"no query '{query}' in {dataset.path or 'the dataset'}; it has {', '.join(seen) or 'none'}, ...")

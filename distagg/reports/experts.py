@@ -1,0 +1,204 @@
+"""Pages about a fitted model: what each expert is worth to it, and why a query is ranked as it is."""
+
+from __future__ import annotations
+
+import math
+import re
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from distagg.reports.hinton import hinton
+from distagg.reports.markup import Markup
+from distagg.reports.page import facts, figure, figures, page, section, table
+from distagg.reports.terminal import render_table
+from distagg.reports.text import NOTHING, count, number, percent, plural, signed
+
+MOST_EXPERTS, MOST_ITEMS, NAMED = 60, 40, 4  # in a picture; experts named on each side of an item
+SHOWN, TABLED = 50, 1000  # experts in a terminal, on a page
+MEANING = {
+    "useful": "what it puts first goes up, or what it lists at all does",
+    "inverted": "what it puts first goes down: it is used turned round",
+    "unused": "neither its order nor its choice lifts anything by a tenth of what experts do",
+}
+WEIGHTS = (
+    "The area of a square is the size of a weight. Under missing stands what items get that the expert leaves out: "
+    "below 0 they go down."
+)
+SCALE = (
+    "order: how far the order of its list moves items, below 0 where the first go down. listed: how far being in the "
+    "list moves them. 1 is the root mean square of all experts."
+)
+
+
+def quality_text(result: Mapping[str, Any]) -> str:
+    """Experts as a table for the terminal, with what the words mean."""
+    rows = result["experts"]
+    heads = _headings(result)
+    lines = [render_table(heads, _quality_rows(result)[:SHOWN], "ll" + "r" * (len(heads) - 2))]
+    lines += [f"... and {len(rows) - SHOWN:,} experts more; --json prints all"] if len(rows) > SHOWN else []
+    found = {kind: sum(row["verdict"] == kind for row in rows) for kind in MEANING}
+    lines += [f"{kind} ({found[kind]}): {meaning}" for kind, meaning in MEANING.items() if found[kind]]
+    return "\n".join([*lines, SCALE, *([_loss_note(result)] if _labelled(rows) else [])])
+
+
+def experts_report(result: Mapping[str, Any]) -> str:
+    """The page of ``distagg experts``: weights as a Hinton diagram, experts with their verdicts."""
+    rows = result["experts"]
+    found = [(kind, count(sum(row["verdict"] == kind for row in rows))) for kind in MEANING]
+    words = [[kind, meaning] for kind, meaning in MEANING.items()]
+    return page(
+        f"Experts of {result['model']}",
+        f"tried on {result['data'] or 'a list of ten of twenty items each'}",
+        [
+            section("At a glance", facts(found)),
+            section("Weights", _weights(result), note=WEIGHTS),
+            section(
+                "Every expert",
+                table(_headings(result), _quality_rows(result)[:TABLED], label="Experts", left=(0, 1)),
+                note=" ".join([*_left_out(rows), SCALE, *([_loss_note(result)] if _labelled(rows) else [])]),
+            ),
+            section("The words", table(["verdict", "meaning"], words, label="Verdicts", left=(0, 1))),
+        ],
+    )
+
+
+def _left_out(rows: Sequence[object]) -> list[str]:
+    return [f"The first {TABLED:,} of {len(rows):,}."] if len(rows) > TABLED else []
+
+
+def _weights(result: Mapping[str, Any]) -> Markup:
+    weights = result.get("weights") or {}
+    ranked = sorted(weights.get("rows", {}).items(), key=lambda row: -sum(map(abs, row[1])))[:MOST_EXPERTS]
+    shown = dict(ranked)
+    rows = [(name, shown[name]) for name in sorted(shown, key=_natural)]
+    if not rows:
+        return Markup("")
+    drawn = hinton([values for _, values in rows], [name for name, _ in rows], weights["columns"], title="Weights")
+    left = len(weights["rows"]) - len(rows)
+    more = f" The {left:,} lightest experts are left out." if left else ""
+    return figures([figure("Weights of experts", drawn, note=f"Blue above 0, brown below.{more}")])
+
+
+def _natural(name: str) -> list[str | int]:
+    """A key that puts 2 before 10."""
+    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", name)]
+
+
+def _labelled(rows: Sequence[Mapping[str, Any]]) -> bool:
+    return any(row.get("loss") is not None for row in rows)
+
+
+def _headings(result: Mapping[str, Any]) -> list[str]:
+    tried = ["queries"] if result["data"] else []
+    return ["expert", "verdict", "order", "listed", *tried, *(["loss, %"] if _labelled(result["experts"]) else [])]
+
+
+def _quality_rows(result: Mapping[str, Any]) -> list[list[str]]:
+    return [_quality_row(row, bool(result["data"])) for row in result["experts"]]
+
+
+def _quality_row(row: Mapping[str, Any], tried: bool) -> list[str]:
+    cells = [row["expert"], row["verdict"], signed(row["order"]), signed(row["listed"])]
+    cells += [count(row["queries"])] if tried else []
+    if row.get("loss") is not None:
+        cells.append(f"{percent(row['loss'], signed=True)} ± {percent(row['error'])}")
+    return cells
+
+
+def _loss_note(result: Mapping[str, Any]) -> str:
+    return f"loss: what {result['goal']} would lose without the expert, ± its standard error."
+
+
+def explanation_text(result: Mapping[str, Any]) -> str:
+    """A query's items, best first, with the experts that moved them most."""
+    said = f"query {result['query']}, {result['model']}: {_sizes(result)}. {_exactness(result)}"
+    return said + "\n" + render_table(_item_headings(result), _item_rows(result), "rlrrrll")
+
+
+def explanation_report(results: Sequence[Mapping[str, Any]]) -> str:
+    """The page of ``distagg explain``: for each query what experts said and what it did to the items."""
+    models = ", ".join(dict.fromkeys(str(result["model"]) for result in results))
+    return page(
+        f"Why {models} ranks so",
+        plural(len(results), "query"),
+        [
+            section(
+                f"Query {result['query']}",
+                _pictures(result),
+                table(_item_headings(result), _item_rows(result), label="Items", left=(1, 5, 6)),
+                note=_note(result),
+            )
+            for result in results
+        ],
+    )
+
+
+def _pictures(result: Mapping[str, Any]) -> Markup:
+    items, experts = result["items"][:MOST_ITEMS], result["experts"][:MOST_EXPERTS]
+    if not items or not experts:
+        return Markup("")
+    names = [str(item["rank"]) for item in items]
+    listed = [_strengths(result, expert)[:MOST_ITEMS] for expert in experts]
+    lifts = [[number(item["lifts"].get(expert)) for item in items] for expert in experts]
+    said = hinton(listed, experts, names, title="What experts said")
+    moved = hinton(lifts, experts, names, title="What it did", digits=_digits(result))
+    return figures(
+        [
+            figure("What experts said", said, note="Large: near the top of the expert's list. Empty: not in it."),
+            figure("What it did", moved, note="Blue: moved up. Brown: moved down. Experts that move most stand first."),
+        ]
+    )
+
+
+def _strengths(result: Mapping[str, Any], expert: str) -> list[float]:
+    """1 for the first of the expert's list, then falling; NaN where the item is not in it."""
+    ranks = [number(item["ranks"].get(expert)) for item in result["items"]]
+    inside = sorted(rank for rank in ranks if math.isfinite(rank))
+    return [1.0 - bisect_left(inside, rank) / len(inside) if math.isfinite(rank) else math.nan for rank in ranks]
+
+
+def _item_headings(result: Mapping[str, Any]) -> list[str]:
+    return ["rank", "item", "label", f"by {result['consensus']}", "score", "up", "down"]
+
+
+def _item_rows(result: Mapping[str, Any]) -> list[list[str]]:
+    digits = _digits(result)
+    return [
+        [
+            str(item["rank"]), item["item"], NOTHING if item["label"] is None else str(item["label"]),
+            str(item["consensus"]), signed(item["score"], digits),
+            _movers(item["lifts"], 1.0, digits), _movers(item["lifts"], -1.0, digits),
+        ]
+        for item in result["items"]
+    ]  # fmt: skip
+
+
+def _digits(result: Mapping[str, Any]) -> int:
+    """Decimals that show the largest lift with three figures."""
+    most = max((abs(lift) for item in result["items"] for lift in item["lifts"].values()), default=0.0)
+    return max(2 - math.floor(math.log10(most)), 0) if most > 0.0 else 2
+
+
+def _note(result: Mapping[str, Any]) -> str:
+    left = len(result["items"]) - MOST_ITEMS
+    more = f" Pictures show the first {MOST_ITEMS}." if left > 0 else ""
+    return f"{_sizes(result)}, in columns from first to last. {_exactness(result)}{more}"
+
+
+def _sizes(result: Mapping[str, Any]) -> str:
+    return f"{plural(len(result['items']), 'item')}, {plural(len(result['experts']), 'expert')}"
+
+
+def _exactness(result: Mapping[str, Any]) -> str:
+    if result["exact"]:
+        return "The score, beside the query's mean, is the sum of what experts add."
+    return "The score is no sum over experts: figures say what would change if that expert alone were left out."
+
+
+def _movers(lifts: Mapping[str, float], sign: float, digits: int) -> str:
+    """The experts that move an item most to one side."""
+    moved = [one for one in lifts.items() if sign * one[1] >= 0.5 * 10.0**-digits]
+    moved.sort(key=lambda one: -abs(one[1]))
+    named = ", ".join(f"{expert} {signed(lift, digits)}" for expert, lift in moved[:NAMED])
+    return named + (f", {len(moved) - NAMED} more" if len(moved) > NAMED else "")
