@@ -19,6 +19,7 @@ from distagg.models.mpm import Mpm
 from distagg.models.plackett_luce import PlackettLuce
 from distagg.models.positional import Borda, CombMnz, CombSum, Mean, Rrf
 from distagg.models.single import BestInput, Median
+from distagg.models.stagg_lists import StaggBorda, StaggRrf
 from distagg.models.svp import Svp
 from distagg.models.theta_mpm import ThetaMpm, ThetaSupMpm
 
@@ -26,7 +27,7 @@ MODELS: dict[str, type[Model]] = {
     model.name: model
     for model in (
         Borda, Mean, Median, BestInput,
-        Rrf, CombSum, CombMnz,
+        Rrf, CombSum, CombMnz, StaggBorda, StaggRrf,
         Condorcet, Copeland, Mc1, Mc2, Mc3, Mc4, Kemeny,
         BradleyTerry, Thurstone, PlackettLuce, Svp,
         Mallows, Cranking, Cps,

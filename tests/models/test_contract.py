@@ -47,6 +47,8 @@ VARIANTS = {
         {"errors": "bootstrap", "resamples": 3},
     ],
     "thurstone": [{"pairs": "normalised"}],
+    "stagg_bc": [{"contest": "paper", "unlisted": "average"}],
+    "stagg_rrf": [{"contest": "paper", "unlisted": "average", "c": 60.0}],
 }
 SETTINGS = [(name, {}) for name in EVERY] + [(name, s) for name, many in VARIANTS.items() for s in many]
 
