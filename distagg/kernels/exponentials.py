@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from distagg.types import Floats
+from distagg.types import OFFSET, Floats, Offsets
 
 STEP = 0.25  # candidates: rates e^(-u), u a geometric series
 SHARPEST, FLATTEST = 36.0, 0.3  # from e^-36 at the scale of the first ranks to nearly 1 at the last
@@ -62,6 +62,18 @@ def exponential_terms(
         known = sum(weight[j] * (basis[i] * columns[taken[j]]).sum() for j in range(i + 1, len(taken)))
         weight[i] = (share[i] - known) / (basis[i] * columns[taken[i]]).sum()
     return np.exp(-rate[taken]), weight
+
+
+def terms_by_class(
+    utility: Callable[[Floats], Floats], largest: int, scale: float, tolerance: float = 1e-14
+) -> tuple[Offsets, Floats, Floats]:
+    """The terms for sizes up to 2^0, 2^1, .. 2^largest, one after the other: where each class starts, ratios, weights.
+
+    Which terms a query takes depends on its own size alone.
+    """
+    made = [exponential_terms(utility, 1 << n, scale, tolerance) for n in range(largest + 1)]
+    starts = np.concatenate([[0], np.cumsum([len(ratio) for ratio, _ in made])]).astype(OFFSET)
+    return starts, np.concatenate([ratio for ratio, _ in made]), np.concatenate([weight for _, weight in made])
 
 
 def size_class(size: int) -> int:

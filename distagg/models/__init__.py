@@ -11,7 +11,7 @@ from distagg.models.cps import Cps
 from distagg.models.cranking import Cranking
 from distagg.models.crf import Crf
 from distagg.models.kemeny import Kemeny
-from distagg.models.lambdarank import LambdaRank
+from distagg.models.lambdarank import LambdaRank, RankAgg
 from distagg.models.majority import Condorcet, Copeland
 from distagg.models.mallows import Mallows
 from distagg.models.markov import Mc1, Mc2, Mc3, Mc4
@@ -19,6 +19,7 @@ from distagg.models.mpm import Mpm
 from distagg.models.plackett_luce import PlackettLuce
 from distagg.models.positional import Borda, CombMnz, CombSum, Mean, Rrf
 from distagg.models.single import BestInput, Median
+from distagg.models.stagg import Stagg
 from distagg.models.stagg_lists import StaggBorda, StaggRrf
 from distagg.models.svp import Svp
 from distagg.models.theta_mpm import ThetaMpm, ThetaSupMpm
@@ -32,7 +33,7 @@ MODELS: dict[str, type[Model]] = {
         BradleyTerry, Thurstone, PlackettLuce, Svp,
         Mallows, Cranking, Cps,
         Mpm, ThetaMpm, ThetaSupMpm,
-        Crf, LambdaRank,
+        Crf, LambdaRank, RankAgg, Stagg,
     )
 }  # fmt: skip
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from distagg.dataset.chunk import Chunk
-from distagg.kernels.exponentials import exponential_terms, size_class
+from distagg.kernels.exponentials import size_class, terms_by_class
 from distagg.kernels.stagg import add_expectations
 from distagg.models.base import Params, Statistics, Tally, param
 from distagg.models.positional import RRF_CANDIDATES
@@ -44,17 +44,17 @@ class StaggBorda(Tally):
         choices=("zero", "average"),
     )
 
-    def terms(self, classes: int, params: Params) -> tuple[Offsets, Floats, Floats]:
-        """Exponentials of the utility for each class of sizes: where they start, ratios, weights. None for Borda."""
+    def terms(self, largest: int, params: Params) -> tuple[Offsets, Floats, Floats]:
+        """Exponentials of the utility, by classes of sizes up to the largest (``terms_by_class``); none for Borda."""
         return np.zeros(1, dtype=OFFSET), np.zeros(0), np.zeros(0)
 
     def map(self, chunk: Chunk, params: Params) -> Statistics:
         total = np.zeros(chunk.n_items)
         room = np.empty((4, int(np.diff(chunk.entry_offsets).max(initial=1))))
-        classes = 1 + size_class(int(np.diff(chunk.item_offsets).max(initial=1)))
+        largest = size_class(int(np.diff(chunk.item_offsets).max(initial=1)))
         add_expectations(
             0.0 if self.contest == "paper" else float(self.steep), self.unlisted == "average",
-            *self.terms(classes, params), chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets, chunk.entry_item,
+            *self.terms(largest, params), chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets, chunk.entry_item,
             chunk.entry_rank, room, total,
         )  # fmt: skip
         return {"sum": total}
@@ -83,14 +83,12 @@ class StaggRrf(StaggBorda):
     def candidates(self, n_experts: int) -> list[Params]:
         return [{"c": np.array(c)} for c in RRF_CANDIDATES] if self.learns else []
 
-    def terms(self, classes: int, params: Params) -> tuple[Offsets, Floats, Floats]:
+    def terms(self, largest: int, params: Params) -> tuple[Offsets, Floats, Floats]:
         c = float(params["c"]) if self.learns else float(self.c)
-        made = [reciprocal_terms(c, n) for n in range(classes)]
-        starts = np.concatenate([[0], np.cumsum([len(ratio) for ratio, _ in made])]).astype(OFFSET)
-        return starts, np.concatenate([ratio for ratio, _ in made]), np.concatenate([weight for _, weight in made])
+        return reciprocal_terms(c, largest)
 
 
-@lru_cache(maxsize=1024)
-def reciprocal_terms(c: float, sizes: int) -> tuple[Floats, Floats]:
-    """1 / (c + r) for ranks below 2^sizes."""
-    return exponential_terms(lambda rank: 1.0 / (c + rank), 1 << sizes, c)
+@lru_cache(maxsize=256)
+def reciprocal_terms(c: float, largest: int) -> tuple[Offsets, Floats, Floats]:
+    """1 / (c + r) as exponentials."""
+    return terms_by_class(lambda rank: 1.0 / (c + rank), largest, c)

@@ -39,6 +39,8 @@ VARIANTS = {
         {"features": "borda", "mode": "gradient"},
         {"pairs": "all"},
     ],
+    "stagg": [{"mode": "gradient", "ranks": "normal"}, {"objective": "err"}, {"objective": "rbp", "features": "borda"}],
+    "rankagg": [{"objective": "rbp"}, {"features": "cp", "rank": 2}],
     "svp": [{"unlisted": "ignore"}, {"pairs": "log"}, {"pairs": "difference", "unlisted": "ignore", "joint": "sum"}],
     "bradley_terry": [
         {"pairs": "difference", "unlisted": "ignore"},
