@@ -22,17 +22,22 @@ LEAST = 1e-12  # variance of a rank that is as good as sure
 
 
 @kernel
-def exact_slope(size: int, chance: Floats, keep: Floats, ratio: Floats, weight: Floats, slope: Floats) -> float:
+def exact_slope(
+    size: int, chance: Floats, keep: Floats, ratio: Floats, weight: Floats, product: Floats, slope: Floats
+) -> float:
     """E[discount x cascade] of one item, given the chances (size,) of the others; fills its slope by each of them."""
     value = 0.0
     for t in range(len(ratio)):
-        product = weight[t]
-        for i in range(size):
-            product *= (1.0 - chance[i]) + chance[i] * ratio[t] * keep[i]
-        value += product
+        product[t] = weight[t]
+    for i in range(size):
+        wins, on = 1.0 - chance[i], chance[i] * keep[i]
+        for t in range(len(ratio)):  # inside, because these products do not wait for each other
+            product[t] *= wins + on * ratio[t]
+    for t in range(len(ratio)):
+        value += product[t]
         for i in range(size):
             left = ratio[t] * keep[i]
-            slope[i] -= product * (1.0 - left) / ((1.0 - chance[i]) + chance[i] * left)
+            slope[i] -= product[t] * (1.0 - left) / ((1.0 - chance[i]) + chance[i] * left)
     return value
 
 
@@ -72,7 +77,7 @@ def expected_metric(
     weight: Floats,  # (T,)
     discount: Floats,  # (longest query,)
     score: Floats,  # (I,)
-    room: Floats,  # (3, longest query): the kernel's own
+    room: Floats,  # (4, longest query or terms): the kernel's own
     force: Floats,  # (I,) filled for begin..end: the gradient by each score
 ) -> float:
     """The expected metric of one query."""
@@ -92,7 +97,7 @@ def expected_metric(
         if normal:
             value += gain[j] * normal_slope(size, chance, keep[begin:end], discount, slope)
         else:
-            value += gain[j] * exact_slope(size, chance, keep[begin:end], ratio, weight, slope)
+            value += gain[j] * exact_slope(size, chance, keep[begin:end], ratio, weight, room[3], slope)
         for i in range(size):
             push = gain[j] * slope[i] * density[i]
             force[begin + i] += push
@@ -129,7 +134,7 @@ def climb_expected(
     state: Floats,  # (longest query, units): room for the kernel's own use, as all below
     score: Floats,  # (I,)
     force: Floats,  # (I,)
-    room: Floats,  # (3, longest query)
+    room: Floats,  # (4, longest query or terms)
 ) -> int:
     """Add ``step`` times each query's gradient; gives the number of queries that had two different labels."""
     taught = 0

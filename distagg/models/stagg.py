@@ -21,7 +21,7 @@ from distagg.models.base import Params, param
 from distagg.models.scorer import Scorer, best_dcg, gains, longest_query
 from distagg.types import NO_LABEL, OFFSET, Floats, Offsets
 
-TOLERANCE = 1e-8  # of the exponentials that stand for a discount
+TOLERANCE = 1e-6  # of the exponentials that stand for a discount
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,10 +50,12 @@ class Stagg(Scorer):
         target: tuple[Floats, ...],
     ) -> int:  # fmt: skip
         n_items, longest = chunk.n_items, longest_query(chunk)
-        room = (np.empty((longest, len(net[1]))), np.empty(n_items), np.empty(n_items), np.empty((3, longest)))
+        terms = discount_terms(self.objective, size_class(longest))
+        wide = max(longest, len(terms[1]))
+        room = (np.empty((longest, len(net[1]))), np.empty(n_items), np.empty(n_items), np.empty((4, wide)))
         arguments: tuple[Any, ...] = (
             queries, chunk.item_offsets, chunk.labels, *self._items(chunk, float(params["highest"][0])),
-            *discount_terms(self.objective, size_class(longest)), discounts(self.objective, np.arange(float(longest))),
+            *terms, discounts(self.objective, np.arange(float(longest))),
             *self._rows(chunk), *net, step, *target, np.empty(chunk.n_queries), *room,
         )  # fmt: skip
         return climb_expected(self.ranks == "normal", float(self.sigma), bool(self.hidden), *arguments)

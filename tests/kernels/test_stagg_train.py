@@ -74,7 +74,7 @@ def found(
     if objective != "rbp":
         ratio, weight = exponential_terms(lambda rank: discounts(objective, rank), size, 1.0)
     table = discounts(objective, np.arange(float(size)))
-    room = np.empty((3, size))
+    room = np.empty((4, max(size, len(ratio))))
     value = expected_metric(normal, sigma, 0, size, gain, keep, ratio, weight, table, score, room, force)
     return value, force
 
