@@ -78,17 +78,16 @@ def measure(dataset: Dataset, models: Sequence[Model], draws: int, seed: int) ->
 
 
 def panel(title: str, found: dict[str, list[list[float]]], across: float) -> list[Child]:
-    """Lines of means, bars of one deviation, names at the right end, moved apart where they would meet."""
+    """Lines of means over draws; names at the right end, moved apart where they would meet."""
     means = {name: [float(np.mean(values)) for values in rows] for name, rows in found.items()}
-    low = min(np.mean(v) - np.std(v, ddof=1) for rows in found.values() for v in rows)
-    high = max(np.mean(v) + np.std(v, ddof=1) for rows in found.values() for v in rows)
+    low, high = (end(mean for row in means.values() for mean in row) for end in (min, max))
     top, bottom, left, right = 34.0, HEIGHT - 34.0, across + LEFT, across + PANEL - LABELS
 
-    def x(n: int, shift: float = 0.0) -> float:
-        return left + 10.0 + (right - left - 20.0) * n / (len(SIZES) - 1) + shift
+    def x(n: int) -> float:
+        return left + 10.0 + (right - left - 20.0) * n / (len(SIZES) - 1)
 
     def y(value: float) -> float:
-        return float(bottom - (bottom - top) * (value - low) / (high - low))
+        return bottom - (bottom - top) * (value - low) / ((high - low) or 1.0)
 
     drawn: list[Child] = [element("text", title, x=left, y=16, font_weight="600")]
     drawn.append(element("line", class_="axis", x1=left, x2=right, y1=bottom, y2=bottom))
@@ -101,17 +100,12 @@ def panel(title: str, found: dict[str, list[list[float]]], across: float) -> lis
         element("text", str(tick), class_="tick", x=left - 6, y=y(tick) + 4, text_anchor="end")
         for tick in range(int(np.ceil(low)), int(high) + 1, max(round((high - low) / 6), 1))
     ]
-    names = sorted(found, key=lambda name: -means[name][-1])
     above = -np.inf
-    for place, name in enumerate(names):
-        colour, wide = COLOURS[list(found).index(name) % len(COLOURS)], 2.4 if name.startswith("stagg") else 1.2
-        shift = 1.6 * (place - (len(names) - 1) / 2)
-        points = " ".join(f"{coordinate(x(n, shift))},{coordinate(y(m))}" for n, m in enumerate(means[name]))
+    ordered = sorted(found, key=lambda name: (not name.startswith("stagg"), name))  # these take the first colours
+    for name in sorted(found, key=lambda name: -means[name][-1]):
+        colour, wide = COLOURS[ordered.index(name) % len(COLOURS)], 2.4 if name.startswith("stagg") else 1.2
+        points = " ".join(f"{coordinate(x(n))},{coordinate(y(mean))}" for n, mean in enumerate(means[name]))
         drawn.append(element("polyline", points=points, fill="none", stroke=colour, stroke_width=wide))
-        for n, values in enumerate(found[name]):
-            half, at = float(np.std(values, ddof=1)), x(n, shift)
-            ends = {"x1": at, "x2": at, "y1": y(means[name][n] - half), "y2": y(means[name][n] + half)}
-            drawn.append(element("line", stroke=colour, stroke_width=0.8, stroke_opacity="0.6", **ends))
         above = max(y(means[name][-1]) + 4.0, above + 13.0)
         drawn.append(element("text", name, x=right + 6, y=above, style=f"fill:{colour}"))
     return drawn
@@ -121,7 +115,7 @@ def picture(found: dict[str, dict[str, list[list[float]]]]) -> Markup:
     """A panel for each dataset, side by side."""
     drawn: list[Child] = [element("title", "NDCG@5 by number of experts"), element("style", Markup(STYLE))]
     for n, (data, values) in enumerate(found.items()):
-        drawn += panel(f"{data}, NDCG@5, mean and deviation of draws", values, n * PANEL)
+        drawn += panel(f"{data}, NDCG@5, mean of draws", values, n * PANEL)
     box = f"0 0 {coordinate(PANEL * len(found))} {coordinate(HEIGHT)}"
     return element("svg", *drawn, xmlns="http://www.w3.org/2000/svg", viewBox=box, role="img")
 
