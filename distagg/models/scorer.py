@@ -97,7 +97,7 @@ class Scorer(Trained):
     def learn(self, chunk: Chunk, params: Params) -> tuple[Params, int]:
         net = self._net(params)
         queries = self.draws(chunk, params).permutation(chunk.n_queries)
-        taught = self._climb(chunk, params, queries, net, float(self.rate), net)
+        taught = self._climb(chunk, params, queries, net, self._step, net)
         return dict(zip(self.weights, net, strict=False)), taught
 
     def slope(self, chunk: Chunk, params: Params) -> tuple[Params, int]:
@@ -105,6 +105,11 @@ class Scorer(Trained):
         slope = tuple(np.zeros_like(part) for part in net)
         taught = self._climb(chunk, params, np.arange(chunk.n_queries), net, 1.0, slope)
         return dict(zip(self.weights, slope, strict=False)), taught
+
+    @property
+    def _step(self) -> float:
+        """How many times its gradient a query's step is."""
+        return float(self.rate)
 
     def _climb(
         self, chunk: Chunk, params: Params, queries: np.ndarray, net: tuple[Floats, ...], step: float,

@@ -21,6 +21,7 @@ from distagg.models.base import Params, param
 from distagg.models.scorer import Scorer, best_dcg, gains, longest_query
 from distagg.types import NO_LABEL, OFFSET, Floats, Offsets
 
+STRIDES = {"ndcg": 1.0, "err": 10.0, "rbp": 10.0}  # err and rbp are not divided by their best value: small gradients
 TOLERANCE = 1e-6  # of the exponentials that stand for a discount
 
 
@@ -43,7 +44,11 @@ class Stagg(Scorer):
     ranks: Any = param(
         "exact", "distribution of a rank: exact, or normal (the paper's approximation)", choices=("exact", "normal")
     )
-    rate: Any = param(0.1, "length of a step of SGD; Adam's is a tenth of it", above=0.0)
+    rate: Any = param(0.1, "length of a step of SGD, times 10 for err and rbp; Adam's is a tenth of it", above=0.0)
+
+    @property
+    def _step(self) -> float:
+        return float(self.rate) * STRIDES[self.objective]
 
     def _climb(
         self, chunk: Chunk, params: Params, queries: np.ndarray, net: tuple[Floats, ...], step: float,
