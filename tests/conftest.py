@@ -8,9 +8,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from distagg.dataset import Dataset
 
 # The first example compiles kernels, so no deadline; derandomised: the same examples on every machine.
 settings.register_profile("distagg", deadline=None, derandomize=True)
@@ -74,6 +78,17 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("planted") / "data"
     write_dataset(SyntheticSource(queries=120, shape="mq2008", seed=3), target)
     return target
+
+
+@pytest.fixture(scope="session")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    """Many adversarial experts: the consensus is poor."""
+    from distagg.dataset import Dataset, write_dataset
+    from distagg.sources.synthetic import SyntheticSource
+
+    target = tmp_path_factory.mktemp("hostile") / "data"
+    write_dataset(SyntheticSource(queries=150, shape="mq2008", adversarial=0.4, random=0.2, seed=8), target)
+    return Dataset.open(target)
 
 
 @pytest.fixture(scope="session")

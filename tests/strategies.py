@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from distagg.dataset import Dataset
 from distagg.dataset.chunk import Chunk, chunk_from_tables
 from distagg.types import LISTS_TABLE, PAIRS_TABLE, QUERIES_TABLE
 
@@ -50,6 +51,16 @@ def build_chunk(queries: Sequence[Query], n_experts: int | None = None) -> Chunk
         pa.Table.from_pylist(pairs, PAIRS_TABLE),
         n_experts=n_experts,
     )
+
+
+def labelled(labels: Sequence[int | None], expert: str = "a") -> Dataset:
+    """A dataset of one query, which one expert ranks in the order of the labels given."""
+    n = len(labels)
+    columns = {
+        "query": ["q"] * n, "expert": [expert] * n, "item": [f"i{i}" for i in range(n)], "rank": range(1, n + 1),
+        "label": pa.array(labels, pa.int32()),
+    }  # fmt: skip
+    return Dataset.from_arrow(pa.table(columns))
 
 
 @st.composite

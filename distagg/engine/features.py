@@ -38,11 +38,12 @@ def features(
     ----------
     kind
         ``svd``: entries of the leading singular vectors u and v of the expert's pair matrix, and its singular values
-        s, the ``rank`` first ones; or ``borda``: points.
+        s, the ``rank`` first ones; ``borda``: points; or ``cp``: u and v of the ``rank`` leading components of all
+        experts' pair matrices at once (Candecomp/Parafac).
     pairs
         How two ranks become a preference: binary, difference, normalised, log, or all (all but difference).
     combined
-        One set of features of the sum of all experts, under the name ``all``.
+        One set of features of the sum of all experts, under the name ``all``, as cp is always.
 
     Where an expert leaves an item out its features are 0 and ``missing`` is 1. The table takes 8 bytes for every item,
     expert and feature.

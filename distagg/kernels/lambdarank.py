@@ -10,15 +10,19 @@ import numpy as np
 
 from distagg.kernels.jit import kernel
 from distagg.kernels.ordering import sort_spans
+from distagg.kernels.scorer import backward, forward
 from distagg.types import NO_LABEL, Floats, Indices, Labels, Offsets
 
-NDCG, MAP, ERR = 0, 1, 2
-OBJECTIVES = {"ndcg": NDCG, "map": MAP, "err": ERR}
+NDCG, MAP, ERR, RBP = 0, 1, 2, 3
+OBJECTIVES = {"ndcg": NDCG, "map": MAP, "err": ERR, "rbp": RBP}
+PERSISTENCE = 0.95  # of rbp, paper 004
 
 
 @kernel
 def walk_down(metric: int, highest: float, begin: int, end: int, labels: Labels, order: Indices, room: Floats) -> None:
     """Fill the rows gain, run and sums of ``room`` (3, size), by position: what ``exchange`` needs.
+
+    The gain of rbp is the label, as in paper 004.
 
     map: run counts relevant items, sums adds 1 / position over them. err: run is the probability to get to the
     position, sums adds up the metric. Unlabelled items have gain 0.
@@ -28,7 +32,7 @@ def walk_down(metric: int, highest: float, begin: int, end: int, labels: Labels,
         label = labels[begin + order[begin + r]]
         gain = 0.0
         if label != NO_LABEL:
-            gain = (label >= 1) * 1.0 if metric == MAP else 2.0**label - 1.0
+            gain = (label >= 1) * 1.0 if metric == MAP else max(label, 0) * 1.0 if metric == RBP else 2.0**label - 1.0
         if metric == MAP:
             run += gain
             total += gain / (r + 1.0)
@@ -47,6 +51,8 @@ def exchange(metric: int, a: int, b: int, room: Floats) -> float:
     first, second = room[0, p], room[0, q]
     if metric == NDCG:
         return abs((first - second) * (1.0 / np.log2(p + 2.0) - 1.0 / np.log2(q + 2.0)))
+    if metric == RBP:
+        return abs((first - second) * (1.0 - PERSISTENCE) * (PERSISTENCE**p - PERSISTENCE**q))
     run, last = room[1, p] / (p + 1.0), room[1, q] / (q + 1.0)
     if metric == MAP:
         if first == second:
@@ -99,43 +105,6 @@ def lambdas(
 
 
 @kernel
-def forward(
-    q: int, hidden: bool, item_offsets: Offsets, offsets: Offsets, item: Indices, expert: Indices, values: Floats,
-    weight: Floats, bias: Floats, output: Floats, state: Floats, score: Floats,
-) -> None:  # fmt: skip
-    """Fill ``score`` (I,) for the items of query q, and ``state`` (longest query, units) with what the units give.
-
-    Without ``hidden`` there is one unit, and its input is the score.
-    """
-    first, size, units, width = item_offsets[q], item_offsets[q + 1] - item_offsets[q], len(bias), values.shape[1]
-    for i in range(size):
-        for h in range(units):
-            state[i, h] = bias[h]
-    for n in range(offsets[q], offsets[q + 1]):
-        i, x = item[n], expert[n]
-        for f in range(width):
-            for h in range(units):
-                state[i, h] += weight[x, f, h] * values[n, f]
-    for i in range(size):
-        total = 0.0
-        for h in range(units):
-            if hidden:
-                state[i, h] = np.tanh(state[i, h])
-            total += output[h] * state[i, h]
-        score[first + i] = total
-
-
-@kernel
-def score_rows(
-    hidden: bool, item_offsets: Offsets, offsets: Offsets, item: Indices, expert: Indices, values: Floats,
-    weight: Floats, bias: Floats, output: Floats, state: Floats, score: Floats,
-) -> None:  # fmt: skip
-    """Scores of all queries."""
-    for q in range(len(offsets) - 1):
-        forward(q, hidden, item_offsets, offsets, item, expert, values, weight, bias, output, state, score)
-
-
-@kernel
 def climb(
     metric: int,
     highest: float,
@@ -165,7 +134,7 @@ def climb(
     swaps: Offsets,  # (1,)
 ) -> int:
     """Add ``step`` times each query's gradient; gives the number of queries that had one."""
-    units, width, taught = len(bias), values.shape[1], 0
+    taught = 0
     for q in queries:
         forward(q, hidden, item_offsets, offsets, item, expert, values, weight, bias, output, state, score)
         begin, end = item_offsets[q], item_offsets[q + 1]
@@ -175,20 +144,8 @@ def climb(
         if not lambdas(metric, highest, whole[q], begin, end, labels, score, order, room, force):
             continue
         taught += 1
-        for h in range(units):
-            up, along = 0.0, 0.0
-            for i in range(end - begin):
-                unit, push = state[i, h], step * force[begin + i]
-                state[i, h] = push
-                if hidden:
-                    state[i, h] = push * output[h] * (1.0 - unit * unit)
-                    up += push * unit
-                    along += state[i, h]
-            new_output[h] += up
-            new_bias[h] += along
-        for n in range(offsets[q], offsets[q + 1]):
-            i, x = item[n], expert[n]
-            for f in range(width):
-                for h in range(units):
-                    new_weight[x, f, h] += state[i, h] * values[n, f]
+        backward(
+            q, hidden, step, item_offsets, offsets, item, expert, values, output, force, state,
+            new_weight, new_bias, new_output,
+        )  # fmt: skip
     return taught

@@ -23,6 +23,29 @@ LEVEL = 1e-9  # a sum this small beside its largest possible value is 0 up to ro
 
 
 @kernel
+def walk(
+    binary: bool, turned: bool, begin: int, end: int, place: Indices, value: Floats, weight: float, x: Floats,
+    y: Floats, out: Floats,
+) -> float:  # fmt: skip
+    """Add weight times Y x (Y' x when ``turned``) of one list, its entries begin..end, to ``out``; gives y . Y x."""
+    step = 1 if turned else -1
+    e = begin if turned else end - 1
+    passed, total, held, along = 0.0, 0.0, value[e] if end > begin else 0.0, 0.0
+    for _ in range(end - begin):
+        gap = abs(value[e] - held)
+        if not binary:
+            total += gap * passed
+        elif gap > 0.0:
+            total = passed
+        i, held = place[e], value[e]
+        passed += x[i]
+        out[i] += weight * total
+        along += y[i] * total
+        e += step
+    return along
+
+
+@kernel
 def multiply(
     binary: bool,
     turned: bool,
@@ -41,23 +64,10 @@ def multiply(
 
     Y is the sum of the lists first..last; ``place`` says where in x an entry stands.
     """
-    step = 1 if turned else -1
     for i in range(size):
         out[i] = 0.0
     for a in range(first, last):
-        e = entry_offsets[a] if turned else entry_offsets[a + 1] - 1
-        length = entry_offsets[a + 1] - entry_offsets[a]
-        passed, total, held = 0.0, 0.0, value[e] if length > 0 else 0.0
-        for _ in range(length):
-            gap = abs(value[e] - held)
-            if not binary:
-                total += gap * passed
-            elif gap > 0.0:
-                total = passed
-            i, held = place[e], value[e]
-            passed += x[i]
-            out[i] += total
-            e += step
+        walk(binary, turned, entry_offsets[a], entry_offsets[a + 1], place, value, 1.0, x, x, out)
     for b in range(known):
         share = 0.0
         for i in range(size):

@@ -13,7 +13,7 @@ from distagg.models.cranking import Cranking
 from distagg.models.crf import Crf
 from distagg.models.kemeny import Kemeny
 from distagg.models.lambdamart import LambdaMart
-from distagg.models.lambdarank import LambdaRank
+from distagg.models.lambdarank import LambdaRank, RankAgg
 from distagg.models.majority import Condorcet, Copeland
 from distagg.models.mallows import Mallows
 from distagg.models.markov import Mc1, Mc2, Mc3, Mc4
@@ -21,6 +21,8 @@ from distagg.models.mpm import Mpm
 from distagg.models.plackett_luce import PlackettLuce
 from distagg.models.positional import Borda, CombMnz, CombSum, Mean, Rrf
 from distagg.models.single import BestInput, Median
+from distagg.models.stagg import Stagg
+from distagg.models.stagg_lists import StaggBorda, StaggRrf
 from distagg.models.svp import Svp
 from distagg.models.theta_mpm import ThetaMpm, ThetaSupMpm
 
@@ -28,12 +30,12 @@ MODELS: dict[str, type[Model]] = {
     model.name: model
     for model in (
         Borda, Mean, Median, BestInput,
-        Rrf, CombSum, CombMnz,
+        Rrf, CombSum, CombMnz, StaggBorda, StaggRrf,
         Condorcet, Copeland, Mc1, Mc2, Mc3, Mc4, Kemeny,
         BradleyTerry, Thurstone, PlackettLuce, Svp,
         Mallows, Cranking, Cps,
         Mpm, ThetaMpm, ThetaSupMpm,
-        Crf, LambdaRank, LambdaMart, Blend,
+        Crf, LambdaRank, RankAgg, Stagg, LambdaMart, Blend,
     )
 }  # fmt: skip
 

@@ -14,19 +14,22 @@ import pyarrow as pa
 
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError, unknown
+from distagg.kernels.cp import fill_factors
 from distagg.kernels.lists import PAIR_FUNCTIONS, mid_positions, pair_values, sum_by_item
 from distagg.kernels.svd import triplets
 from distagg.types import INDEX, NO_LABEL, OFFSET, Floats, Indices, Offsets
 
-KINDS = ("svd", "borda")
+KINDS = ("svd", "borda", "cp")
 ALL = ("binary", "normalised", "log")  # difference has the vectors of normalised, and singular values without bound
 STEPS, TOLERANCE = 1000, 1e-12
+CP_STEPS, CP_TOLERANCE = 200, 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class FeatureSettings:
-    """Which features: ``pairs`` and ``rank`` are those of svd; ``combined`` makes one set for all experts together.
+    """Which features: ``pairs`` and ``rank`` are those of svd and cp; ``combined`` makes one set for all experts.
 
+    cp (u and v of a decomposition of all experts' matrices at once) is such a set by itself.
     The singular values of ``difference`` are in ranks; those of the other pair functions are at most 1 for one list.
     """
 
@@ -41,7 +44,12 @@ class FeatureSettings:
         if self.pairs not in (*PAIR_FUNCTIONS, "all"):
             raise unknown("pair function", self.pairs, (*PAIR_FUNCTIONS, "all"))
         if self.rank < 1:
-            raise UsageError(f"found rank {self.rank} of svd features, expected a whole number from 1 on")
+            raise UsageError(f"found rank {self.rank} of {self.kind} features, expected a whole number from 1 on")
+
+    @property
+    def shared(self) -> bool:
+        """Whether all experts have one set of features together."""
+        return self.combined or self.kind == "cp"
 
     @property
     def functions(self) -> tuple[str, ...]:
@@ -52,7 +60,8 @@ class FeatureSettings:
         """The columns' names, the missing-expert indicator left out."""
         if self.kind == "borda":
             return ("points",)
-        single = [f"{letter}{t + 1}" for letter in "usv" for t in range(self.rank)]
+        letters = "uv" if self.kind == "cp" else "usv"
+        single = [f"{letter}{t + 1}" for letter in letters for t in range(self.rank)]
         return tuple(f"{f}_{name}" if self.pairs == "all" else name for f in self.functions for name in single)
 
     @property
@@ -71,7 +80,7 @@ class Features:
 
     offsets: Offsets  # (Q + 1,)
     item: Indices  # (N,) position of the item in its query
-    expert: Indices  # (N,) whose weights the row takes; 0 when combined
+    expert: Indices  # (N,) whose weights the row takes; 0 when all share them
     values: Floats  # (N, width)
 
     def arrays(self) -> dict[str, np.ndarray]:
@@ -80,14 +89,14 @@ class Features:
 
 def chunk_features(chunk: Chunk, settings: FeatureSettings) -> Features:
     """The features of a chunk."""
-    values = np.full((chunk.n_items if settings.combined else chunk.n_entries, settings.width), -1.0)
+    values = np.full((chunk.n_items if settings.shared else chunk.n_entries, settings.width), -1.0)
     if settings.kind == "borda":
         values[:, 0] = _points(chunk, settings.combined)
     else:
-        for n, function in enumerate(settings.functions):
-            at = 3 * settings.rank * n
-            values[:, at : at + 3 * settings.rank] = _triplets(chunk, function, settings)
-    if settings.combined:
+        make = _factors if settings.kind == "cp" else _triplets
+        made = [make(chunk, function, settings) for function in settings.functions]
+        values[:, :-1] = np.concatenate(made, axis=1)
+    if settings.shared:
         return _of_listed_items(chunk, values)
     expert = np.repeat(chunk.list_expert, np.diff(chunk.entry_offsets))
     return _frozen(Features(chunk.entry_offsets[chunk.list_offsets], chunk.entry_item, expert, values))
@@ -105,15 +114,18 @@ def _points(chunk: Chunk, combined: bool) -> Floats:
     return total / np.repeat(np.maximum(lists, 1), np.diff(chunk.item_offsets))
 
 
-def _triplets(chunk: Chunk, function: str, settings: FeatureSettings) -> Floats:
-    """Rows of U, singular values and V, by entry; combined: by item, of the sum of the query's matrices."""
+def _values(chunk: Chunk, function: str) -> Floats:
+    """What the entries' ranks are worth."""
     if function in ("log", "normalised") and chunk.n_entries and chunk.entry_rank.min() <= 0:
         raise UsageError(f"pairs={function} needs ranks above 0, and the dataset holds ratings; choose difference")
-    sizes, n_lists = np.diff(chunk.item_offsets), chunk.n_lists
-    value, _ = pair_values(
-        chunk.entry_offsets, chunk.entry_rank, np.zeros(n_lists, dtype=OFFSET), PAIR_FUNCTIONS[function]
-    )
-    if settings.combined:
+    nobody = np.zeros(chunk.n_lists, dtype=OFFSET)
+    return pair_values(chunk.entry_offsets, chunk.entry_rank, nobody, PAIR_FUNCTIONS[function])[0]
+
+
+def _triplets(chunk: Chunk, function: str, settings: FeatureSettings) -> Floats:
+    """Rows of U, singular values and V, by entry; shared: by item, of the sum of the query's matrices."""
+    value, sizes, n_lists = _values(chunk, function), np.diff(chunk.item_offsets), chunk.n_lists
+    if settings.shared:
         lists, rows, scale, place = chunk.list_offsets, chunk.item_offsets, sizes, chunk.entry_item
     else:
         starts = np.repeat(chunk.entry_offsets[:-1], np.diff(chunk.entry_offsets))
@@ -127,6 +139,21 @@ def _triplets(chunk: Chunk, function: str, settings: FeatureSettings) -> Floats:
         out, np.zeros(len(scale), dtype=OFFSET),
     )  # fmt: skip
     return out
+
+
+def _factors(chunk: Chunk, function: str, settings: FeatureSettings) -> Floats:
+    """Rows of U and V, by item, of all the query's matrices; the triplets of their sum are the start."""
+    parts, value, binary = settings.rank, _values(chunk, function), function == "binary"
+    rows = np.delete(_triplets(chunk, function, settings), np.s_[parts : 2 * parts], axis=1)
+    longest = int(np.diff(chunk.item_offsets).max(initial=0))
+    most = int(np.diff(chunk.list_offsets).max(initial=0))
+    fill_factors(
+        binary, CP_STEPS, CP_TOLERANCE, chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets, chunk.entry_item,
+        value, rows, np.zeros((parts, longest)), np.zeros((parts, longest)), np.zeros((parts, most)),
+        np.zeros((parts, parts)), np.zeros(longest), np.zeros((chunk.n_queries, parts)),
+        np.zeros(chunk.n_queries, dtype=OFFSET),
+    )  # fmt: skip
+    return rows
 
 
 def _of_listed_items(chunk: Chunk, values: Floats) -> Features:
@@ -154,10 +181,10 @@ def feature_table(chunk: Chunk, experts: tuple[str, ...], settings: FeatureSetti
     """A wide Arrow table: query, item, for every expert its features and ``missing``, and the label.
 
     Columns are named ``expert:feature``; where the expert leaves the item out its features are 0 and ``missing`` is 1.
-    Combined features belong to an expert named ``all``.
+    Features that all experts share belong to an expert named ``all``.
     """
     features = chunk_features(chunk, settings)
-    owners = ("all",) if settings.combined else experts
+    owners = ("all",) if settings.shared else experts
     rows = np.repeat(chunk.item_offsets[:-1], np.diff(features.offsets)) + features.item
     dense = np.zeros((len(owners), settings.width, chunk.n_items))
     dense[:, -1] = 1.0

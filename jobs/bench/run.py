@@ -22,7 +22,10 @@ HERE = Path(__file__).parent
 PEERS = HERE / "peers.txt"
 ENVIRONMENT = HERE.parent.parent / ".venv-peers"
 # Those that print their tables themselves, and whether peers take part.
-PRINTING = {"pairs": True, "luce": True, "kemeny": True, "mpm": False, "crf": False, "svd": False, "training": False}
+PRINTING = {
+    "pairs": True, "luce": True, "kemeny": True, "mpm": False, "crf": False, "svd": False, "stagg": False,
+    "training": False,
+}  # fmt: skip
 BENCHMARKS = ("models", "metrics", "import_trec", *PRINTING)
 
 

@@ -45,6 +45,7 @@ def test_rankings_have_the_promised_columns(planted: Path, tmp_path: Path, capsy
         ("crf", ["-p", "rounds=1"], "reciprocal"),
         ("lambdarank", ["-p", "rounds=1"], "expert"),
         ("lambdarank", ["-p", "rounds=1", "-p", "hidden=2"], "numbers"),
+        ("stagg", ["-p", "rounds=1", "-p", "features=cp"], "weight: 1 x 3 x 1 numbers"),
         ("rrf", [], "nothing to learn"),
     ],
 )

@@ -19,6 +19,8 @@ def metric_of(metric: str, labels: list[int]) -> float:
     known = [label if label != NO_LABEL else None for label in labels]
     if metric == "ndcg":
         return sum((2.0**v - 1) / np.log2(r + 2) for r, v in enumerate(known) if v is not None)
+    if metric == "rbp":
+        return sum(0.05 * 0.95**r * max(v, 0) for r, v in enumerate(known) if v is not None)
     total, hits, reach = 0.0, 0, 1.0
     for r, v in enumerate(known):
         if metric == "map" and v is not None and v >= 1:
@@ -33,7 +35,8 @@ def metric_of(metric: str, labels: list[int]) -> float:
 
 def whole_of(metric: str, labels: np.ndarray) -> float:
     known = sorted((int(v) for v in labels if v != NO_LABEL), reverse=True)
-    return {"ndcg": metric_of("ndcg", known), "map": float(sum(v >= 1 for v in known)), "err": 1.0}[metric]
+    hits = float(sum(v >= 1 for v in known))
+    return {"ndcg": metric_of("ndcg", known), "map": hits, "err": 1.0, "rbp": 1.0}[metric]
 
 
 def naive_deltas(metric: str, labels: np.ndarray, score: np.ndarray) -> dict[tuple[int, int], float]:

@@ -43,6 +43,8 @@ VARIANTS = {
         {"pairs": "all"},
     ],
     "blend": [{"crf": 0, "lambdarank": 2}],
+    "stagg": [{"mode": "gradient", "ranks": "normal"}, {"objective": "err"}, {"objective": "rbp", "features": "borda"}],
+    "rankagg": [{"objective": "rbp"}, {"features": "cp", "rank": 2}],
     "svp": [{"unlisted": "ignore"}, {"pairs": "log"}, {"pairs": "difference", "unlisted": "ignore", "joint": "sum"}],
     "bradley_terry": [
         {"pairs": "difference", "unlisted": "ignore"},
@@ -51,6 +53,8 @@ VARIANTS = {
         {"errors": "bootstrap", "resamples": 3},
     ],
     "thurstone": [{"pairs": "normalised"}],
+    "stagg_bc": [{"contest": "paper", "unlisted": "average"}],
+    "stagg_rrf": [{"contest": "paper", "unlisted": "average", "c": 60.0}],
 }
 SETTINGS = [(name, {}) for name in EVERY] + [(name, s) for name, many in VARIANTS.items() for s in many]
 

@@ -47,6 +47,9 @@ def test_other_kinds_of_features():
     assert [borda[i]["b:points"] for i in "yzx"] == pytest.approx([2 / 3, 0.5 / 3, 0.5 / 3])
     combined = distagg.features(data, combined=True)
     assert combined.column_names[2:-1] == ["all:u1", "all:s1", "all:v1", "all:missing"]
+    assert distagg.features(data, kind="cp", rank=2).column_names[2:-1] == [
+        "all:u1", "all:u2", "all:v1", "all:v2", "all:missing",
+    ]  # fmt: skip
     assert len(distagg.features(data, pairs="all", rank=2).column_names) == 3 + 2 * (3 * 6 + 1)
 
 
@@ -75,7 +78,8 @@ def test_what_cannot_be_made_is_refused():
     ratings = build_chunk([Query(2, {0: {0: -5.0, 1: -3.0}})])
     with pytest.raises(UsageError, match="pairs=log needs ranks above 0"):
         chunk_features(ratings, FeatureSettings())
-    assert np.isfinite(chunk_features(ratings, FeatureSettings(pairs="difference")).values).all()
+    for kind in ("svd", "cp"):
+        assert np.isfinite(chunk_features(ratings, FeatureSettings(kind, pairs="difference")).values).all()
     with pytest.raises(UsageError, match="svd"):
         FeatureSettings(kind="svdd")
     with pytest.raises(UsageError, match="log"):

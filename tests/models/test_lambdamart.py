@@ -14,7 +14,7 @@ import pytest
 from strategies import Query, build_chunk
 
 from distagg.cli.commands import all_models
-from distagg.dataset import Dataset, write_dataset
+from distagg.dataset import Dataset
 from distagg.dataset.chunk import Chunk
 from distagg.engine import Fitted, load_model, rank, save_model
 from distagg.engine.boost import _grown_by_workers, _settings, boost, grow
@@ -25,15 +25,6 @@ from distagg.errors import UsageError
 from distagg.models import MODELS, model_named
 from distagg.models.blend import Blend
 from distagg.models.lambdamart import COMMON, LambdaMart, column_names, standardised
-from distagg.sources.synthetic import SyntheticSource
-
-
-@pytest.fixture(scope="module")
-def hostile(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    """Many adversarial experts: the consensus is poor."""
-    target = tmp_path_factory.mktemp("hostile") / "data"
-    write_dataset(SyntheticSource(queries=150, shape="mq2008", adversarial=0.4, random=0.2, seed=8), target)
-    return Dataset.open(target)
 
 
 @pytest.fixture(scope="module")

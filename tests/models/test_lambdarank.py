@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from strategies import Query, build_chunk
+from strategies import Query, build_chunk, labelled
 
-from distagg.dataset import Dataset, write_dataset
+from distagg.dataset import Dataset
 from distagg.engine import Fitted, load_model, rank, save_model
 from distagg.engine.cluster import local_cluster
 from distagg.engine.compare import evaluate_model
@@ -18,17 +18,8 @@ from distagg.errors import UsageError
 from distagg.models import model_named
 from distagg.models.lambdarank import LambdaRank
 from distagg.models.trained import MODES
-from distagg.sources.synthetic import SyntheticSource
 
 RATES = {"serial": 0.01, "average": 0.01, "gradient": 0.05}
-
-
-@pytest.fixture(scope="module")
-def hostile(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    """Many adversarial experts: the consensus is poor."""
-    target = tmp_path_factory.mktemp("hostile") / "data"
-    write_dataset(SyntheticSource(queries=150, shape="mq2008", adversarial=0.4, random=0.2, seed=8), target)
-    return Dataset.open(target)
 
 
 def value(model, params, dataset: Dataset) -> float:
@@ -73,19 +64,10 @@ def test_the_same_bits_on_workers(hostile: Dataset) -> None:
                 np.testing.assert_array_equal(here[key], there[key])
 
 
-def table(labels: list[int | None], expert: str = "a") -> Dataset:
-    n = len(labels)
-    columns = {
-        "query": ["q"] * n, "expert": [expert] * n, "item": [f"i{i}" for i in range(n)], "rank": range(1, n + 1),
-        "label": pa.array(labels, pa.int32()),
-    }  # fmt: skip
-    return Dataset.from_arrow(pa.table(columns))
-
-
 @pytest.mark.parametrize("labels", [[1, 1, 1], [0, 0], [1], [None, 1]], ids=str)
 def test_data_that_teach_nothing_are_refused(labels: list[int | None]) -> None:
     with pytest.raises(UsageError, match="two items with different labels"):
-        fit(LambdaRank(), table(labels))
+        fit(LambdaRank(), labelled(labels))
 
 
 def test_whole_numbers_are_asked_for() -> None:
@@ -95,13 +77,13 @@ def test_whole_numbers_are_asked_for() -> None:
 
 def test_unlabelled_data_are_refused() -> None:
     with pytest.raises(UsageError, match="learns from labels"):
-        fit(LambdaRank(), table([None, None]))
+        fit(LambdaRank(), labelled([None, None]))
 
 
 def test_validation_with_other_experts() -> None:
     with pytest.raises(UsageError, match="none of the dataset's experts"):
-        fit(LambdaRank(), table([1, 0]), valid=table([1, 0], expert="b"))
-    params = fit(LambdaRank(experts="combined", rounds=2), table([1, 0]), valid=table([1, 0], expert="b"))
+        fit(LambdaRank(), labelled([1, 0]), valid=labelled([1, 0], expert="b"))
+    params = fit(LambdaRank(experts="combined", rounds=2), labelled([1, 0]), valid=labelled([1, 0], expert="b"))
     assert params["curve"][-1] == 1.0
 
 
@@ -136,7 +118,7 @@ def test_items_in_no_list_and_unlabelled_items() -> None:
 
 def test_weights_too_large_are_said() -> None:
     with pytest.warns(UserWarning, match="lower rate"), np.errstate(all="ignore"):
-        fit(LambdaRank(rate=1e308, hidden=2, rounds=3), table([1, 0, 2]))
+        fit(LambdaRank(rate=1e308, hidden=2, rounds=3), labelled([1, 0, 2]))
 
 
 def test_saved_and_read_back(hostile: Dataset, tmp_path: Path) -> None:

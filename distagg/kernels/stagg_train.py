@@ -1,0 +1,162 @@
+"""The expected metric of a ranking by uncertain scores, and its gradient: paper 004, sections 4.3.1 to 4.3.3.
+
+Item i beats item j with probability P(N(s_i - s_j, 2 sigma^2) > 0); ranks count lost contests, taken as independent.
+NDCG, ERR and RBP are sums over items of gain_j E[discount(rank_j) prod over the items i that beat j of keep_i], keep
+being 1 but for ERR, where it is the probability that i does not satisfy. With the discount a sum of exponentials,
+the expectation is sum_t weight_t prod_i (1 - p_ij (1 - ratio_t keep_i)): exact, and so is its gradient.
+Cost of a query: items x relevant items x terms; the paper's recursion takes items^2 x relevant items, and its gradient
+items times that. ``normal`` takes the paper's approximation, a normal rank, instead: items x relevant items.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from distagg.kernels.jit import kernel
+from distagg.kernels.scorer import backward, forward
+from distagg.types import NO_LABEL, Floats, Indices, Labels, Offsets
+
+LEAST = 1e-12  # variance of a rank that is as good as sure
+
+
+@kernel
+def exact_slope(
+    size: int, chance: Floats, keep: Floats, ratio: Floats, weight: Floats, product: Floats, slope: Floats
+) -> float:
+    """E[discount x cascade] of one item, given the chances (size,) of the others; fills its slope by each of them."""
+    value = 0.0
+    for t in range(len(ratio)):
+        product[t] = weight[t]
+    for i in range(size):
+        wins, on = 1.0 - chance[i], chance[i] * keep[i]
+        for t in range(len(ratio)):  # inside, because these products do not wait for each other
+            product[t] *= wins + on * ratio[t]
+    for t in range(len(ratio)):
+        value += product[t]
+        for i in range(size):
+            left = ratio[t] * keep[i]
+            slope[i] -= product[t] * (1.0 - left) / ((1.0 - chance[i]) + chance[i] * left)
+    return value
+
+
+@kernel
+def normal_slope(size: int, chance: Floats, keep: Floats, discount: Floats, slope: Floats) -> float:
+    """The same with a rank that is normal, rounded to 0 .. size - 1, and apart from the cascade."""
+    mean, square, cascade = 0.0, 0.0, 1.0
+    for i in range(size):
+        mean += chance[i]
+        square += chance[i] * (1.0 - chance[i])
+        cascade *= (1.0 - chance[i]) + chance[i] * keep[i]
+    sure = square <= LEAST
+    deviation = math.sqrt(LEAST if sure else square)
+    value, by_mean, by_deviation = discount[size - 1], 0.0, 0.0
+    for r in range(size - 1):
+        drop, edge = discount[r] - discount[r + 1], (r + 0.5 - mean) / deviation
+        density = math.exp(-0.5 * edge * edge) / math.sqrt(2.0 * math.pi)
+        value += drop * 0.5 * math.erfc(-edge / math.sqrt(2.0))
+        by_mean -= drop * density / deviation
+        by_deviation -= drop * density * edge / deviation
+    by_square = 0.0 if sure else by_deviation / (2.0 * deviation)
+    for i in range(size):
+        stops = (1.0 - keep[i]) / ((1.0 - chance[i]) + chance[i] * keep[i])
+        slope[i] = cascade * (by_mean + by_square * (1.0 - 2.0 * chance[i]) - value * stops)
+    return value * cascade
+
+
+@kernel
+def expected_metric(
+    normal: bool,
+    sigma: float,
+    begin: int,  # the query's items
+    end: int,
+    gain: Floats,  # (I,)
+    keep: Floats,  # (I,)
+    ratio: Floats,  # (T,)
+    weight: Floats,  # (T,)
+    discount: Floats,  # (longest query,)
+    score: Floats,  # (I,)
+    room: Floats,  # (4, longest query or terms): the kernel's own
+    force: Floats,  # (I,) filled for begin..end: the gradient by each score
+) -> float:
+    """The expected metric of one query."""
+    chance, density, slope = room[0], room[1], room[2]
+    size, value, wide = end - begin, 0.0, math.sqrt(2.0) * sigma
+    for i in range(begin, end):
+        force[i] = 0.0
+    for j in range(begin, end):
+        if gain[j] == 0.0:
+            continue
+        for i in range(size):
+            gap = (score[begin + i] - score[j]) / wide
+            chance[i] = 0.5 * math.erfc(-gap / math.sqrt(2.0))
+            density[i] = math.exp(-0.5 * gap * gap) / (math.sqrt(2.0 * math.pi) * wide)
+            slope[i] = 0.0
+        chance[j - begin], density[j - begin] = 0.0, 0.0
+        if normal:
+            value += gain[j] * normal_slope(size, chance, keep[begin:end], discount, slope)
+        else:
+            value += gain[j] * exact_slope(size, chance, keep[begin:end], ratio, weight, room[3], slope)
+        for i in range(size):
+            push = gain[j] * slope[i] * density[i]
+            force[begin + i] += push
+            force[j] -= push
+    return value
+
+
+@kernel
+def climb_expected(
+    normal: bool,
+    sigma: float,
+    hidden: bool,
+    queries: Offsets,  # in the order in which they are learned from
+    item_offsets: Offsets,  # (Q + 1,)
+    labels: Labels,  # (I,)
+    gain: Floats,  # (I,) divided by what the metric of the query is divided by
+    keep: Floats,  # (I,)
+    starts: Offsets,  # (classes + 1,) terms of each class of sizes
+    ratio: Floats,  # (T,)
+    share: Floats,  # (T,) their weights
+    discount: Floats,  # (longest query,)
+    offsets: Offsets,  # (Q + 1,) rows
+    item: Indices,  # (N,)
+    expert: Indices,  # (N,)
+    values: Floats,  # (N, width)
+    weight: Floats,  # (experts, width, units)
+    bias: Floats,  # (units,)
+    output: Floats,  # (units,)
+    step: float,
+    new_weight: Floats,  # these three are added to; they may be the three above: then every query makes a step
+    new_bias: Floats,
+    new_output: Floats,
+    metric: Floats,  # (Q,) filled: the expected metric of each query before its step, nan where nothing is learned
+    state: Floats,  # (longest query, units): room for the kernel's own use, as all below
+    score: Floats,  # (I,)
+    force: Floats,  # (I,)
+    room: Floats,  # (4, longest query or terms)
+) -> int:
+    """Add ``step`` times each query's gradient; gives the number of queries that had two different labels."""
+    taught = 0
+    for q in queries:
+        begin, end, low, high = item_offsets[q], item_offsets[q + 1], np.inf, -np.inf
+        for i in range(begin, end):
+            if labels[i] != NO_LABEL:
+                low, high = min(low, labels[i] * 1.0), max(high, labels[i] * 1.0)
+        metric[q] = np.nan
+        if not low < high:
+            continue
+        taught += 1
+        scope = 0
+        while (1 << scope) < end - begin:
+            scope += 1
+        first, last = starts[scope], starts[scope + 1]
+        forward(q, hidden, item_offsets, offsets, item, expert, values, weight, bias, output, state, score)
+        metric[q] = expected_metric(
+            normal, sigma, begin, end, gain, keep, ratio[first:last], share[first:last], discount, score, room, force
+        )
+        backward(
+            q, hidden, step, item_offsets, offsets, item, expert, values, output, force, state,
+            new_weight, new_bias, new_output,
+        )  # fmt: skip
+    return taught
