@@ -6,7 +6,10 @@ that do instead moves all items of a query by the same amount, which changes no 
 
 from __future__ import annotations
 
+import numpy as np
+
 from distagg.kernels.jit import kernel
+from distagg.kernels.lists import BINARY, LOG, NORMALISED
 from distagg.types import Floats, Indices, Offsets
 
 
@@ -30,26 +33,75 @@ def fill_potentials(
 
 
 @kernel
-def score_items(
+def score_lists(
+    functions: Offsets,  # (P,) pair functions
+    reciprocal: float,  # c of the last potential, 0 leaves it out
     item_offsets: Offsets,  # (Q + 1,)
     list_offsets: Offsets,  # (Q + 1,)
     entry_offsets: Offsets,  # (L + 1,)
     entry_item: Indices,  # (E,)
-    potentials: Floats,  # (E, F)
+    entry_rank: Floats,  # (E,)
     row: Offsets,  # (L,) the row of weights that each list takes
     weights: Floats,  # (rows, F)
+    values: Floats,  # (P, longest list) to work in: what the ranks of tie groups are worth
+    sums: Floats,  # (2, P) to work in: of all values of the list, and of those ahead
     score: Floats,  # (I,) added to
 ) -> None:
-    """Weights times potentials, summed for each item."""
+    """Weights times potentials, summed for each item: the same numbers as ``fill_potentials``, none of them written.
+
+    Entries that tie have one potential, which is worked out once.
+    """
+    count = len(functions)
     for q in range(len(item_offsets) - 1):
         base = item_offsets[q]
+        share = 1.0 / max(item_offsets[q + 1] - base, 1)
         for a in range(list_offsets[q], list_offsets[q + 1]):
-            w = row[a]
-            for e in range(entry_offsets[a], entry_offsets[a + 1]):
-                total = 0.0
-                for f in range(potentials.shape[1]):
-                    total += weights[w, f] * potentials[e, f]
-                score[base + entry_item[e]] += total
+            first, last, w = entry_offsets[a], entry_offsets[a + 1], row[a]
+            for p in range(count):
+                function = functions[p]
+                if first == last or function == BINARY:
+                    continue
+                largest = entry_rank[last - 1]
+                scale = 1.0
+                if function == NORMALISED:
+                    scale = 1.0 / largest if largest > 0.0 else 0.0
+                elif function == LOG:
+                    scale = 1.0 / np.log(largest) if largest > 1.0 else 0.0
+                sums[0, p], sums[1, p] = 0.0, 0.0
+                total, before, value, group = 0.0, np.nan, 0.0, -1
+                for e in range(first, last):
+                    rank = entry_rank[e]
+                    if rank != before:
+                        before = rank
+                        group += 1
+                        value = scale * (np.log(rank) if function == LOG else rank)
+                        values[p, group] = value
+                    total += value
+                sums[0, p] = total
+            start, group = first, 0
+            while start < last:
+                end = start + 1
+                while end < last and entry_rank[end] == entry_rank[start]:
+                    end += 1
+                ahead, after = start - first, last - end
+                given = weights[w, 0] * -1.0
+                for p in range(count):
+                    if functions[p] == BINARY:
+                        won, lost = float(after), float(ahead)
+                    else:
+                        value = values[p, group]
+                        together = value * (end - start)
+                        won = max(sums[0, p] - sums[1, p] - together - after * value, 0.0)
+                        lost = max(ahead * value - sums[1, p], 0.0)
+                        sums[1, p] += together
+                    given += weights[w, 1 + 2 * p] * (won * share)
+                    given += weights[w, 2 + 2 * p] * (-lost * share)
+                if reciprocal > 0.0:
+                    given += weights[w, 1 + 2 * count] * (reciprocal / (reciprocal + entry_rank[start]))
+                for e in range(start, end):
+                    score[base + entry_item[e]] += given
+                start = end
+                group += 1
 
 
 @kernel

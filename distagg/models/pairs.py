@@ -72,11 +72,7 @@ def won_and_lost(model: str, chunk: Chunk, names: Sequence[str], reciprocal: flo
 
     Column 0 is -1, the missing-expert bias; then two columns for each function; c / (c + rank) last, unless c is 0.
     """
-    if ("log" in names or reciprocal) and rated(chunk):
-        raise UsageError(
-            f"{model} with pairs=log or reciprocal needs ranks above 0, and the dataset holds ratings; choose "
-            "pairs=binary+normalised and reciprocal=0"
-        )
+    check_ranks(model, chunk, names, reciprocal)
     values = np.zeros((chunk.n_entries, 1 + 2 * len(names) + (reciprocal > 0)))
     nobody = np.zeros(chunk.n_lists, dtype=np.int64)
     for n, name in enumerate(names):
@@ -85,6 +81,15 @@ def won_and_lost(model: str, chunk: Chunk, names: Sequence[str], reciprocal: flo
     if reciprocal:
         values[:, -1] = reciprocal / (reciprocal + chunk.entry_rank)
     return values
+
+
+def check_ranks(model: str, chunk: Chunk, names: Sequence[str], reciprocal: float) -> None:
+    """Refuse what has no meaning for ratings."""
+    if ("log" in names or reciprocal) and rated(chunk):
+        raise UsageError(
+            f"{model} with pairs=log or reciprocal needs ranks above 0, and the dataset holds ratings; choose "
+            "pairs=binary+normalised and reciprocal=0"
+        )
 
 
 def won_and_lost_names(names: Sequence[str], reciprocal: float) -> tuple[str, ...]:

@@ -12,9 +12,9 @@ from test_lists import naive_pair_matrix
 
 from distagg.kernels.crf import ALONE, IDEAL, climb, draw_items, expected_metric, normalise
 from distagg.kernels.lists import PAIR_FUNCTIONS
-from distagg.kernels.potentials import fill_potentials, index_by_item, score_items
+from distagg.kernels.potentials import index_by_item, score_lists
 from distagg.models.crf import field_arrays, metric_terms
-from distagg.models.pairs import list_sums
+from distagg.models.pairs import won_and_lost
 from distagg.types import NO_LABEL
 
 HIGHEST = 2
@@ -155,18 +155,39 @@ def naive_potentials(query: Query, function: str) -> np.ndarray:
     return found
 
 
+def scored(chunk, functions: list[str], reciprocal: float, weights: np.ndarray) -> np.ndarray:
+    score, count = np.zeros(chunk.n_items), len(functions)
+    score_lists(
+        np.array([PAIR_FUNCTIONS[name] for name in functions]), reciprocal, chunk.item_offsets, chunk.list_offsets,
+        chunk.entry_offsets, chunk.entry_item, chunk.entry_rank, chunk.list_expert.astype(np.int64), weights,
+        np.zeros((count, max(chunk.n_entries, 1))), np.zeros((2, count)), score,
+    )  # fmt: skip
+    return score
+
+
+@settings(max_examples=30)
+@given(drawn=chunks())
+def test_scores_without_potentials_have_the_bits_of_those_with(drawn):
+    _, chunk = drawn
+    functions = ["log", "binary", "normalised", "difference"]
+    weights = np.random.default_rng(1).normal(size=(5, 10))
+    potentials = won_and_lost("crf", chunk, functions, 10.0)
+    expected, expert = np.zeros(chunk.n_items), np.repeat(chunk.list_expert, np.diff(chunk.entry_offsets))
+    for e, item in enumerate(chunk.entry_row()):
+        total = 0.0
+        for f in range(10):
+            total += weights[expert[e], f] * potentials[e, f]
+        expected[item] += total
+    assert scored(chunk, functions, 10.0, weights).tobytes() == expected.tobytes()
+
+
 @pytest.mark.parametrize("function", ["binary", "difference"])
 @settings(max_examples=30)
 @given(drawn=chunks())
 def test_scores_are_the_definition_up_to_a_constant_of_the_query(function, drawn):
     made, chunk = drawn
     weights = np.random.default_rng(0).normal(size=(5, 3))
-    shape = (chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets)
-    nobody = np.zeros(chunk.n_lists, dtype=np.int64)
-    won, lost, _ = list_sums(chunk, nobody, PAIR_FUNCTIONS[function])
-    potentials, score = np.zeros((chunk.n_entries, 3)), np.zeros(chunk.n_items)
-    fill_potentials(1, *shape, won, lost, potentials)
-    score_items(*shape, chunk.entry_item, potentials, chunk.list_expert.astype(np.int64), weights, score)
+    score = scored(chunk, [function], 0.0, weights)
     for q, query in enumerate(made):
         naive = (naive_potentials(query, function) * weights).sum(axis=(1, 2))
         span = slice(chunk.item_offsets[q], chunk.item_offsets[q + 1])
