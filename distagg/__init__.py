@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from distagg.dataset import Dataset
-    from distagg.engine import Result, compare, evaluate, features, fit, import_dataset, rank, solve
+    from distagg.engine import Result, Shown, compare, evaluate, features, fit, import_dataset, rank, solve
     from distagg.models import MODELS, model_named
 
 __version__ = "0.1.0"
@@ -22,13 +22,14 @@ _HOME = {
     "fit": "distagg.engine",
     "import_dataset": "distagg.engine",
     "Result": "distagg.engine",
+    "Shown": "distagg.engine",
     "rank": "distagg.engine",
     "solve": "distagg.engine",
 }
 
 __all__ = [
-    "MODELS", "Dataset", "Result", "compare", "evaluate", "features", "fit", "import_dataset", "model_named", "rank",
-    "solve",
+    "MODELS", "Dataset", "Result", "Shown", "compare", "evaluate", "features", "fit", "import_dataset", "model_named",
+    "rank", "solve",
 ]  # fmt: skip
 
 

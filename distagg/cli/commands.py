@@ -25,7 +25,9 @@ from distagg.reports.terminal import comparison_table, render_table
 def run_import(arguments: argparse.Namespace) -> None:
     from distagg.engine.importing import import_dataset
 
-    options = {}
+    options: dict[str, Any] = {}
+    if arguments.kind == "ratings":
+        options = {"users": arguments.users, "items": arguments.items, "scale": _scale(arguments.scale)}
     if arguments.kind == "trec":
         options = {"expert": arguments.expert, "by": arguments.by}
         if arguments.qrels:
@@ -39,6 +41,16 @@ def run_import(arguments: argparse.Namespace) -> None:
     else:
         say(f"imported {dataset.manifest.entries:,} entries in {spent:.1f} s")
         print(_info_table(dataset.info()))
+
+
+def _scale(text: str | None) -> tuple[float, float] | None:
+    if text is None:
+        return None
+    try:
+        low, high = (float(word) for word in text.split(","))
+    except ValueError:
+        raise UsageError(f"--scale: found '{text}', expected two numbers such as 0.5,5") from None
+    return low, high
 
 
 def run_info(arguments: argparse.Namespace) -> None:
@@ -120,10 +132,15 @@ def run_rank(arguments: argparse.Namespace) -> None:
     from distagg.engine.fit import fit
     from distagg.engine.rank import rank_to
     from distagg.engine.saved import load_model
+    from distagg.engine.shown import Shown
 
     target = Path(arguments.output)
     fmt = arguments.format or SUFFIXES.get(target.suffix, "parquet")
-    dataset = Dataset.open(arguments.dataset)
+    dataset = _heard(Dataset.open(arguments.dataset), arguments.where)
+    shown = Shown(
+        support=arguments.support, least=arguments.min_support, titles=arguments.titles,
+        resamples=arguments.bootstrap, seed=arguments.seed,
+    )  # fmt: skip
     with run_in(arguments) as runner, _meter("rank", len(dataset.plan())) as progress:
         if arguments.model not in MODELS and Path(arguments.model).exists():
             if arguments.settings:
@@ -135,12 +152,21 @@ def run_rank(arguments: argparse.Namespace) -> None:
             if model.needs_labels:
                 raise UsageError(f"{model.name} must be fitted first: distagg fit {model.name} DATASET -o MODELDIR")
             params = fit(model, dataset, runner=runner)
-        rows = rank_to(target, model, params, dataset, fmt=fmt, runner=runner, progress=progress)
+        rows = rank_to(target, model, params, dataset, fmt=fmt, shown=shown, runner=runner, progress=progress)
     about = {"model": model.name, "rows": rows, "output": str(target), "format": fmt}
     if arguments.json:
         _print_json(about)
     else:
         say(f"ranked {rows:,} items with {model.name}: {target}")
+
+
+def _heard(dataset: Dataset, condition: str | None) -> Dataset:
+    """The dataset with the experts that a condition names, which is said."""
+    if condition is None:
+        return dataset
+    dataset = dataset.select(audience=condition)
+    say(f"{dataset.audience_size:,} of {dataset.manifest.experts:,} experts: {condition}")
+    return dataset
 
 
 def run_evaluate(arguments: argparse.Namespace) -> None:

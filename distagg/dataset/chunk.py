@@ -136,6 +136,30 @@ class Chunk:
             pair_tie=self.pair_tie[pairs],
         )
 
+    def repeat_experts(self, times: Offsets) -> Chunk:
+        """The chunk in which each expert (n_experts,) speaks so many times: 0 leaves it out."""
+        often, pair_often = times[self.list_expert], times[self.pair_expert]
+        if (often == 1).all() and (pair_often == 1).all():
+            return self
+        lists = np.repeat(np.arange(self.n_lists), often)
+        entries, entry_offsets = _spans(self.entry_offsets, lists)
+        pairs = np.repeat(np.arange(self.n_pairs), pair_often)
+        return replace(
+            self,
+            list_offsets=np.concatenate([[0], np.cumsum(often)])[self.list_offsets].astype(OFFSET),
+            list_expert=self.list_expert[lists],
+            entry_offsets=entry_offsets,
+            entry_item=self.entry_item[entries],
+            entry_rank=self.entry_rank[entries],
+            entry_score=self.entry_score[entries] if len(self.entry_score) else self.entry_score,
+            pair_offsets=np.concatenate([[0], np.cumsum(pair_often)])[self.pair_offsets].astype(OFFSET),
+            pair_expert=self.pair_expert[pairs],
+            pair_winner=self.pair_winner[pairs],
+            pair_loser=self.pair_loser[pairs],
+            pair_weight=self.pair_weight[pairs],
+            pair_tie=self.pair_tie[pairs],
+        )
+
     def rank_matrix(self, query: int) -> scipy.sparse.csr_array:
         """Item x expert ranks of one query, as the papers' R; unlisted items are not stored."""
         import scipy.sparse

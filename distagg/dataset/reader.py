@@ -15,20 +15,26 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from distagg.dataset.audience import audience, drawn
 from distagg.dataset.chunk import Chunk, chunk_from_tables
 from distagg.dataset.manifest import Block, Kind, Manifest, Partition, load_manifest
 from distagg.errors import InputError, UsageError
 
+ITEMS_FILE = "items.parquet"
 CHUNK_ENTRIES = 1 << 20  # about 12 MB of ranks; tens of milliseconds of work for a linear model
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which queries of a dataset: those of some source parts, or some residues of the position."""
+    """Which queries of a dataset: those of some source parts, or some residues of the position. And which experts:
+    those for whom a condition holds, or as many drawn from them with replacement, by seed and number of the draw.
+    """
 
     parts: frozenset[str] | None = None
     modulus: int = 0
     residues: frozenset[int] = frozenset()
+    audience: str = ""
+    draw: tuple[int, int] | None = None
 
     def mask(self, parts: pa.StringArray, first_query: int) -> np.ndarray:
         keep = np.ones(len(parts), dtype=bool)
@@ -65,7 +71,10 @@ class ChunkRef:
         chunk = self.held if self.held is not None else self._read(ids)
         if self.where == EVERYTHING:
             return chunk
-        return chunk.select(self.where.mask(chunk.parts, self.blocks[0].first_query))
+        chunk = chunk.select(self.where.mask(chunk.parts, self.blocks[0].first_query))
+        if self.where.draw is not None:
+            return chunk.repeat_experts(drawn(self.path, self.where.audience, self.n_experts, *self.where.draw))
+        return chunk.repeat_experts(audience(self.path, self.where.audience)) if self.where.audience else chunk
 
     def _read(self, ids: bool) -> Chunk:
         query_columns = ["query", "part", "label", "missed"] + (["item"] if ids else [])
@@ -182,8 +191,27 @@ class Dataset:
 
         return polars.from_arrow(self.to_arrow())
 
-    def select(self, *, parts: list[str] | None = None, fold: tuple[int, set[int]] | None = None) -> Dataset:
-        """The queries of some source parts, or those whose position has some residues (modulus, residues)."""
+    def select(
+        self,
+        *,
+        parts: list[str] | None = None,
+        fold: tuple[int, set[int]] | None = None,
+        audience: str | None = None,
+        draw: tuple[int, int] | None = None,
+    ) -> Dataset:
+        """Some queries, or some experts.
+
+        Parameters
+        ----------
+        parts
+            The queries of these source parts.
+        fold
+            The queries whose position has some residues (modulus, residues).
+        audience
+            The experts for whom a condition on their columns holds: ``age < 25 and gender = 'F'``.
+        draw
+            As many experts as are heard, drawn with replacement: seed, and number of the draw.
+        """
         where = self.where
         if parts is not None:
             for part in parts:
@@ -192,7 +220,30 @@ class Dataset:
             where = replace(where, parts=frozenset(parts))
         if fold is not None:
             where = replace(where, modulus=fold[0], residues=frozenset(fold[1]))
+        if audience is not None:
+            where = replace(where, audience=self._checked_audience(audience))
+        if draw is not None:
+            where = replace(where, draw=draw)
         return replace(self, where=where)
+
+    def _checked_audience(self, text: str) -> str:
+        if not self.path:
+            raise UsageError("experts are chosen by the columns of a dataset on disk; import it with --users")
+        if not audience(self.path, text).any():
+            raise UsageError(f"condition {text!r}: it holds for none of the {self.manifest.experts:,} experts")
+        return text
+
+    @property
+    def audience_size(self) -> int:
+        """How many experts are heard."""
+        return int(audience(self.path, self.where.audience).sum()) if self.where.audience else self.manifest.experts
+
+    @property
+    def titles(self) -> pa.Table | None:
+        """Columns item, title and whatever else was imported about items; None where nothing was."""
+        if all(file.path != ITEMS_FILE for file in self.manifest.files):
+            return None
+        return read_groups(Path(self.path) / ITEMS_FILE, None, None)
 
     def plan(self, chunk_entries: int = CHUNK_ENTRIES) -> tuple[ChunkRef, ...]:
         """Consecutive blocks gathered up to the budget; one entry per chunk, in dataset order."""
