@@ -76,7 +76,7 @@ def run_rounds(model: Model, params: Params, dataset: Dataset, runner: Runner, p
     """The one loop."""
     refs = dataset.plan()
     while True:
-        work = Work(_map_task, (model, params), repeated=True)
+        work = Work(_map_task, (model, model.sent(params)), repeated=True)
         statistics = runner.map_reduce(work, refs, model.reduce, progress)
         if statistics is None:
             raise UsageError(f"nothing to fit {model.name} on: no query is selected")

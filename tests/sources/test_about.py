@@ -22,7 +22,7 @@ from distagg.sources.ratings import RatingsSource
         ("u.user", "7|24|M|cook|85711\n", {"id": "7", "age": 24, "gender": "M", "occupation": "cook", "zip": 85711}),
         ("users.dat", "7::F::1::10::x1\n", {"id": "7", "gender": "F", "age": 1, "occupation": 10, "zip": "x1"}),
         ("movies.dat", "7::Brazil: a|b::War|Noir\n", {"id": "7", "title": "Brazil: a|b", "genres": "War|Noir"}),
-        ("movies.csv", 'movieId,title,genres\n7,"Go, The",War\n', {"movieId": "7", "title": "Go, The", "genres": "War"}),
+        ("movies.csv", 'movieId,title,genres\n7,"Go, A",War\n', {"movieId": "7", "title": "Go, A", "genres": "War"}),
         ("any.csv", "who,height,note\n7,1.5,\n", {"who": "7", "height": 1.5, "note": None}),
         ("bar.csv", "who|height\n7|2\n", {"who": "7", "height": 2}),
     ],
