@@ -7,7 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from distagg.dataset import Dataset
-    from distagg.engine import Result, Shown, compare, evaluate, features, fit, import_dataset, rank, solve
+    from distagg.engine import (
+        Result,
+        Shown,
+        compare,
+        evaluate,
+        evaluate_users,
+        features,
+        fit,
+        fit_completion,
+        import_dataset,
+        rank,
+        solve,
+    )
     from distagg.models import MODELS, model_named
 
 __version__ = "0.1.0"
@@ -18,6 +30,8 @@ _HOME = {
     "model_named": "distagg.models",
     "compare": "distagg.engine",
     "evaluate": "distagg.engine",
+    "evaluate_users": "distagg.engine",
+    "fit_completion": "distagg.engine",
     "features": "distagg.engine",
     "fit": "distagg.engine",
     "import_dataset": "distagg.engine",
@@ -28,8 +42,8 @@ _HOME = {
 }
 
 __all__ = [
-    "MODELS", "Dataset", "Result", "Shown", "compare", "evaluate", "features", "fit", "import_dataset", "model_named",
-    "rank", "solve",
+    "MODELS", "Dataset", "Result", "Shown", "compare", "evaluate", "evaluate_users", "features", "fit",
+    "fit_completion", "import_dataset", "model_named", "rank", "solve",
 ]  # fmt: skip
 
 

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from distagg.dataset import Dataset
+from distagg.engine.fit import Through
 from distagg.engine.progress import Meter
 from distagg.engine.runner import InlineRunner, Runner
 from distagg.errors import UsageError, unknown
-from distagg.models import MODELS, model_named
+from distagg.models import MODELS, completion_named, model_named
 from distagg.models.trained import Trained
 from distagg.reports.learned import learned_text
 from distagg.reports.terminal import comparison_table, render_table
@@ -152,7 +153,10 @@ def run_rank(arguments: argparse.Namespace) -> None:
             if model.needs_labels:
                 raise UsageError(f"{model.name} must be fitted first: distagg fit {model.name} DATASET -o MODELDIR")
             params = fit(model, dataset, runner=runner)
-        rows = rank_to(target, model, params, dataset, fmt=fmt, shown=shown, runner=runner, progress=progress)
+        through = _completed(arguments, dataset, runner)
+        rows = rank_to(
+            target, model, params, dataset, fmt=fmt, shown=shown, through=through, runner=runner, progress=progress
+        )
     about = {"model": model.name, "rows": rows, "output": str(target), "format": fmt}
     if arguments.json:
         _print_json(about)
@@ -174,7 +178,12 @@ def run_evaluate(arguments: argparse.Namespace) -> None:
     from distagg.engine.compare import DEFAULT_METRICS
     from distagg.metrics import evaluate_rankings
 
-    dataset = Dataset.open(arguments.dataset)
+    dataset = _heard(Dataset.open(arguments.dataset), arguments.where)
+    if arguments.complete:
+        _evaluate_users(arguments, dataset)
+        return
+    if arguments.where or arguments.completion:
+        raise UsageError("--where and -c belong to --complete: labels are the same for everybody")
     if not dataset.manifest.labels:
         raise UsageError(f"{arguments.dataset} has no labels to evaluate against; import it with them")
     table = read_rankings(Path(arguments.rankings))
@@ -183,8 +192,43 @@ def run_evaluate(arguments: argparse.Namespace) -> None:
     if arguments.json:
         _print_json({"means": result.means, "protocol": arguments.protocol, "queries": len(result.query_ids)})
     else:
-        rows = [[name, f"{100 * value:.2f}"] for name, value in result.means.items()]
-        print(render_table(["metric", "mean, %"], rows, "lr"))
+        print(_means_table(result.means))
+
+
+def _means_table(means: dict[str, float]) -> str:
+    return render_table(["metric", "mean, %"], [[name, f"{100 * value:.2f}"] for name, value in means.items()], "lr")
+
+
+def _evaluate_users(arguments: argparse.Namespace, dataset: Dataset) -> None:
+    """The mean of what a ranking is worth to every user."""
+    from distagg.dataset.rankings import read_rankings
+    from distagg.engine.complete import evaluate_users
+
+    table = read_rankings(Path(arguments.rankings))
+    metrics = arguments.metrics or ["ndcg@1", "ndcg@5", "ndcg@10"]
+    with run_in(arguments) as runner, _meter("evaluate", len(dataset.plan())) as progress:
+        through = _completed(arguments, dataset, runner)
+        assert through is not None
+        found = evaluate_users({arguments.rankings: table}, dataset, through, metrics, runner=runner, progress=progress)
+    means = found.means[arguments.rankings]
+    if arguments.json:
+        _print_json({"means": means, "complete": arguments.complete, "users": len(found.values[arguments.rankings])})
+    else:
+        print(
+            render_table(["metric", "mean, %"], [[name, f"{100 * value:.2f}"] for name, value in means.items()], "lr")
+        )
+
+
+def _completed(arguments: argparse.Namespace, dataset: Dataset, runner: Runner) -> Through | None:
+    """The completion that was asked for, fitted."""
+    from distagg.engine.complete import fit_completion
+
+    if not arguments.complete:
+        if arguments.completion:
+            raise UsageError("-c belongs to --complete")
+        return None
+    completion = completion_named(arguments.complete, _settings(arguments.completion))
+    return fit_completion(completion, dataset, runner=runner)
 
 
 def run_compare(arguments: argparse.Namespace) -> None:

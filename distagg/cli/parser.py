@@ -157,6 +157,7 @@ def _rank(commands: Any) -> None:
         "--format", choices=("parquet", "trec", "csv"), help="default: by the ending of RANKINGS, else parquet"
     )
     _where(parser)
+    _complete(parser, "complete every user's ratings by it, and rank those")
     parser.add_argument(
         "--support", action="store_true",
         help="add the columns experts, won, lost: who lists the item, and the pairs it wins and loses there",
@@ -176,12 +177,22 @@ def _where(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--where", metavar="CONDITION", help="hear only these experts: \"age < 25 and gender = 'F'\"")
 
 
+def _complete(parser: argparse.ArgumentParser, help: str) -> None:
+    parser.add_argument("--complete", metavar="pmf|neighbours|RATING", help=help)
+    parser.add_argument(
+        "-c", dest="completion", action="append", default=[], metavar="key=value", help="set a parameter of --complete"
+    )
+
+
 def _evaluate(commands: Any) -> None:
-    parser = _command(commands, "evaluate", "evaluate rankings against a dataset's labels", cluster=False)
+    help = "evaluate rankings against a dataset's labels, or against every user's completed ratings"
+    parser = _command(commands, "evaluate", help)
     parser.add_argument(
         "rankings", metavar="RANKINGS", help="what 'distagg rank' made, or a TREC run, CSV or Parquet file"
     )
     parser.add_argument("dataset", metavar="DATASET")
+    _where(parser)
+    _complete(parser, "complete every user's ratings by it, and give the mean of their ndcg@k")
     _metrics(parser)
     _protocol(parser)
 

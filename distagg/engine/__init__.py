@@ -9,8 +9,9 @@ import pyarrow as pa
 
 from distagg.dataset.reader import Dataset
 from distagg.engine.compare import DEFAULT_METRICS, compare
+from distagg.engine.complete import evaluate_users, fit_completion
 from distagg.engine.features import features
-from distagg.engine.fit import Goal
+from distagg.engine.fit import Goal, Through
 from distagg.engine.fit import fit as fit_params
 from distagg.engine.importing import import_dataset
 from distagg.engine.rank import solve as solve_chunks
@@ -35,11 +36,12 @@ def fit(
 
 def solve(
     model: str | Model | Fitted, dataset: Dataset, *, trace: bool = False, shown: Shown = NOTHING_MORE,
-    runner: Runner | None = None, **settings: Any,
+    through: Through | None = None, runner: Runner | None = None, **settings: Any,
 ) -> Result:  # fmt: skip
     """Rankings with all that the model knows beside them: uncertainty, status, how every query's fit ended.
 
-    ``shown`` asks for more: support, titles, a least support, the bootstrap over experts.
+    ``shown`` asks for more: support, titles, a least support, the bootstrap over experts. ``through`` is what
+    ``fit_completion`` gives: every user's ratings are completed, and those are ranked.
 
     Models that learn without labels learn from the dataset itself; others must be fitted first.
 
@@ -54,7 +56,9 @@ def solve(
         if chosen.needs_labels:
             raise UsageError(f"{chosen.name} must be fitted first: rank(fit({chosen.name!r}, dataset), dataset)")
         model = fit(chosen, dataset, runner=runner)
-    return solve_chunks(model.model, model.params_for(dataset.experts), dataset, runner, trace=trace, shown=shown)
+    return solve_chunks(
+        model.model, model.params_for(dataset.experts), dataset, runner, trace=trace, shown=shown, through=through
+    )
 
 
 def rank(
@@ -79,6 +83,6 @@ def evaluate(
 
 
 __all__ = [
-    "Fitted", "Result", "Shown", "compare", "evaluate", "features", "fit", "import_dataset", "load_model", "rank",
-    "save_model", "solve",
+    "Fitted", "Result", "Shown", "compare", "evaluate", "evaluate_users", "features", "fit", "fit_completion",
+    "import_dataset", "load_model", "rank", "save_model", "solve",
 ]  # fmt: skip

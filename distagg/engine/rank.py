@@ -12,12 +12,12 @@ from distagg.dataset.chunk import Chunk
 from distagg.dataset.commit import refuse_existing, staged_directory, staged_file
 from distagg.dataset.rankings import Format, RankedPart, publish_directory, publish_file, write_part
 from distagg.dataset.reader import ChunkRef, Dataset
-from distagg.engine.fit import check_fits, gather, split_query
+from distagg.engine.fit import Through, check_fits, gather, split_query
 from distagg.engine.progress import Progress, silent
 from distagg.engine.result import NOTHING_MORE, Result, fits_of, fits_schema, ranking_of, ranking_schema
 from distagg.engine.runner import InlineRunner, Runner, Work
 from distagg.engine.shown import Shown, prepared
-from distagg.errors import InputError
+from distagg.errors import InputError, UsageError
 from distagg.models import Model, Params
 from distagg.models.outcome import Outcome
 
@@ -30,10 +30,14 @@ def solve(
     *,
     trace: bool = False,
     shown: Shown = NOTHING_MORE,
+    through: Through | None = None,
 ) -> Result:
-    """Rankings of all queries with everything the model knows beside them, and what else is to be shown."""
+    """Rankings of all queries with everything the model knows beside them, and what else is to be shown.
+
+    ``through`` is a fitted completion: every user's completed ratings are ranked then.
+    """
     runner = runner or InlineRunner()
-    params, refs, shown = _prepared(model, params, dataset, shown, runner)
+    params, refs, shown = _prepared(model, params, dataset, shown, runner, through)
     pieces = list(runner.map(Work(_solve_task, (model, params, shown, trace), ids=True), refs))
     rankings = [ranking_schema(model, shown).empty_table(), *(ranking for ranking, _ in pieces)]
     fits = [fits_schema(model, trace=trace).empty_table(), *(fit for _, fit in pieces)]
@@ -48,13 +52,14 @@ def rank_to(
     *,
     fmt: Format = "parquet",
     shown: Shown = NOTHING_MORE,
+    through: Through | None = None,
     runner: Runner | None = None,
     progress: Progress = silent,
 ) -> int:
     """Write rankings to ``target``, all or nothing; gives the number of rows."""
     refuse_existing(target)
     runner = runner or InlineRunner()
-    params, refs, shown = _prepared(model, params, dataset, shown, runner)
+    params, refs, shown = _prepared(model, params, dataset, shown, runner, through)
     target.parent.mkdir(parents=True, exist_ok=True)
     if fmt == "parquet":
         with staged_directory(target) as folder:
@@ -87,13 +92,18 @@ def solved(model: Model, chunk: Chunk, params: Params, *, trace: bool = False) -
 
 
 def _prepared(
-    model: Model, params: Params, dataset: Dataset, shown: Shown, runner: Runner
+    model: Model, params: Params, dataset: Dataset, shown: Shown, runner: Runner, through: Through | None
 ) -> tuple[Params, tuple[ChunkRef, ...], Shown]:
     check_fits(model, dataset)
+    if through is not None and shown.resamples:
+        raise UsageError(
+            "the bootstrap draws users, and completed ratings are not completed anew; ask for one of the two"
+        )
     shown = prepared(shown, model, params, dataset, runner)
-    params = gather(model, params, dataset, runner)
+    params = gather(model, params, dataset, runner, through=through)
+    split = split_query(dataset) or through is not None
     refs = dataset.plan()
-    return params, refs[:1] if split_query(dataset) else refs, shown  # one chunk holds all items of a split query
+    return params, refs[:1] if split else refs, shown  # one chunk holds all items of a split query
 
 
 def _queries(dataset: Dataset) -> int:

@@ -33,6 +33,7 @@ log = logging.getLogger("distagg")
 COUNT_SECONDS = 1e-7  # to count a pair of a list
 MERGE_SECONDS = 4e-7  # to merge and fit a distinct pair
 SLOPE_SECONDS = 5e-9  # for a pair of a list, a round
+ROUND_SECONDS = 0.01  # beside the pairs
 ROUNDS = 40
 MERGED_BYTES = 1 << 30  # of the counts of all chunks
 
@@ -52,7 +53,7 @@ def decide(model: Pairwise, found: Statistics) -> Params:
     cells = max(items * (items - 1) / 2, 1.0)
     distinct = cells * -np.expm1(-pairs / cells)  # were they spread evenly; they are fewer
     counts = pairs * COUNT_SECONDS + distinct * MERGE_SECONDS
-    lists = pairs * SLOPE_SECONDS * ROUNDS
+    lists = (pairs * SLOPE_SECONDS + ROUND_SECONDS) * ROUNDS
     able = model.link == LOGIT and model.prior == "gaussian" and model.errors == "none" and not found["raw"][0]
     fits = distinct * PAIR_BYTES <= MERGED_BYTES and most * PAIR_BYTES <= PAIRS_BYTES
     route = model.route

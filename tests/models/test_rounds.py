@@ -67,11 +67,12 @@ def test_rounds_end_where_the_whole_fit_does(name: str, settings: dict, crowd: P
 
 @pytest.mark.cluster
 def test_the_same_bits_inline_and_on_one_or_two_workers(split: Dataset) -> None:
-    here = [solve(name, split, **settings) for name, settings in SETTINGS]
+    tried = [SETTINGS[0], SETTINGS[4]]
+    here = [solve(name, split, **set_to) for name, set_to in tried]
     for workers in (1, 2):
         with local_cluster(workers) as runner:
-            for known, (name, settings) in zip(here, SETTINGS, strict=True):
-                there = solve(name, split, runner=runner, **settings)
+            for known, (name, set_to) in zip(here, tried, strict=True):
+                there = solve(name, split, runner=runner, **set_to)
                 assert there.ranking.equals(known.ranking)
                 assert there.fits.equals(known.fits)
 
@@ -86,11 +87,11 @@ def test_what_needs_whole_queries_is_refused(split: Dataset) -> None:
 
 
 def test_too_few_steps_are_said(split: Dataset) -> None:
-    for name, settings in SETTINGS:
-        if settings.get("route") == "counts":
+    for name, set_to in SETTINGS:
+        if set_to.get("route") == "counts":
             continue
         with pytest.warns(NotConvergedWarning, match="not converged after 2 steps"):
-            result = solve(name, split, steps=2, **settings)
+            result = solve(name, split, steps=2, **set_to)
         assert not result.converged
 
 
@@ -105,10 +106,10 @@ def test_users_who_say_nothing(crowd: Path) -> None:
     whole = Dataset.open(crowd).plan()[0].load()
     tied = replace(whole, entry_rank=np.full(whole.n_entries, -3.0))
     dataset = held(Dataset.open(crowd), [tied.repeat_experts(within(400, *e)) for e in ((0, 200), (200, 400))])
-    for name, settings in SETTINGS:
-        if "unlisted" in settings:
+    for name, set_to in SETTINGS:
+        if "unlisted" in set_to:
             continue
-        result = solve(name, dataset, **settings)
+        result = solve(name, dataset, **set_to)
         assert set(result.ranking["score"].to_pylist()) == {0.0}, name
         assert result.converged
 
