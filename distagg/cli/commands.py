@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
+
 from distagg.dataset import Dataset
 from distagg.engine.fit import Through
 from distagg.engine.progress import Meter
@@ -21,6 +23,8 @@ from distagg.models import MODELS, completion_named, model_named
 from distagg.models.trained import Trained
 from distagg.reports.learned import learned_text
 from distagg.reports.terminal import comparison_table, render_table
+
+ENDS = 10  # items of either end of a ranking that a report shows
 
 
 def run_import(arguments: argparse.Namespace) -> None:
@@ -137,6 +141,10 @@ def run_rank(arguments: argparse.Namespace) -> None:
 
     target = Path(arguments.output)
     fmt = arguments.format or SUFFIXES.get(target.suffix, "parquet")
+    if arguments.report and fmt == "trec":
+        raise UsageError(
+            "--report draws what stands beside scores, and TREC runs hold none of it; write parquet or csv"
+        )
     dataset = _heard(Dataset.open(arguments.dataset), arguments.where)
     shown = Shown(
         support=arguments.support, least=arguments.min_support, titles=arguments.titles,
@@ -157,11 +165,31 @@ def run_rank(arguments: argparse.Namespace) -> None:
         rows = rank_to(
             target, model, params, dataset, fmt=fmt, shown=shown, through=through, runner=runner, progress=progress
         )
+    if arguments.report:
+        _report_ranking(target, model.name, Path(arguments.report))
     about = {"model": model.name, "rows": rows, "output": str(target), "format": fmt}
     if arguments.json:
         _print_json(about)
     else:
         say(f"ranked {rows:,} items with {model.name}: {target}")
+
+
+def _report_ranking(target: Path, model: str, report: Path) -> None:
+    """Both ends of the first query's ranking, with the columns it has, and what is known of its uncertainty."""
+    from distagg.dataset.rankings import read_rankings
+    from distagg.reports import consensus_report, write_report
+
+    table = read_rankings(target)
+    table = table.filter(pc.equal(table["query"], table["query"][0])) if len(table) else table
+    rows = table.to_pylist()
+    cut = max(len(rows) - ENDS, ENDS)
+    found: dict[str, Any] = {"title": str(target), "ends": {model: {"top": rows[:ENDS], "bottom": rows[cut:]}}}
+    if "uncertainty" in table.column_names:
+        found["variance"] = {name: table[name].to_pylist() for name in ("rank", "uncertainty")}
+        if "experts" in table.column_names:
+            found["variance"]["support"] = table["experts"].to_pylist()
+    write_report(consensus_report(found), report, overwrite=True)
+    say(f"report: {report}")
 
 
 def _heard(dataset: Dataset, condition: str | None) -> Dataset:

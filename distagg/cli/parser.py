@@ -166,6 +166,7 @@ def _rank(commands: Any) -> None:
         "--min-support", type=int, default=0, metavar="N", help="leave out items that fewer experts list"
     )
     parser.add_argument("--titles", action="store_true", help="add the column title, of a dataset that has them")
+    parser.add_argument("--report", metavar="FILE.html", help="draw both ends of the (first) ranking, and uncertainty")
     parser.add_argument(
         "--bootstrap", type=int, default=0, metavar="N",
         help="draw the experts again N times: columns deviation (of the score), rank_low and rank_high (95%%)",

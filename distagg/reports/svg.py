@@ -62,7 +62,7 @@ def bars(rows: Sequence[Bar], *, title: str, desc: str = "") -> Markup:
         drawn.append(_bar_row(row, label, top, across, left))
     height = 8 + _ROW * len(rows)
     zero = element("line", class_="axis", x1=across(0), x2=across(0), y1=2, y2=height - 2)
-    return _picture(height, title, desc, [*drawn, zero])
+    return picture(height, title, desc, [*drawn, zero])
 
 
 def _bar_row(row: Bar, label: str, top: float, across: Callable[[float], float], left: float) -> Markup:
@@ -107,7 +107,7 @@ def histogram(edges: Sequence[float], counts: Sequence[float], *, title: str, de
         value = first + part * (last - first)
         x = left + part * (right - left)
         drawn.append(element("text", count(round(value, 1)), class_="tick", x=x, y=bottom + 16, text_anchor=anchor))
-    return _picture(154, title, desc, drawn)
+    return picture(154, title, desc, drawn)
 
 
 def differences(values: Sequence[float], *, limit: float, title: str, desc: str = "") -> Markup:
@@ -136,7 +136,7 @@ def differences(values: Sequence[float], *, limit: float, title: str, desc: str 
         (f"{count(worse)} worse", "worse", right, "end"),
     ):
         drawn.append(element("text", text, class_=f"tally {kind}".strip(), x=x, y=140, text_anchor=anchor))
-    return _picture(148, title, desc, drawn)
+    return picture(148, title, desc, drawn)
 
 
 def heat_strip(shares: Mapping[str, float], *, title: str, desc: str = "") -> Markup:
@@ -158,7 +158,7 @@ def heat_strip(shares: Mapping[str, float], *, title: str, desc: str = "") -> Ma
     drawn.extend(_cell(40 + 24 * step, height + 10, 24, step / 4) for step in range(5))
     drawn.append(element("text", "0%", class_="tick", x=34, y=height + 26, text_anchor="end"))
     drawn.append(element("text", "100% of items listed", class_="tick", x=168, y=height + 26))
-    return _picture(height + 38, title, desc, drawn)
+    return picture(height + 38, title, desc, drawn)
 
 
 def strips(rows: Mapping[str, Sequence[float]], names: Sequence[str], *, title: str, desc: str = "") -> Markup:
@@ -177,7 +177,7 @@ def strips(rows: Mapping[str, Sequence[float]], names: Sequence[str], *, title: 
             tip = element("title", f"{names[at]}: {values[at]:.2f}")
             cell = _cell(along * side + 0.5, top + 20, side - 1, values[at], height=20)
             drawn.append(element("g", tip, cell, class_="cell"))
-    return _picture(48.0 * len(rows), title, desc, drawn)
+    return picture(48.0 * len(rows), title, desc, drawn)
 
 
 def _cell(x: float, y: float, side: float, value: float, *, height: float | None = None) -> Markup:
@@ -211,7 +211,7 @@ def _steps(heights: Sequence[float], left: float, step: float, zero: float, scal
     return "".join(path) + f"H{coordinate(left + (last + 1) * step)}V{coordinate(zero)}Z"
 
 
-def _picture(height: float, title: str, desc: str, drawn: Sequence[Child]) -> Markup:
+def picture(height: float, title: str, desc: str, drawn: Sequence[Child]) -> Markup:
     about = [element("title", title), *([element("desc", desc)] if desc else [])]
     box = f"0 0 {WIDTH} {coordinate(height)}"
     return element("svg", *about, *drawn, viewBox=box, role="img", aria_label=title)
