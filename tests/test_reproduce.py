@@ -117,7 +117,7 @@ def test_movielens_is_the_papers(data_dir: Path, tmp_path: Path, capsys: pytest.
 def test_completions_err_less_than_their_like_in_surprise(data_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     job = script("rmse")
     found = job.errors(data_dir / "ml-100k" / "u.data", data_dir / "ml-100k" / "u.item", {})
-    for ours, theirs in (("pmf", "surprise SVD"), ("neighbours", "surprise KNNWithMeans")):
+    for ours, theirs in (("pmf", "surprise SVD"), ("neighbours", "surprise KNNBaseline")):
         assert all(a < b for a, b in zip(found[ours], job.SURPRISE[theirs], strict=True))
     assert job.main(["x", "y", "-c", "pmf"]) == 2
     assert "expected COMPLETION.key=value" in capsys.readouterr().err

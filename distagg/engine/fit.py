@@ -93,9 +93,10 @@ def run_rounds(
 ) -> Params:
     """The one loop."""
     refs = dataset.plan()
+    repeated = type(model).done is not Model.done  # models of one round need no chunk again
     completion = None if through is None else (through[0], through[0].sent(through[1]))
     while True:
-        work = Work(_map_task, (model, model.sent(params), completion), repeated=True)
+        work = Work(_map_task, (model, model.sent(params), completion), repeated=repeated)
         statistics = runner.map_reduce(work, refs, model.reduce, progress)
         if statistics is None:
             raise UsageError(f"nothing to fit {model.name} on: no query is selected")

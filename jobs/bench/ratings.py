@@ -1,12 +1,13 @@
 """Ratings by very many users: how time and memory grow, beside merely scanning the Parquet files.
 
-    python jobs/bench/ratings.py make FOLDER [--ratings 25e6]        one synthetic set, shaped like MovieLens 25M
-    python jobs/bench/ratings.py bench [--quick] [--workers 2] [--folder FOLDER] [--json FILE]
+    python jobs/bench/ratings.py --make FOLDER [--ratings 25e6]      one synthetic set, shaped like MovieLens 25M
+    python jobs/bench/ratings.py [--quick] [--workers 2] [--folder FOLDER] [--json FILE]
 
 Sets have 60,000 items and, for 25 million ratings, 162,000 users; smaller ones have fewer users. A scan reads the same
 columns of the same row groups with pyarrow, one thread, and drops them. Every contestant is a process of its own, whose
-kernels are compiled on a small set first; scans and fits take turns, figures are medians. Peak memory is the process's,
-with everything that Python and its libraries take (some 250 MB); with workers, the largest worker's.
+kernels are compiled on a small set first; scans and fits take turns and find no chunk in memory, figures are medians.
+Peak memory is the process's, with all that Python and its libraries take (some 250 MB); with workers, the largest
+worker's.
 
 Goals: mpm and borda within 2 times the scan, under 2 GB a worker, growth linear in ratings.
 """
@@ -29,6 +30,7 @@ from goals import print_table
 
 from distagg.dataset import Dataset, write_dataset
 from distagg.dataset.reader import read_groups
+from distagg.engine import runner as place
 from distagg.engine.cluster import local_cluster
 from distagg.engine.rank import solve
 from distagg.engine.runner import InlineRunner
@@ -71,25 +73,31 @@ def contest(path: str, small: str, name: str, workers: int, turns: int) -> dict[
     dataset, model = Dataset.open(path), model_named(name)
     warm = Dataset.open(small)
 
-    def measured(runner: Any) -> tuple[list[float], list[float]]:
+    def measured(runner: Any, forget: Callable[[], Any]) -> tuple[list[float], list[float]]:
         solve(model, {}, warm, runner)
         scans, fits = [], []
         for _ in range(turns):
+            forget()
             scans.append(seconds(lambda: scan(dataset)))
             fits.append(seconds(lambda: solve(model, {}, dataset, runner)))
         return scans, fits
 
     if workers:
         with local_cluster(workers) as runner:
-            scans, fits = measured(runner)
+            scans, fits = measured(runner, lambda: runner._client.run(_forget))
             peak = max(runner._client.run(_peak).values())
     else:
-        scans, fits = measured(InlineRunner())
+        scans, fits = measured(InlineRunner(), _forget)
         peak = _peak()
     return {
         "model": name, "workers": workers, "entries": dataset.manifest.entries, "scan": statistics.median(scans),
         "seconds": statistics.median(fits), "all": fits, "peak": peak,
     }  # fmt: skip
+
+
+def _forget() -> None:
+    """No chunk is in memory from an earlier turn."""
+    place._cache = place.Cache()
 
 
 def _peak() -> float:
@@ -111,8 +119,8 @@ def bench(folder: Path, sizes: tuple[float, ...], workers: int, turns: int) -> l
             f"{data.name}: {dataset.manifest.entries:,} ratings, {time.perf_counter() - began:.0f} s", file=sys.stderr
         )
         for name in MODELS:
-            for place in (0, workers):
-                command = [sys.executable, __file__, "one", str(data), str(small), name, str(place), str(turns)]
+            for count in (0, workers) if size == sizes[-1] else (0,):
+                command = [sys.executable, __file__, "--one", str(data), str(small), name, str(count), str(turns)]
                 done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
                 rows.append(json.loads(done.stdout.splitlines()[-1]))
     return rows
@@ -126,9 +134,9 @@ def print_rows(rows: list[dict[str, Any]]) -> None:
         goal = "-"
         if row["model"] != "plackett_luce":
             goal = "met" if ratio <= 2 and row["peak"] < 2 else "SHORT"
-        place = f"{row['workers']} workers" if row["workers"] else "inline"
+        where = f"{row['workers']} workers" if row["workers"] else "inline"
         cells.append(
-            [goal, row["model"], place, f"{row['entries'] / 1e6:.1f}", f"{row['scan']:.2f}", f"{row['seconds']:.2f}",
+            [goal, row["model"], where, f"{row['entries'] / 1e6:.1f}", f"{row['scan']:.2f}", f"{row['seconds']:.2f}",
              f"{min(row['all']):.2f}-{max(row['all']):.2f}", f"{ratio:.1f}", f"{row['peak']:.2f}"]
         )  # fmt: skip
     cells.sort(key=lambda cell: cell[0] != "SHORT")
@@ -153,22 +161,18 @@ def print_rows(rows: list[dict[str, Any]]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    what = parser.add_subparsers(dest="what", required=True)
-    making = what.add_parser("make")
-    making.add_argument("folder", type=Path)
-    making.add_argument("--ratings", type=float, default=RATINGS)
-    benching = what.add_parser("bench")
-    benching.add_argument("--quick", action="store_true", help="a tenth of the ratings; proves no goal")
-    benching.add_argument("--workers", type=int, default=2)
-    benching.add_argument("--folder", type=Path, help="where sets are made and kept (default: a temporary folder)")
-    benching.add_argument("--json", type=Path)
-    one = what.add_parser("one")
-    one.add_argument("rest", nargs=5)
+    parser.add_argument("--quick", action="store_true", help="a tenth of the ratings; proves no goal")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--folder", type=Path, help="where sets are made and kept (default: a temporary folder)")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--make", type=Path, metavar="FOLDER", help="make one set and stop")
+    parser.add_argument("--ratings", type=float, default=RATINGS, help="of --make")
+    parser.add_argument("--one", nargs=5, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
-    if chosen.what == "make":
-        print(json.dumps(make(chosen.folder, chosen.ratings).info(), indent=1))
-    elif chosen.what == "one":
-        path, small, name, workers, turns = chosen.rest
+    if chosen.make:
+        print(json.dumps(make(chosen.make, chosen.ratings).info(), indent=1))
+    elif chosen.one:
+        path, small, name, workers, turns = chosen.one
         print(json.dumps(contest(path, small, name, int(workers), int(turns))))
     else:
         sizes = tuple(size / 10 for size in SIZES) if chosen.quick else SIZES

@@ -22,7 +22,7 @@ HERE = Path(__file__).parent
 PEERS = HERE / "peers.txt"
 ENVIRONMENT = HERE.parent.parent / ".venv-peers"
 # Those that print their tables themselves, and whether peers take part.
-PRINTING = {"pairs": True, "luce": True, "kemeny": True, "mpm": False, "crf": False, "svd": False}
+PRINTING = {"pairs": True, "luce": True, "kemeny": True, "mpm": False, "crf": False, "svd": False, "ratings": False}
 BENCHMARKS = ("models", "metrics", "import_trec", *PRINTING)
 
 
