@@ -9,11 +9,14 @@ if TYPE_CHECKING:
     from distagg.dataset import Dataset
     from distagg.engine import (
         Result,
+        Shown,
         compare,
         evaluate,
+        evaluate_users,
         explain,
         features,
         fit,
+        fit_completion,
         import_dataset,
         judge_experts,
         rank,
@@ -30,18 +33,21 @@ _HOME = {
     "compare": "distagg.engine",
     "evaluate": "distagg.engine",
     "explain": "distagg.engine",
+    "evaluate_users": "distagg.engine",
+    "fit_completion": "distagg.engine",
     "features": "distagg.engine",
     "fit": "distagg.engine",
     "import_dataset": "distagg.engine",
     "judge_experts": "distagg.engine",
     "Result": "distagg.engine",
+    "Shown": "distagg.engine",
     "rank": "distagg.engine",
     "solve": "distagg.engine",
 }
 
 __all__ = [
-    "MODELS", "Dataset", "Result", "compare", "evaluate", "explain", "features", "fit", "import_dataset",
-    "judge_experts", "model_named", "rank", "solve",
+    "MODELS", "Dataset", "Result", "Shown", "compare", "evaluate", "evaluate_users", "explain", "features", "fit",
+    "fit_completion", "import_dataset", "judge_experts", "model_named", "rank", "solve",
 ]  # fmt: skip
 
 

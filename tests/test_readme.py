@@ -30,14 +30,26 @@ def write_letor(folder: Path) -> None:
         (folder / f"A{part}.txt").write_text("\n".join(lines) + "\n")
 
 
+def write_ratings(folder: Path) -> None:
+    """Thirty users, the odd ones young women, who rate twelve of fifteen movies."""
+    draw = random.Random(1)
+    rows = [(u, i, draw.randint(1, 5)) for u in range(30) for i in draw.sample(range(15), 12)]
+    (folder / "u.data").write_text("".join(f"{u}\t{i}\t{r}\t0\n" for u, i, r in rows))
+    (folder / "u.user").write_text("".join(f"{u}|{40 - 20 * (u % 2)}|{'MF'[u % 2]}|cook|1\n" for u in range(30)))
+    genres = "|".join("0" * 19)
+    (folder / "u.item").write_text("".join(f"{i}|Movie {i}|1999||url|{genres}\n" for i in range(15)))
+
+
 def test_the_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_letor(tmp_path)
+    write_ratings(tmp_path)
     monkeypatch.chdir(tmp_path)
     commands = [line for block in blocks("") for line in block.splitlines() if line.startswith("distagg ")]
     assert len(commands) >= 5
     for command in commands:
         assert main(shlex.split(command)[1:]) == 0, command
     assert (tmp_path / "report.html").exists()
+    assert "Movie 3" in (tmp_path / "top.html").read_text()
 
 
 def test_the_python_examples_run(capsys: pytest.CaptureFixture[str]) -> None:

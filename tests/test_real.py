@@ -11,7 +11,7 @@ import scipy.stats
 
 from distagg.cli.main import main
 from distagg.dataset import Dataset
-from distagg.engine import import_dataset, rank, solve
+from distagg.engine import Shown, import_dataset, rank, solve
 from distagg.models import model_named
 
 pytestmark = pytest.mark.real
@@ -100,26 +100,53 @@ def test_most_kemeny_orders_are_proved(imported: tuple[str, Path]) -> None:
     assert (distance == bound)[exact].all()
 
 
-def test_mpm_finds_the_papers_top_of_movielens(data_dir: Path, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def movies(data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    folder, target = data_dir / "ml-100k", tmp_path_factory.mktemp("movies") / "ml"
+    about = {"users": folder / "u.user", "items": folder / "u.item", "scale": (1.0, 5.0)}
+    return import_dataset("ratings", [folder / "u.data"], target, **about)
+
+
+def test_mpm_finds_the_papers_top_of_movielens(movies: Dataset) -> None:
     """Papers 000 and 002, Table 3, by titles; and figure 4: the less is known of a movie, the larger its variance."""
-    import_dataset("ratings", [data_dir / "ml-100k" / "u.data"], tmp_path / "ml")
-    dataset = Dataset.open(tmp_path / "ml")
-    lines = (data_dir / "ml-100k" / "u.item").read_text(encoding="latin1").splitlines()
-    title = {line.split("|")[0]: line.split("|")[1] for line in lines}
-    top = [title[item] for item in rank("mpm", dataset)["item"].to_pylist()[:5]]
+    top = rank("mpm", movies, shown=Shown(titles=True))["title"].to_pylist()[:5]
     assert top == [
         "Star Wars (1977)", "Raiders of the Lost Ark (1981)", "Godfather, The (1972)",
         "Silence of the Lambs, The (1991)", "Shawshank Redemption, The (1994)",
     ]  # fmt: skip
-    found = solve("mpm", dataset, variance=True, tolerance=1e-5).ranking.to_pydict()
-    raters = np.bincount(np.concatenate([chunk.entry_item for chunk in dataset.chunks()]))
-    support = dict(zip(next(dataset.chunks()).item_ids.to_pylist(), raters.tolist(), strict=True))
-    counts = [support[item] for item in found["item"]]
+    shown = Shown(support=True, titles=True)
+    found = solve("mpm", movies, variance=True, tolerance=1e-5, shown=shown).ranking.to_pydict()
+    counts, names = found["experts"], found["title"]
     assert scipy.stats.spearmanr(counts, found["uncertainty"]).statistic < -0.8
-    names = [title[item] for item in found["item"]]
     spread = np.array(found["uncertainty"])
     assert np.median(spread[:200]) < np.median(spread[400:1200])
     for movie in ("Sabrina (1995)", "Mrs. Doubtfire (1993)", "Ghost (1990)"):
         at = names.index(movie)
         assert 300 < at < 1200  # in the middle, and surely so
         assert spread[at] < np.quantile(spread, 0.2)
+
+
+TABLE3 = {  # papers 000 and 002, Table 3 and section 2.7: users who rated the movie, pairs won, pairs lost
+    "Pather Panchali (1955)": (8, 1431, 89),
+    "Wallace & Gromit: The Best of Aardman Animation (1996)": (67, 7448, 962),
+    "Casablanca (1942)": (243, 26837, 4633), "Close Shave, A (1995)": (112, 11219, 1963),
+    "Rear Window (1954)": (209, 22590, 4513), "Lawnmower Man 2: Beyond Cyberspace (1996)": (21, 129, 3868),
+    "Free Willy 3: The Rescue (1997)": (27, 171, 3912), "Kazaam (1996)": (10, 128, 2041),
+    "Best of the Best 3: No Turning Back (1995)": (6, 33, 1445), "Shawshank Redemption, The (1994)": (283, 32592, 5943),
+    "Usual Suspects, The (1995)": (267, 30779, 6666), "Star Wars (1977)": (583, 49290, 10112),
+    "Wrong Trousers, The (1993)": (118, 13531, 2291), "Barb Wire (1996)": (30, 462, 5507),
+    "Robocop 3 (1993)": (11, 125, 2535), "Gone Fishin' (1997)": (11, 123, 1098),
+    "Highlander III: The Sorcerer (1994)": (16, 881, 2826), "Ready to Wear (Pret-A-Porter) (1994)": (18, 289, 3785),
+    "Raiders of the Lost Ark (1981)": (420, 40057, 10644), "Godfather, The (1972)": (413, 36531, 8040),
+    "Silence of the Lambs, The (1991)": (390, 38192, 9125), "Cable Guy, The (1996)": (106, 3469, 14377),
+    "Striptease (1996)": (67, 1347, 9909), "Very Brady Sequel, A (1996)": (93, 3353, 12509),
+    "Jungle2Jungle (1997)": (132, 2375, 11086), "Island of Dr. Moreau, The (1996)": (57, 1176, 9415),
+    "Children of the Corn: The Gathering (1996)": (19, 62, 3161), "Sabrina (1995)": (190, 10190, 12347),
+    "Mrs. Doubtfire (1993)": (192, 13251, 17551), "Ghost (1990)": (170, 11785, 14452),
+}  # fmt: skip
+
+
+def test_support_is_table_3s_to_the_last_pair(movies: Dataset) -> None:
+    rows = rank("mpm", movies, shown=Shown(support=True, titles=True)).to_pylist()
+    found = {row["title"]: (row["experts"], row["won"], row["lost"]) for row in rows}
+    assert {title: found.get(title) for title in TABLE3} == TABLE3

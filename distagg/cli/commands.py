@@ -13,20 +13,27 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
+
 from distagg.dataset import Dataset
+from distagg.engine.fit import Through
 from distagg.engine.progress import Meter
 from distagg.engine.runner import InlineRunner, Runner
 from distagg.errors import UsageError, unknown
-from distagg.models import MODELS, model_named
+from distagg.models import MODELS, completion_named, model_named
 from distagg.models.trained import Trained
 from distagg.reports.learned import learned_text
 from distagg.reports.terminal import comparison_table, render_table
+
+ENDS = 10  # items of either end of a ranking that a report shows
 
 
 def run_import(arguments: argparse.Namespace) -> None:
     from distagg.engine.importing import import_dataset
 
-    options = {}
+    options: dict[str, Any] = {}
+    if arguments.kind == "ratings":
+        options = {"users": arguments.users, "items": arguments.items, "scale": _scale(arguments.scale)}
     if arguments.kind == "trec":
         options = {"expert": arguments.expert, "by": arguments.by}
         if arguments.qrels:
@@ -40,6 +47,16 @@ def run_import(arguments: argparse.Namespace) -> None:
     else:
         say(f"imported {dataset.manifest.entries:,} entries in {spent:.1f} s")
         print(_info_table(dataset.info()))
+
+
+def _scale(text: str | None) -> tuple[float, float] | None:
+    if text is None:
+        return None
+    try:
+        low, high = (float(word) for word in text.split(","))
+    except ValueError:
+        raise UsageError(f"--scale: found '{text}', expected two numbers such as 0.5,5") from None
+    return low, high
 
 
 def run_expand(arguments: argparse.Namespace) -> None:
@@ -150,10 +167,19 @@ def run_rank(arguments: argparse.Namespace) -> None:
     from distagg.engine.fit import fit
     from distagg.engine.rank import rank_to
     from distagg.engine.saved import load_model
+    from distagg.engine.shown import Shown
 
     target = Path(arguments.output)
     fmt = arguments.format or SUFFIXES.get(target.suffix, "parquet")
-    dataset = Dataset.open(arguments.dataset)
+    if arguments.report and fmt == "trec":
+        raise UsageError(
+            "--report draws what stands beside scores, and TREC runs hold none of it; write parquet or csv"
+        )
+    dataset = _heard(Dataset.open(arguments.dataset), arguments.where)
+    shown = Shown(
+        support=arguments.support, least=arguments.min_support, titles=arguments.titles,
+        resamples=arguments.bootstrap, seed=arguments.seed,
+    )  # fmt: skip
     with run_in(arguments) as runner, _meter("rank", len(dataset.plan())) as progress:
         if arguments.model not in MODELS and Path(arguments.model).exists():
             if arguments.settings:
@@ -165,7 +191,12 @@ def run_rank(arguments: argparse.Namespace) -> None:
             if model.needs_labels:
                 raise UsageError(f"{model.name} must be fitted first: distagg fit {model.name} DATASET -o MODELDIR")
             params = fit(model, dataset, runner=runner)
-        rows = rank_to(target, model, params, dataset, fmt=fmt, runner=runner, progress=progress)
+        through = _completed(arguments, dataset, runner)
+        rows = rank_to(
+            target, model, params, dataset, fmt=fmt, shown=shown, through=through, runner=runner, progress=progress
+        )
+    if arguments.report:
+        _report_ranking(target, model.name, Path(arguments.report))
     about = {"model": model.name, "rows": rows, "output": str(target), "format": fmt}
     if arguments.json:
         _print_json(about)
@@ -173,12 +204,44 @@ def run_rank(arguments: argparse.Namespace) -> None:
         say(f"ranked {rows:,} items with {model.name}: {target}")
 
 
+def _report_ranking(target: Path, model: str, report: Path) -> None:
+    """Both ends of the first query's ranking, with the columns it has, and what is known of its uncertainty."""
+    from distagg.dataset.rankings import read_rankings
+    from distagg.reports import consensus_report, write_report
+
+    table = read_rankings(target)
+    table = table.filter(pc.equal(table["query"], table["query"][0])) if len(table) else table
+    rows = table.to_pylist()
+    cut = max(len(rows) - ENDS, ENDS)
+    found: dict[str, Any] = {"title": str(target), "ends": {model: {"top": rows[:ENDS], "bottom": rows[cut:]}}}
+    if "uncertainty" in table.column_names:
+        found["variance"] = {name: table[name].to_pylist() for name in ("rank", "uncertainty")}
+        if "experts" in table.column_names:
+            found["variance"]["support"] = table["experts"].to_pylist()
+    write_report(consensus_report(found), report, overwrite=True)
+    say(f"report: {report}")
+
+
+def _heard(dataset: Dataset, condition: str | None) -> Dataset:
+    """The dataset with the experts that a condition names, which is said."""
+    if condition is None:
+        return dataset
+    dataset = dataset.select(audience=condition)
+    say(f"{dataset.audience_size:,} of {dataset.manifest.experts:,} experts: {condition}")
+    return dataset
+
+
 def run_evaluate(arguments: argparse.Namespace) -> None:
     from distagg.dataset.rankings import read_rankings
     from distagg.engine.compare import DEFAULT_METRICS
     from distagg.metrics import evaluate_rankings
 
-    dataset = Dataset.open(arguments.dataset)
+    dataset = _heard(Dataset.open(arguments.dataset), arguments.where)
+    if arguments.complete:
+        _evaluate_users(arguments, dataset)
+        return
+    if arguments.where or arguments.completion:
+        raise UsageError("--where and -c belong to --complete: labels are the same for everybody")
     if not dataset.manifest.labels:
         raise UsageError(f"{arguments.dataset} has no labels to evaluate against; import it with them")
     table = read_rankings(Path(arguments.rankings))
@@ -187,8 +250,43 @@ def run_evaluate(arguments: argparse.Namespace) -> None:
     if arguments.json:
         _print_json({"means": result.means, "protocol": arguments.protocol, "queries": len(result.query_ids)})
     else:
-        rows = [[name, f"{100 * value:.2f}"] for name, value in result.means.items()]
-        print(render_table(["metric", "mean, %"], rows, "lr"))
+        print(_means_table(result.means))
+
+
+def _means_table(means: dict[str, float]) -> str:
+    return render_table(["metric", "mean, %"], [[name, f"{100 * value:.2f}"] for name, value in means.items()], "lr")
+
+
+def _evaluate_users(arguments: argparse.Namespace, dataset: Dataset) -> None:
+    """The mean of what a ranking is worth to every user."""
+    from distagg.dataset.rankings import read_rankings
+    from distagg.engine.complete import evaluate_users
+
+    table = read_rankings(Path(arguments.rankings))
+    metrics = arguments.metrics or ["ndcg@1", "ndcg@5", "ndcg@10"]
+    with run_in(arguments) as runner, _meter("evaluate", len(dataset.plan())) as progress:
+        through = _completed(arguments, dataset, runner)
+        assert through is not None
+        found = evaluate_users({arguments.rankings: table}, dataset, through, metrics, runner=runner, progress=progress)
+    means = found.means[arguments.rankings]
+    if arguments.json:
+        _print_json({"means": means, "complete": arguments.complete, "users": len(found.values[arguments.rankings])})
+    else:
+        print(
+            render_table(["metric", "mean, %"], [[name, f"{100 * value:.2f}"] for name, value in means.items()], "lr")
+        )
+
+
+def _completed(arguments: argparse.Namespace, dataset: Dataset, runner: Runner) -> Through | None:
+    """The completion that was asked for, fitted."""
+    from distagg.engine.complete import fit_completion
+
+    if not arguments.complete:
+        if arguments.completion:
+            raise UsageError("-c belongs to --complete")
+        return None
+    completion = completion_named(arguments.complete, _settings(arguments.completion))
+    return fit_completion(completion, dataset, runner=runner)
 
 
 def run_compare(arguments: argparse.Namespace) -> None:

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import argparse
+import logging
 import os
 import signal
 import sys
@@ -19,6 +21,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; gives its exit code."""
     signal.signal(signal.SIGTERM, _terminated)
     arguments = build_parser().parse_args(argv)
+    talk = logging.StreamHandler(sys.stderr)
+    log = logging.getLogger("distagg")
+    log.addHandler(talk)
+    log.setLevel(logging.INFO)
+    try:
+        return _run(arguments)
+    finally:
+        log.removeHandler(talk)
+
+
+def _run(arguments: argparse.Namespace) -> int:
     from distagg.models.base import NotConvergedWarning
 
     try:

@@ -91,6 +91,14 @@ def _import(commands: Any) -> None:
         one.add_argument("sources", nargs="+", metavar="SRC", help="files, or directories of files")
         one.add_argument("-o", "--output", required=True, metavar="DATASET", help="the dataset directory to make")
         one.add_argument("--json", action="store_true", help="print what was imported as JSON")
+        if kind == "ratings":
+            one.add_argument(
+                "--users", metavar="FILE", help="about users (u.user, users.dat, CSV, Parquet): columns for --where"
+            )
+            one.add_argument(
+                "--items", metavar="FILE", help="about items (u.item, movies.dat, movies.csv, Parquet): titles"
+            )
+            one.add_argument("--scale", metavar="LOW,HIGH", help="refuse ratings outside it, such as 0.5,5")
         if kind == "trec":
             one.add_argument("--qrels", metavar="FILE", help="judgements: query 0 item label")
             one.add_argument(
@@ -172,15 +180,44 @@ def _rank(commands: Any) -> None:
     parser.add_argument(
         "--format", choices=("parquet", "trec", "csv"), help="default: by the ending of RANKINGS, else parquet"
     )
+    _where(parser)
+    _complete(parser, "complete every user's ratings by it, and rank those")
+    parser.add_argument(
+        "--support", action="store_true",
+        help="add the columns experts, won, lost: who lists the item, and the pairs it wins and loses there",
+    )  # fmt: skip
+    parser.add_argument(
+        "--min-support", type=int, default=0, metavar="N", help="leave out items that fewer experts list"
+    )
+    parser.add_argument("--titles", action="store_true", help="add the column title, of a dataset that has them")
+    parser.add_argument("--report", metavar="FILE.html", help="draw both ends of the (first) ranking, and uncertainty")
+    parser.add_argument(
+        "--bootstrap", type=int, default=0, metavar="N",
+        help="draw the experts again N times: columns deviation (of the score), rank_low and rank_high (95%%)",
+    )  # fmt: skip
     _settings(parser, "key=value")
 
 
+def _where(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--where", metavar="CONDITION", help="hear only these experts: \"age < 25 and gender = 'F'\"")
+
+
+def _complete(parser: argparse.ArgumentParser, help: str) -> None:
+    parser.add_argument("--complete", metavar="pmf|neighbours|RATING", help=help)
+    parser.add_argument(
+        "-c", dest="completion", action="append", default=[], metavar="key=value", help="set a parameter of --complete"
+    )
+
+
 def _evaluate(commands: Any) -> None:
-    parser = _command(commands, "evaluate", "evaluate rankings against a dataset's labels", cluster=False)
+    help = "evaluate rankings against a dataset's labels, or against every user's completed ratings"
+    parser = _command(commands, "evaluate", help)
     parser.add_argument(
         "rankings", metavar="RANKINGS", help="what 'distagg rank' made, or a TREC run, CSV or Parquet file"
     )
     parser.add_argument("dataset", metavar="DATASET")
+    _where(parser)
+    _complete(parser, "complete every user's ratings by it, and give the mean of their ndcg@k")
     _metrics(parser)
     _protocol(parser)
 

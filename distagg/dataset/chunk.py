@@ -141,19 +141,27 @@ class Chunk:
         """The chunk as if those experts had said nothing; its items and queries stay."""
         if not experts:
             return self
-        dropped = np.fromiter(experts, dtype=INDEX)
-        heard: Bools = ~np.isin(self.list_expert, dropped)
-        keep, pairs = np.flatnonzero(heard), np.flatnonzero(~np.isin(self.pair_expert, dropped))
-        entries, entry_offsets = spans(self.entry_offsets, keep)
+        times = np.ones(self.n_experts, dtype=OFFSET)
+        times[np.fromiter(experts, dtype=INDEX)] = 0
+        return self.repeat_experts(times)
+
+    def repeat_experts(self, times: Offsets) -> Chunk:
+        """The chunk in which each expert (n_experts,) speaks so many times: 0 leaves it out."""
+        often, pair_often = times[self.list_expert], times[self.pair_expert]
+        if (often == 1).all() and (pair_often == 1).all():
+            return self
+        lists = np.repeat(np.arange(self.n_lists), often)
+        entries, entry_offsets = spans(self.entry_offsets, lists)
+        pairs = np.repeat(np.arange(self.n_pairs), pair_often)
         return replace(
             self,
-            list_offsets=np.searchsorted(keep, self.list_offsets).astype(OFFSET),
-            list_expert=self.list_expert[keep],
+            list_offsets=np.concatenate([[0], np.cumsum(often)])[self.list_offsets].astype(OFFSET),
+            list_expert=self.list_expert[lists],
             entry_offsets=entry_offsets,
             entry_item=self.entry_item[entries],
             entry_rank=self.entry_rank[entries],
             entry_score=self.entry_score[entries] if len(self.entry_score) else self.entry_score,
-            pair_offsets=np.searchsorted(pairs, self.pair_offsets).astype(OFFSET),
+            pair_offsets=np.concatenate([[0], np.cumsum(pair_often)])[self.pair_offsets].astype(OFFSET),
             pair_expert=self.pair_expert[pairs],
             pair_winner=self.pair_winner[pairs],
             pair_loser=self.pair_loser[pairs],

@@ -15,21 +15,28 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from distagg.dataset.audience import audience, drawn
 from distagg.dataset.chunk import Chunk, chunk_from_tables
 from distagg.dataset.manifest import Block, Kind, Manifest, Partition, load_manifest
 from distagg.errors import InputError, UsageError, unknown
 
+ITEMS_FILE = "items.parquet"
 CHUNK_ENTRIES = 1 << 20  # about 12 MB of ranks; tens of milliseconds of work for a linear model
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which queries of a dataset: those of some source parts, or some residues of the position; whom not to hear."""
+    """Which queries of a dataset: those of some source parts, or some residues of the position. And which experts:
+    those for whom a condition holds, or as many drawn from them with replacement, by seed and number of the draw;
+    and whom not to hear.
+    """
 
     parts: frozenset[str] | None = None
     modulus: int = 0
     residues: frozenset[int] = frozenset()
     without: frozenset[int] = frozenset()  # experts, by position
+    audience: str = ""
+    draw: tuple[int, int] | None = None
 
     def mask(self, parts: pa.StringArray, first_query: int) -> np.ndarray:
         keep = np.ones(len(parts), dtype=bool)
@@ -66,8 +73,10 @@ class ChunkRef:
         chunk = self.held if self.held is not None else self._read(ids)
         if self.where == EVERYTHING:
             return chunk
-        kept = chunk.select(self.where.mask(chunk.parts, self.blocks[0].first_query))
-        return kept.without(self.where.without)
+        chunk = chunk.select(self.where.mask(chunk.parts, self.blocks[0].first_query)).without(self.where.without)
+        if self.where.draw is not None:
+            return chunk.repeat_experts(drawn(self.path, self.where.audience, self.n_experts, *self.where.draw))
+        return chunk.repeat_experts(audience(self.path, self.where.audience)) if self.where.audience else chunk
 
     def _read(self, ids: bool) -> Chunk:
         query_columns = ["query", "part", "label", "missed"] + (["item"] if ids else [])
@@ -190,10 +199,23 @@ class Dataset:
         parts: list[str] | None = None,
         fold: tuple[int, set[int]] | None = None,
         without: Collection[str] = (),
+        audience: str | None = None,
+        draw: tuple[int, int] | None = None,
     ) -> Dataset:
-        """The queries of some source parts, or those whose position has some residues (modulus, residues).
+        """Some queries, or some experts.
 
-        Experts named in ``without`` are not heard: they stay among ``experts``, and have no lists.
+        Parameters
+        ----------
+        parts
+            The queries of these source parts.
+        fold
+            The queries whose position has some residues (modulus, residues).
+        without
+            Experts that are not heard: they stay among ``experts``, and have no lists.
+        audience
+            The experts for whom a condition on their columns holds: ``age < 25 and gender = 'F'``.
+        draw
+            As many experts as are heard, drawn with replacement: seed, and number of the draw.
         """
         where = self.where
         if parts is not None:
@@ -207,7 +229,30 @@ class Dataset:
             if name not in self.experts:
                 raise unknown("expert", name, self.experts)
             where = replace(where, without=where.without | {self.experts.index(name)})
+        if audience is not None:
+            where = replace(where, audience=self._checked_audience(audience))
+        if draw is not None:
+            where = replace(where, draw=draw)
         return replace(self, where=where)
+
+    def _checked_audience(self, text: str) -> str:
+        if not self.path:
+            raise UsageError("experts are chosen by the columns of a dataset on disk; import it with --users")
+        if not audience(self.path, text).any():
+            raise UsageError(f"condition {text!r}: it holds for none of the {self.manifest.experts:,} experts")
+        return text
+
+    @property
+    def audience_size(self) -> int:
+        """How many experts are heard."""
+        return int(audience(self.path, self.where.audience).sum()) if self.where.audience else self.manifest.experts
+
+    @property
+    def titles(self) -> pa.Table | None:
+        """Columns item, title and whatever else was imported about items; None where nothing was."""
+        if all(file.path != ITEMS_FILE for file in self.manifest.files):
+            return None
+        return read_groups(Path(self.path) / ITEMS_FILE, None, None)
 
     def plan(self, chunk_entries: int = CHUNK_ENTRIES) -> tuple[ChunkRef, ...]:
         """Consecutive blocks gathered up to the budget; one entry per chunk, in dataset order."""

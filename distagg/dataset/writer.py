@@ -16,12 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from distagg.dataset.block import BlockTables, lists_schema
 from distagg.dataset.commit import staged_directory
 from distagg.dataset.intake import Progress, Regroup, RowSource
 from distagg.dataset.manifest import MANIFEST, Block, File, Kind, Manifest, Partition
+from distagg.dataset.reader import ITEMS_FILE
 from distagg.dataset.regroup import MEMORY_BYTES, no_progress, regroup
 from distagg.dataset.tally import Tally, spread
 from distagg.errors import InfrastructureError
@@ -55,6 +57,8 @@ def write_dataset(
     progress: Progress | None = None,
     memory_bytes: int = MEMORY_BYTES,
     block_entries: int = BLOCK_ENTRIES,
+    users: pa.Table | None = None,
+    items: pa.Table | None = None,
 ) -> Manifest:
     """Import a source into a new dataset directory.
 
@@ -70,6 +74,8 @@ def write_dataset(
         Rows held before they are spilled to disk; the process needs a small multiple of it.
     block_entries
         About how many entries a block holds: the least that is read at once.
+    users, items
+        What is known of experts and items: the id in the first column, a row for each.
 
     Examples
     --------
@@ -90,7 +96,7 @@ def write_dataset(
                 for block in grouped.blocks(block_entries):
                     writer.write(block)
                     said(block.tally.entries)
-                files = writer.finish()
+                files = writer.finish(users, items)
             shutil.rmtree(spills)
             manifest = make_manifest(layout, writer.total, tuple(writer.blocks), files)
             (staging / MANIFEST).write_text(manifest.to_json(), encoding="utf-8")
@@ -163,6 +169,7 @@ class DatasetWriter:
         self._open: dict[str, pq.ParquetWriter] = {}
         self._rows: dict[str, int] = {}
         self._files: list[Future[File]] = []
+        self._items: pa.ChunkedArray | None = None  # of the last block's queries
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="distagg-hash")
 
     def __enter__(self) -> DatasetWriter:
@@ -180,18 +187,29 @@ class DatasetWriter:
         self.total.add(tables.tally)
         self.blocks.append(make_block(tables, self.total, file, group))
         if tables.queries is not None:
+            self._items = tables.queries["item"]
             self._append("queries", file, QUERIES_TABLE, tables.queries)
         kind = self._layout.kind
         schema = PAIRS_TABLE if kind == "pairs" else lists_schema(self._layout.scores)
         self._append(kind, file, schema, tables.rows)
 
-    def finish(self) -> tuple[File, ...]:
+    def finish(self, users: pa.Table | None = None, items: pa.Table | None = None) -> tuple[File, ...]:
         """Close everything and give the files in the order of their names."""
         self._close()
-        experts = pa.table({"expert": pa.array(self._layout.experts, pa.string())})
-        pq.write_table(experts, self._directory / "experts.parquet", use_dictionary=False, **_SHARED)
-        self._files.append(self._pool.submit(_describe, self._directory / "experts.parquet", len(experts)))
+        self._about("experts.parquet", pa.array(self._layout.experts, pa.string()), "expert", users)
+        if items is not None and self._items is not None:
+            self._about(ITEMS_FILE, pc.list_flatten(self._items), "item", items)
         return tuple(sorted((future.result() for future in self._files), key=lambda file: file.path))
+
+    def _about(self, file: str, ids: pa.Array, name: str, known: pa.Table | None) -> None:
+        """A row for each id, with the columns of a table about them; null where it has no row."""
+        table = pa.table({name: ids})
+        if known is not None:
+            rows = pc.index_in(ids, known.column(0).combine_chunks())
+            for column in known.column_names[1:]:
+                table = table.append_column(column, known[column].take(rows))
+        pq.write_table(table, self._directory / file, use_dictionary=False, **_SHARED)
+        self._files.append(self._pool.submit(_describe, self._directory / file, len(table)))
 
     def _append(self, table: str, file: int, schema: pa.Schema, rows: pa.Table) -> None:
         name = f"{table}-{file:05d}.parquet"

@@ -9,16 +9,18 @@ import pyarrow as pa
 
 from distagg.dataset.reader import Dataset
 from distagg.engine.compare import DEFAULT_METRICS, compare
+from distagg.engine.complete import evaluate_users, fit_completion
 from distagg.engine.explain import explain
 from distagg.engine.features import features
-from distagg.engine.fit import Goal
+from distagg.engine.fit import Goal, Through
 from distagg.engine.fit import fit as fit_params
 from distagg.engine.importing import import_dataset
 from distagg.engine.quality import judge_experts
 from distagg.engine.rank import solve as solve_chunks
-from distagg.engine.result import Result
+from distagg.engine.result import NOTHING_MORE, Result
 from distagg.engine.runner import Runner
 from distagg.engine.saved import Fitted, load_model, save_model
+from distagg.engine.shown import Shown
 from distagg.errors import UsageError
 from distagg.metrics import Evaluation, evaluate_rankings
 from distagg.models import Model, model_named
@@ -35,9 +37,13 @@ def fit(
 
 
 def solve(
-    model: str | Model | Fitted, dataset: Dataset, *, trace: bool = False, runner: Runner | None = None, **settings: Any
-) -> Result:
+    model: str | Model | Fitted, dataset: Dataset, *, trace: bool = False, shown: Shown = NOTHING_MORE,
+    through: Through | None = None, runner: Runner | None = None, **settings: Any,
+) -> Result:  # fmt: skip
     """Rankings with all that the model knows beside them: uncertainty, status, how every query's fit ended.
+
+    ``shown`` asks for more: support, titles, a least support, the bootstrap over experts. ``through`` is what
+    ``fit_completion`` gives: every user's ratings are completed, and those are ranked.
 
     Models that learn without labels learn from the dataset itself; others must be fitted first.
 
@@ -52,10 +58,15 @@ def solve(
         if chosen.needs_labels:
             raise UsageError(f"{chosen.name} must be fitted first: rank(fit({chosen.name!r}, dataset), dataset)")
         model = fit(chosen, dataset, runner=runner)
-    return solve_chunks(model.model, model.params_for(dataset.experts), dataset, runner, trace=trace)
+    return solve_chunks(
+        model.model, model.params_for(dataset.experts), dataset, runner, trace=trace, shown=shown, through=through
+    )
 
 
-def rank(model: str | Model | Fitted, dataset: Dataset, *, runner: Runner | None = None, **settings: Any) -> pa.Table:
+def rank(
+    model: str | Model | Fitted, dataset: Dataset, *, shown: Shown = NOTHING_MORE, runner: Runner | None = None,
+    **settings: Any,
+) -> pa.Table:  # fmt: skip
     """Rankings as an Arrow table with columns query, item, rank, score, and the model's own.
 
     >>> import pyarrow as pa
@@ -63,7 +74,7 @@ def rank(model: str | Model | Fitted, dataset: Dataset, *, runner: Runner | None
     >>> rank("rrf", Dataset.from_arrow(lists))["item"].to_pylist()
     ['y', 'x', 'z']
     """
-    return solve(model, dataset, runner=runner, **settings).ranking
+    return solve(model, dataset, shown=shown, runner=runner, **settings).ranking
 
 
 def evaluate(
@@ -74,6 +85,6 @@ def evaluate(
 
 
 __all__ = [
-    "Fitted", "Result", "compare", "evaluate", "explain", "features", "fit", "import_dataset", "judge_experts",
-    "load_model", "rank", "save_model", "solve",
+    "Fitted", "Result", "Shown", "compare", "evaluate", "evaluate_users", "explain", "features", "fit", "fit_completion",
+    "import_dataset", "judge_experts", "load_model", "rank", "save_model", "solve",
 ]  # fmt: skip

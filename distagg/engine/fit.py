@@ -14,13 +14,18 @@ from distagg.engine.progress import Progress, silent
 from distagg.engine.runner import InlineRunner, Runner, Work
 from distagg.engine.train import train as train_in_rounds
 from distagg.errors import UsageError
-from distagg.models import Model, Params
+from distagg.models import Completion, Model, Params
 from distagg.models.base import Statistics
 from distagg.models.blend import Blend
+from distagg.models.completion import some_lists
 from distagg.models.lambdamart import LambdaMart
 from distagg.models.trained import Trained
 
-__all__ = ["Goal", "Trial", "align_experts", "check_fits", "fit", "fit_each", "gather", "run_rounds", "split_query"]
+Through = tuple[Completion, Params]  # a fitted completion
+
+__all__ = [
+    "Goal", "Through", "Trial", "align_experts", "check_fits", "fit", "fit_each", "gather", "run_rounds", "split_query",
+]  # fmt: skip
 
 
 def fit(
@@ -96,17 +101,25 @@ def _check_whole(model: Model, train: Dataset) -> None:
 
 
 def gather(
-    model: Model, params: Params, dataset: Dataset, runner: Runner | None = None, progress: Progress = silent
+    model: Model,
+    params: Params,
+    dataset: Dataset,
+    runner: Runner | None = None,
+    progress: Progress = silent,
+    through: Through | None = None,
 ) -> Params:
-    """Parameters with the tallies of an expert-partitioned dataset added; unchanged where queries are whole."""
-    if not split_query(dataset):
+    """Parameters with the tallies of an expert-partitioned dataset added; unchanged where queries are whole.
+
+    ``through`` is a fitted completion: the model is then given every user's completed ratings.
+    """
+    if not split_query(dataset) and through is None:
         return params
     if not model.additive:
         raise UsageError(
             f"{model.name} needs whole queries, and {dataset.path} is partitioned by expert in several chunks; "
             "choose a model whose statistics add up, such as borda, mean, median or rrf"
         )
-    return run_rounds(model, params, dataset, runner or InlineRunner(), progress)
+    return run_rounds(model, params, dataset, runner or InlineRunner(), progress, through)
 
 
 def split_query(dataset: Dataset) -> bool:
@@ -114,11 +127,20 @@ def split_query(dataset: Dataset) -> bool:
     return dataset.manifest.partition == "expert" and len(dataset.plan()) > 1
 
 
-def run_rounds(model: Model, params: Params, dataset: Dataset, runner: Runner, progress: Progress) -> Params:
+def run_rounds(
+    model: Model,
+    params: Params,
+    dataset: Dataset,
+    runner: Runner,
+    progress: Progress,
+    through: Through | None = None,
+) -> Params:
     """The one loop."""
     refs = dataset.plan()
+    repeated = type(model).done is not Model.done  # models of one round need no chunk again
+    completion = None if through is None else (through[0], through[0].sent(through[1]))
     while True:
-        work = Work(_map_task, (model, params), repeated=True)
+        work = Work(_map_task, (model, model.sent(params), completion), repeated=repeated)
         statistics = runner.map_reduce(work, refs, model.reduce, progress)
         if statistics is None:
             raise UsageError(f"nothing to fit {model.name} on: no query is selected")
@@ -141,6 +163,13 @@ def check_fits(model: Model, dataset: Dataset) -> None:
         raise UsageError(f"{model.name} needs ranks above 0, and the dataset holds ratings; choose borda or mean")
 
 
-def _map_task(chunk: Chunk, index: int, payload: tuple[Model, Params]) -> Statistics:
-    model, params = payload
-    return model.map(chunk, params)
+def _map_task(chunk: Chunk, index: int, payload: tuple[Model, Params, Through | None]) -> Statistics:
+    model, params, through = payload
+    if through is None:
+        return model.map(chunk, params)
+    completion, learned = through
+    found: list[Statistics] = []
+    for block in completion.chunks(chunk, learned):
+        mapped = model.map(block, params)
+        found = [mapped if not found else model.reduce(found[0], mapped)]
+    return found[0] if found else model.map(some_lists(chunk, slice(0, 0)), params)

@@ -15,14 +15,21 @@ from distagg.errors import InputError, unknown
 def import_dataset(
     kind: str, sources: Sequence[str | Path], target: str | Path, *, progress: Progress = silent, **options: Any
 ) -> Dataset:
-    """Read source files of a kind (letor, trec, ratings, rankings, pairs) into a dataset directory."""
+    """Read source files of a kind (letor, trec, ratings, rankings, pairs) into a dataset directory.
+
+    Options are the source's. Those of ratings: ``users`` and ``items`` name files about them, whose columns the dataset
+    keeps; ``scale`` is the least and the largest rating that is taken.
+    """
     from distagg.sources import SOURCES  # late: only importing needs them
+    from distagg.sources.about import read_about
 
     if kind not in SOURCES:
         raise unknown("source kind", kind, SOURCES)
     refuse_existing(Path(target))
     files = [file for source in sources for file in _files(Path(source))]
-    write_dataset(SOURCES[kind](files, **options), Path(target), progress=progress)
+    about = {name: read_about(Path(options[name])) for name in ("users", "items") if options.get(name) is not None}
+    options = {name: value for name, value in {**options, **about}.items() if value is not None}
+    write_dataset(SOURCES[kind](files, **options), Path(target), progress=progress, **about)
     return Dataset.open(target)
 
 

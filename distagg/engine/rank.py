@@ -12,22 +12,34 @@ from distagg.dataset.chunk import Chunk
 from distagg.dataset.commit import refuse_existing, staged_directory, staged_file
 from distagg.dataset.rankings import Format, RankedPart, publish_directory, publish_file, write_part
 from distagg.dataset.reader import ChunkRef, Dataset
-from distagg.engine.fit import check_fits, gather, split_query
+from distagg.engine.fit import Through, check_fits, gather, split_query
 from distagg.engine.progress import Progress, silent
-from distagg.engine.result import Result, fits_of, fits_schema, ranking_of, ranking_schema
+from distagg.engine.result import NOTHING_MORE, Result, fits_of, fits_schema, ranking_of, ranking_schema
 from distagg.engine.runner import InlineRunner, Runner, Work
-from distagg.errors import InputError
+from distagg.engine.shown import Shown, prepared
+from distagg.errors import InputError, UsageError
 from distagg.models import Model, Params
 from distagg.models.outcome import Outcome
 
 
 def solve(
-    model: Model, params: Params, dataset: Dataset, runner: Runner | None = None, *, trace: bool = False
+    model: Model,
+    params: Params,
+    dataset: Dataset,
+    runner: Runner | None = None,
+    *,
+    trace: bool = False,
+    shown: Shown = NOTHING_MORE,
+    through: Through | None = None,
 ) -> Result:
-    """Rankings of all queries with everything the model knows beside them."""
-    params, refs = _prepared(model, params, dataset, runner)
-    pieces = list((runner or InlineRunner()).map(Work(_solve_task, (model, params, trace), ids=True), refs))
-    rankings = [ranking_schema(model).empty_table(), *(ranking for ranking, _ in pieces)]
+    """Rankings of all queries with everything the model knows beside them, and what else is to be shown.
+
+    ``through`` is a fitted completion: every user's completed ratings are ranked then.
+    """
+    runner = runner or InlineRunner()
+    params, refs, shown = _prepared(model, params, dataset, shown, runner, through)
+    pieces = list(runner.map(Work(_solve_task, (model, params, shown, trace), ids=True), refs))
+    rankings = [ranking_schema(model, shown).empty_table(), *(ranking for ranking, _ in pieces)]
     fits = [fits_schema(model, trace=trace).empty_table(), *(fit for _, fit in pieces)]
     return Result(model.name, pa.concat_tables(rankings), pa.concat_tables(fits), model.criterion)
 
@@ -39,17 +51,19 @@ def rank_to(
     dataset: Dataset,
     *,
     fmt: Format = "parquet",
+    shown: Shown = NOTHING_MORE,
+    through: Through | None = None,
     runner: Runner | None = None,
     progress: Progress = silent,
 ) -> int:
     """Write rankings to ``target``, all or nothing; gives the number of rows."""
     refuse_existing(target)
-    params, refs = _prepared(model, params, dataset, runner)
     runner = runner or InlineRunner()
+    params, refs, shown = _prepared(model, params, dataset, shown, runner, through)
     target.parent.mkdir(parents=True, exist_ok=True)
     if fmt == "parquet":
         with staged_directory(target) as folder:
-            parts = _write_parts(folder, model, params, refs, fmt, runner, progress)
+            parts = _write_parts(folder, (model, params, shown), refs, fmt, runner, progress)
             converged = not any(part.unfinished for part in parts)
             about = {"model": model.name, "queries": _queries(dataset), "converged": converged}
             publish_directory(folder, parts, about)
@@ -58,7 +72,7 @@ def rank_to(
         folder = staging.with_name(staging.name + ".parts")
         folder.mkdir()
         try:
-            parts = _write_parts(folder, model, params, refs, fmt, runner, progress)
+            parts = _write_parts(folder, (model, params, shown), refs, fmt, runner, progress)
             publish_file(folder, parts, staging, fmt)
         finally:
             for file in folder.iterdir():
@@ -78,12 +92,18 @@ def solved(model: Model, chunk: Chunk, params: Params, *, trace: bool = False) -
 
 
 def _prepared(
-    model: Model, params: Params, dataset: Dataset, runner: Runner | None
-) -> tuple[Params, tuple[ChunkRef, ...]]:
+    model: Model, params: Params, dataset: Dataset, shown: Shown, runner: Runner, through: Through | None
+) -> tuple[Params, tuple[ChunkRef, ...], Shown]:
     check_fits(model, dataset)
-    params = gather(model, params, dataset, runner)
+    if through is not None and shown.resamples:
+        raise UsageError(
+            "the bootstrap draws users, and completed ratings are not completed anew; ask for one of the two"
+        )
+    shown = prepared(shown, model, params, dataset, runner)
+    params = gather(model, params, dataset, runner, through=through)
+    split = split_query(dataset) or through is not None
     refs = dataset.plan()
-    return params, refs[:1] if split_query(dataset) else refs  # one chunk holds all items of a split query
+    return params, refs[:1] if split else refs, shown  # one chunk holds all items of a split query
 
 
 def _queries(dataset: Dataset) -> int:
@@ -92,28 +112,27 @@ def _queries(dataset: Dataset) -> int:
 
 def _write_parts(
     folder: Path,
-    model: Model,
-    params: Params,
+    what: tuple[Model, Params, Shown],
     refs: tuple[ChunkRef, ...],
     fmt: Format,
     runner: Runner,
     progress: Progress,
 ) -> list[RankedPart]:
-    work = Work(_write_task, (model, params, str(folder.resolve()), fmt), ids=True)
+    work = Work(_write_task, (*what, str(folder.resolve()), fmt), ids=True)
     return list(runner.map(work, refs, progress))
 
 
-def _solve_task(chunk: Chunk, index: int, payload: tuple[Model, Params, bool]) -> tuple[pa.Table, pa.Table]:
-    model, params, trace = payload
+def _solve_task(chunk: Chunk, index: int, payload: tuple[Model, Params, Shown, bool]) -> tuple[pa.Table, pa.Table]:
+    model, params, shown, trace = payload
     outcome = solved(model, chunk, params, trace=trace)
-    ranking = ranking_of(chunk, outcome, ranking_schema(model))
+    ranking = ranking_of(chunk, outcome, ranking_schema(model, shown), shown, index)
     return ranking, fits_of(chunk, outcome, fits_schema(model, trace=trace))
 
 
 def _write_task(chunk: Chunk, index: int, payload: tuple[Any, ...]) -> RankedPart:
-    model, params, folder, fmt = payload
+    model, params, shown, folder, fmt = payload
     outcome = solved(model, chunk, params)
-    table = ranking_of(chunk, outcome, ranking_schema(model))
+    table = ranking_of(chunk, outcome, ranking_schema(model, shown), shown, index)
     fits = fits_of(chunk, outcome, fits_schema(model)) if model.query_columns else None
     unfinished = int((~outcome.queries["converged"]).sum()) if "converged" in outcome.queries else 0
     return write_part(table, Path(folder), index, fmt, model.name, fits=fits, unfinished=unfinished)

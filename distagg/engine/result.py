@@ -10,12 +10,15 @@ import pyarrow as pa
 
 from distagg.dataset.arrays import as_arrow
 from distagg.dataset.chunk import Chunk
+from distagg.engine.shown import TYPES as SHOWN_TYPES
+from distagg.engine.shown import Shown
 from distagg.kernels.ordering import order_items
 from distagg.models import Model
 from distagg.models.outcome import STATUS, Outcome
 from distagg.types import RANKINGS_TABLE
 
-COLUMN_TYPES = {"status": pa.string(), "component": pa.int32()}  # others are float64
+COLUMN_TYPES = {"status": pa.string(), "component": pa.int32(), **SHOWN_TYPES}  # others are float64
+NOTHING_MORE = Shown()
 FIT_TYPES = {"converged": pa.bool_(), "exact": pa.bool_(), "iterations": pa.int64()}  # likewise
 
 
@@ -48,9 +51,9 @@ class Result:
         return polars.from_arrow(self.ranking)
 
 
-def ranking_schema(model: Model) -> pa.Schema:
-    extra = [pa.field(name, COLUMN_TYPES.get(name, pa.float64())) for name in model.item_columns]
-    return pa.schema([*RANKINGS_TABLE, *extra])
+def ranking_schema(model: Model, shown: Shown = NOTHING_MORE) -> pa.Schema:
+    columns = (*model.item_columns, *shown.columns)
+    return pa.schema([*RANKINGS_TABLE, *(pa.field(name, COLUMN_TYPES.get(name, pa.float64())) for name in columns)])
 
 
 def fits_schema(model: Model, *, trace: bool = False) -> pa.Schema:
@@ -59,21 +62,28 @@ def fits_schema(model: Model, *, trace: bool = False) -> pa.Schema:
     return pa.schema([pa.field("query", pa.string()), *columns, *traced])
 
 
-def ranking_of(chunk: Chunk, outcome: Outcome, schema: pa.Schema = RANKINGS_TABLE) -> pa.Table:
-    """Rows of a chunk's rankings, best item of each query first."""
+def ranking_of(
+    chunk: Chunk, outcome: Outcome, schema: pa.Schema = RANKINGS_TABLE, shown: Shown = NOTHING_MORE, index: int = 0
+) -> pa.Table:
+    """Rows of a chunk's rankings, best item of each query first; ``index`` is the chunk's number in the plan."""
+    items = {**outcome.items, **shown.items_of(chunk, index)}
     order = order_items(chunk.item_offsets, outcome.score)
-    sizes = np.diff(chunk.item_offsets)
-    rows = np.repeat(chunk.item_offsets[:-1], sizes) + order
-    rank = np.arange(chunk.n_items) - np.repeat(chunk.item_offsets[:-1], sizes) + 1
-    queries = chunk.query_ids.take(as_arrow(chunk.item_query()))
-    columns = [queries, chunk.item_ids.take(as_arrow(rows)), as_arrow(rank.astype(np.int32))]
+    query = chunk.item_query()
+    rows = chunk.item_offsets[query] + order
+    if shown.least:
+        kept = items["experts"][rows] >= shown.least
+        rows, query = rows[kept], query[kept]
+    rank = np.arange(len(rows)) - np.searchsorted(query, query) + 1
+    ids = chunk.item_ids.take(as_arrow(rows))
+    columns = [chunk.query_ids.take(as_arrow(query)), ids, as_arrow(rank.astype(np.int32))]
     columns.append(as_arrow(outcome.score[rows]))
-    for name in schema.names[len(columns) :]:
-        values = outcome.items[name][rows]
-        if name == "status":
-            columns.append(pa.array(STATUS, pa.string()).take(as_arrow(values.astype(np.int64))))
+    for field in list(schema)[len(columns) :]:
+        if field.name == "status":
+            columns.append(pa.array(STATUS, pa.string()).take(as_arrow(items["status"][rows].astype(np.int64))))
+        elif field.name == "title":
+            columns.append(shown.title_of(ids))
         else:
-            columns.append(as_arrow(values.astype(np.int32 if name == "component" else np.float64)))
+            columns.append(as_arrow(items[field.name][rows].astype(field.type.to_pandas_dtype())))
     return pa.Table.from_arrays(columns, schema=schema)
 
 

@@ -20,7 +20,7 @@ from distagg.models.base import collecting, not_converged
 T = TypeVar("T")
 Task = Callable[[Chunk, int, Any], T]
 
-CACHE_BYTES = 256 << 20
+CACHE_BYTES = 512 << 20  # of chunks that rounds come back to
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,11 @@ class Runner(Protocol):
 
 @dataclass(slots=True)
 class Cache:
-    """Chunks that recur, newest kept, within a budget. Anything dropped is simply loaded again."""
+    """Chunks that recur, within a budget; what finds no room is simply loaded again.
+
+    Rounds go through a dataset from end to end, over and over: keeping the newest would keep nothing that is needed
+    next. So those that came first stay, until another dataset (or another selection of it) wants the room.
+    """
 
     budget: int = CACHE_BYTES
     held: OrderedDict[tuple[ChunkRef, bool], Chunk] = field(default_factory=OrderedDict)
@@ -66,11 +70,19 @@ class Cache:
             self.held.move_to_end(key)
             return self.held[key]
         chunk = ref.load(ids=ids)
-        self.held[key] = chunk
-        self.size += chunk.nbytes
-        while self.size > self.budget and len(self.held) > 1:
-            self.size -= self.held.popitem(last=False)[1].nbytes
+        for other in [other for other in self.held if not _same(other[0], ref)]:
+            if self.size + chunk.nbytes <= self.budget:
+                break
+            self.size -= self.held.pop(other).nbytes
+        if self.size + chunk.nbytes <= self.budget:
+            self.held[key] = chunk
+            self.size += chunk.nbytes
         return chunk
+
+
+def _same(one: ChunkRef, other: ChunkRef) -> bool:
+    """Whether both are of one selection of a dataset on disk."""
+    return bool(one.path) and (one.path, one.where) == (other.path, other.where)
 
 
 _cache = Cache()

@@ -7,6 +7,36 @@ from distagg.types import Bools, Floats, Indices, Offsets
 
 
 @kernel
+def net_differences(
+    item_offsets: Offsets,  # (Q + 1,)
+    list_offsets: Offsets,  # (Q + 1,)
+    entry_offsets: Offsets,  # (L + 1,)
+    entry_item: Indices,  # (E,)
+    entry_rank: Floats,  # (E,) ascending in a list
+    net: Floats,  # (I,) added to: won less lost
+    observed: Floats,  # (Q, 1) added to: preferences seen
+) -> None:
+    """Net wins by rank differences of listed items: ``net_wins`` where all experts count alike and nothing else counts.
+
+    What an item wins less what it loses is the sum of all ranks of its list less so many times its own: ties need no
+    care, and nothing is written down for entries.
+    """
+    for q in range(len(item_offsets) - 1):
+        base = item_offsets[q]
+        for a in range(list_offsets[q], list_offsets[q + 1]):
+            first, last = entry_offsets[a], entry_offsets[a + 1]
+            total, below, seen = 0.0, 0.0, 0.0
+            for e in range(first, last):
+                total += entry_rank[e]
+            for e in range(first, last):
+                rank = entry_rank[e]
+                net[base + entry_item[e]] += total - (last - first) * rank
+                seen += (e - first) * rank - below
+                below += rank
+            observed[q, 0] += seen
+
+
+@kernel
 def net_wins(
     weight: Floats,  # (experts,)
     level: Indices,  # (experts,) which column of ``observed`` an expert's preferences are counted in

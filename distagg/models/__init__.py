@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from distagg.errors import unknown
 from distagg.models.base import Model, NotConvergedWarning, Params, make
 from distagg.models.blend import Blend
 from distagg.models.bradley_terry import BradleyTerry, Thurstone
+from distagg.models.completion import Completion, Constant
 from distagg.models.cps import Cps
 from distagg.models.cranking import Cranking
 from distagg.models.crf import Crf
@@ -18,7 +20,9 @@ from distagg.models.majority import Condorcet, Copeland
 from distagg.models.mallows import Mallows
 from distagg.models.markov import Mc1, Mc2, Mc3, Mc4
 from distagg.models.mpm import Mpm
+from distagg.models.neighbours import Neighbours
 from distagg.models.plackett_luce import PlackettLuce
+from distagg.models.pmf import Pmf
 from distagg.models.positional import Borda, CombMnz, CombSum, Mean, Rrf
 from distagg.models.single import BestInput, Median
 from distagg.models.stagg import Stagg
@@ -40,6 +44,24 @@ MODELS: dict[str, type[Model]] = {
 }  # fmt: skip
 
 
+COMPLETIONS: dict[str, type[Completion]] = {one.name: one for one in (Pmf, Neighbours, Constant)}
+
+
+def completion_named(name: str, settings: dict[str, Any] | None = None) -> Completion:
+    """A completion of ratings by its name; a number is the constant to fill in.
+
+    >>> completion_named("2.5")
+    Constant(value=2.5)
+    """
+    with contextlib.suppress(ValueError):
+        return Constant(value=float(name))
+    if name not in COMPLETIONS:
+        raise unknown("completion", name, [*COMPLETIONS, "a number"])
+    made = make(COMPLETIONS[name], settings or {})
+    assert isinstance(made, Completion)
+    return made
+
+
 def model_named(name: str, settings: dict[str, Any] | None = None) -> Model:
     """A model by its name, with its parameters by name.
 
@@ -51,4 +73,6 @@ def model_named(name: str, settings: dict[str, Any] | None = None) -> Model:
     return make(MODELS[name], settings or {})
 
 
-__all__ = ["MODELS", "Model", "NotConvergedWarning", "Params", "model_named"]
+__all__ = [
+    "COMPLETIONS", "MODELS", "Completion", "Model", "NotConvergedWarning", "Params", "completion_named", "model_named",
+]  # fmt: skip

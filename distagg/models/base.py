@@ -101,6 +101,10 @@ class Model:
         """The parameters to keep, given each candidate's metric: the first of the best."""
         return candidates[int(np.argmax(values))]
 
+    def sent(self, params: Params) -> Params:
+        """What ``map`` needs of the parameters of a round: the rest stays with the driver."""
+        return params
+
     def map(self, chunk: Chunk, params: Params) -> Statistics:
         raise NotImplementedError
 

@@ -14,12 +14,20 @@ import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
-from distagg.kernels.lists import BINARY, pair_values
+from distagg.kernels.lists import BINARY, DIFFERENCE, pair_values
 from distagg.kernels.mpm import fit_queries, likelihood, spread_likelihood
-from distagg.kernels.preferences import net_wins, pair_margins
+from distagg.kernels.preferences import net_differences, net_wins, pair_margins
 from distagg.models.base import Params, Solver, Statistics, param
 from distagg.models.outcome import FIT_COLUMNS, Outcome
-from distagg.models.pairs import left_out, list_sums, pair_arrays, pair_function, pairs_param, unlisted_param
+from distagg.models.pairs import (
+    left_out,
+    list_sums,
+    pair_arrays,
+    pair_function,
+    pairs_param,
+    unlisted_last,
+    unlisted_param,
+)
 from distagg.types import Floats
 
 MATRIX_BYTES = 2 << 30
@@ -74,6 +82,15 @@ class Mpm(Solver):
 
     def _tally(self, chunk: Chunk, params: Params) -> Statistics:
         """Net wins of items, and preferences by adherence."""
+        function = pair_function(self.name, self.pairs, chunk)
+        alike = "expert_theta" not in params and not chunk.n_pairs
+        if alike and function == DIFFERENCE and not unlisted_last(self.unlisted, chunk):
+            net, seen = np.zeros(chunk.n_items), np.zeros((chunk.n_queries, 1))
+            net_differences(
+                chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets, chunk.entry_item, chunk.entry_rank, net,
+                seen,
+            )  # fmt: skip
+            return {"net": net, "observed": seen}
         theta = self._theta(chunk, params)
         levels, level = np.unique(theta, return_inverse=True)
         won, lost, behind = self._sums(chunk)

@@ -18,6 +18,7 @@ from distagg.kernels.graph import count_strong, examine
 from distagg.kernels.links import LOGIT, log_likelihood, logit_slopes
 from distagg.kernels.links import slopes as general_slopes
 from distagg.kernels.newton import GAMMA, GAUSSIAN, NONE, fit_queries
+from distagg.models import pairwise_rounds
 from distagg.models.base import Params, Solver, Statistics, param
 from distagg.models.counts import Counting, Counts, merged
 from distagg.models.intervals import between, standard_errors
@@ -60,6 +61,12 @@ class Pairwise(Solver):
     weight: Any = param(0.1, "weight of the gaussian prior: one over its variance", above=0.0)
     components: Any = param(
         False, "without a prior, fit connected components apart where there are several, each around 0"
+    )
+    route: Any = param(
+        "auto",
+        "where experts are spread over chunks: counts (of pairs, merged), lists (gradients straight from the lists, in "
+        "rounds; no memory for pairs) or auto (the cheaper by an estimate, which is logged)",
+        choices=("auto", "counts", "lists"),
     )
     steps: Any = param(10_000, "most steps to take; Newton needs a dozen", least=1)
     tolerance: Any = param(1e-8, "stop when no score alone would move by more", above=0.0)
@@ -110,17 +117,42 @@ class Pairwise(Solver):
     def query_columns(self) -> tuple[str, ...]:
         return FIT_COLUMNS
 
+    def sent(self, params: Params) -> Params:
+        return {name: params[name] for name in ("route", "trial", "last") if name in params}
+
     def map(self, chunk: Chunk, params: Params) -> Statistics:
-        """Pair counts of the one query of an expert-partitioned chunk."""
-        return {**self.counting(chunk).count(chunk).directed(), "items": np.array([chunk.n_items])}
+        """Of the one query of an expert-partitioned chunk, by the route that the first round chose."""
+        if "route" not in params:
+            return pairwise_rounds.measure(self, chunk)
+        if not params["route"][0]:
+            return {**self.counting(chunk).count(chunk).directed(), "items": np.array([chunk.n_items])}
+        if "trial" not in params:
+            return pairwise_rounds.graph(self, chunk)
+        return pairwise_rounds.slopes(self, chunk, params["trial"], valued="last" in params)
 
     def reduce(self, a: Statistics, b: Statistics) -> Statistics:
-        return {**merged(int(a["items"][0]), [a, b]).directed(), "items": a["items"]}
+        if "pair_winner" in a:
+            return {**merged(int(a["items"][0]), [a, b]).directed(), "items": a["items"]}
+        return pairwise_rounds.merge(a, b)
+
+    def finish(self, statistics: Statistics, params: Params) -> Params:
+        if "route" not in params:
+            return {**params, **pairwise_rounds.decide(self, statistics)}
+        if "trial" in params:
+            return pairwise_rounds.moved(self, statistics, params)
+        if "pair_winner" in statistics:
+            return {**params, **statistics, "over": np.ones(1)}
+        return {**params, **pairwise_rounds.started(statistics)}
+
+    def done(self, params: Params) -> bool:
+        return "over" in params
 
     def score(self, chunk: Chunk, params: Params) -> Floats:
         return dataclasses.replace(self, errors="none").solve(chunk, params).score
 
     def fit_chunk(self, chunk: Chunk, params: Params, *, trace: bool) -> Outcome:
+        if "theta" in params:
+            return self._from_lists(params)
         split = "pair_winner" in params
         counts = merged(chunk.n_items, [params]) if split else self.counting(chunk).count(chunk)
         graph = self.examine(counts)
@@ -135,9 +167,22 @@ class Pairwise(Solver):
             outcome.items.update(between(outcome.score, deviation, self.level))
         elif self.errors == "bootstrap":
             if split:
-                raise UsageError(f"{self.name}: errors=bootstrap needs whole queries; choose errors=standard")
+                raise UsageError(
+                    f"{self.name}: errors=bootstrap needs whole queries; choose errors=standard, or rank --bootstrap"
+                )
             self._bootstrap(chunk, graph, outcome)
         return outcome
+
+    def _from_lists(self, params: Params) -> Outcome:
+        """What the rounds over an expert-partitioned dataset found."""
+        component, (taken, left, value) = params["component"], params["ended"]
+        score = params["theta"] - (np.bincount(component, params["theta"]) / np.bincount(component))[component]
+        fit = {
+            "converged": np.array([left <= self.tolerance]), "iterations": np.array([int(taken)]),
+            "gradient": np.array([left]), "likelihood": np.array([value]),
+        }  # fmt: skip
+        items = {"status": params["status"], "component": component}
+        return Outcome(np.round(score, DIGITS) + 0.0, items, fit)
 
     def examine(self, counts: Counts) -> Graph:
         """Statuses and components; strongly connected ones only where a fit without a prior depends on them."""

@@ -16,7 +16,8 @@ from distagg.errors import InputError, UsageError
 from distagg.kernels.luce_fit import climb, repeat
 from distagg.kernels.luce_graph import examine, reach
 from distagg.kernels.plackett_luce import Choices, count_choices, gather_choices
-from distagg.models.base import Params, Solver, param
+from distagg.models import luce_rounds
+from distagg.models.base import Params, Solver, Statistics, param
 from distagg.models.luce_errors import bootstrap, standard_errors
 from distagg.models.luce_posterior import POSTERIORS, posterior
 from distagg.models.outcome import STATUS, Outcome
@@ -35,6 +36,7 @@ class PlackettLuce(Solver):
     paper: ClassVar[str] = "000 section 2.2; Plackett 1975; Hunter 2004; Guiver & Snelson 2009"
     cost: ClassVar[str] = "entries x steps"
     inputs: ClassVar[tuple[str, ...]] = ("lists", "pairs")
+    additive: ClassVar[bool] = True
     criterion: ClassVar[str] = "largest gradient entry for each observed choice; with bayes, move of a shape"
     remedy: ClassVar[str] = "raise steps or shape"
 
@@ -86,12 +88,41 @@ class PlackettLuce(Solver):
             return ("uncertainty", "status", "component")
         return ("status", "component")
 
-    def fit_chunk(self, chunk: Chunk, params: Params, *, trace: bool) -> Outcome:
-        choices = gather_choices(
+    def sent(self, params: Params) -> Params:
+        return {name: params[name] for name in ("trial",) if name in params}
+
+    def map(self, chunk: Chunk, params: Params) -> Statistics:
+        """Of the one query of an expert-partitioned chunk: counts first, then what the present strengths expect."""
+        luce_rounds.check(self)
+        return (
+            luce_rounds.expected(self, chunk, params["trial"]) if "trial" in params else luce_rounds.count(self, chunk)
+        )
+
+    def reduce(self, a: Statistics, b: Statistics) -> Statistics:
+        return luce_rounds.merge(a, b)
+
+    def finish(self, statistics: Statistics, params: Params) -> Params:
+        return luce_rounds.moved(self, statistics, params) if "trial" in params else luce_rounds.counted(statistics)
+
+    def done(self, params: Params) -> bool:
+        return "over" in params
+
+    def choices(self, chunk: Chunk) -> Choices:
+        """Lists and pairs of a chunk as choices."""
+        return gather_choices(
             unlisted_last(self.unlisted, chunk), chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets,
             chunk.entry_item, chunk.entry_rank, chunk.pair_offsets, chunk.pair_winner, chunk.pair_loser,
             chunk.pair_weight, chunk.pair_tie,
         )  # fmt: skip
+
+    def fit_chunk(self, chunk: Chunk, params: Params, *, trace: bool) -> Outcome:
+        if "over" in params:
+            return self._outcome(
+                centred(params["theta"], chunk.item_offsets, None),
+                {name: params[name] for name in ("status", "component")}, params["ended"][None, :],
+                params["trace"][None, :] if trace else None,
+            )  # fmt: skip
+        choices = self.choices(chunk)
         wins, number = count_choices(choices, chunk.item_offsets)
         status, component = examine(choices, chunk.item_offsets, wins)
         items: dict[str, np.ndarray] = {"status": status, "component": component}
@@ -109,12 +140,14 @@ class PlackettLuce(Solver):
             items["uncertainty"] = standard_errors(choices, chunk.item_offsets, self._shape, score, group)
         if self.errors == "bootstrap":
             items |= bootstrap(self, chunk, choices, score)
-        taken = ended[:, 0].astype(np.int64)
+        return self._outcome(score, items, ended, rows[:, : int(ended[:, 0].max(initial=0))] if trace else None)
+
+    def _outcome(self, score: Floats, items: dict[str, np.ndarray], ended: Floats, trace: Floats | None) -> Outcome:
         queries = {
-            "converged": ended[:, 1] <= self.tolerance, "iterations": taken, "gradient": ended[:, 1],
-            "likelihood": ended[:, 2],
+            "converged": ended[:, 1] <= self.tolerance, "iterations": ended[:, 0].astype(np.int64),
+            "gradient": ended[:, 1], "likelihood": ended[:, 2],
         }  # fmt: skip
-        return Outcome(score, items, queries, rows[:, : int(taken.max(initial=0))] if trace else None)
+        return Outcome(score, items, queries, trace)
 
     @property
     def _shape(self) -> float:

@@ -17,20 +17,15 @@ there. Params named ``shared_*`` serve experts that are not known.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from threading import Lock
 from typing import Any, ClassVar
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.models.base import Model, Params, Statistics, param
+from distagg.models.kept import kept
 
 MODES = ("serial", "average", "gradient")
-KEPT_BYTES = 512 << 20  # what is prepared is kept while its chunk lives, up to here
-
-_kept: WeakKeyDictionary[Chunk, dict[Any, Params]] = WeakKeyDictionary()
-_keeping = Lock()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,15 +74,7 @@ class Trained(Model):
 
     def prepared(self, chunk: Chunk) -> dict[str, np.ndarray]:
         """What ``prepare`` gives, kept while the chunk is in memory: rounds come back to the same chunks."""
-        with _keeping:
-            held = _kept.get(chunk, {})
-            if self in held:
-                return held[self]
-        made = self.prepare(chunk)
-        with _keeping:
-            if _size(made) + sum(_size(one) for kept in _kept.values() for one in kept.values()) <= KEPT_BYTES:
-                _kept.setdefault(chunk, {})[self] = made
-        return made
+        return kept(chunk, self, self.prepare)
 
     def draws(self, chunk: Chunk, params: Params) -> np.random.Generator:
         """Random numbers of this round for this chunk; where it runs does not matter."""
@@ -127,7 +114,3 @@ class Trained(Model):
             made[name] = params[name] + share * self.rate * (mean / (1.0 - first**step)) / length
             made[f"mean of {name}"], made[f"square of {name}"] = mean, square
         return made
-
-
-def _size(made: Params) -> int:
-    return sum(int(array.nbytes) for array in made.values())

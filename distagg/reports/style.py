@@ -69,6 +69,13 @@ svg .line-7{stroke:var(--c7);fill:var(--c7)}
 svg text[class^=line]{stroke:none}
 svg polyline[class^=line]{fill:none;stroke-width:1.8}
 svg .heat{fill:var(--main)}
+svg .dots{fill:none;stroke:var(--main);stroke-width:2.6;stroke-linecap:round;opacity:.45}
+svg .curve{fill:none;stroke:var(--main);stroke-width:2}
+svg .curve1{stroke:var(--worse)}
+svg .curve2{stroke:var(--quiet)}
+svg .curve3{stroke-dasharray:6 3}
+svg .curve4{stroke:var(--worse);stroke-dasharray:6 3}
+svg .curve5{stroke:var(--quiet);stroke-dasharray:2 3}
 svg .unknown{stroke:var(--line)}
 .facts{display:grid;grid-template-columns:repeat(auto-fill,minmax(8.5rem,1fr));gap:1.1rem 1.5rem;margin:1.25rem 0}
 dt{color:var(--quiet);font-size:.82rem}

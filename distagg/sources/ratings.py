@@ -1,11 +1,16 @@
 """Ratings, larger is better: MovieLens' u.data (tabs), ratings.dat (``::``), ratings.csv (header), or Parquet.
 
 Every user is an expert of the one query "all", whose list has rank = -rating: rank differences are then the papers'
-rating differences. Timestamps are not read.
+rating differences. Timestamps are not read. A user who rates an item twice is an error that names both lines: which
+of the two holds is not ours to say.
+
+With a table of items, they are the items of the query, in its order, rated or not; a rating of any other is an error.
+So is a rating by a user who is not in the table of users, or outside the scale, where these are given.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
@@ -17,6 +22,7 @@ import pyarrow.parquet as pq
 from distagg.errors import InputError, UsageError
 from distagg.sources.fields import FINITE, REPEATED, Layout, find_lines, read_tables
 from distagg.sources.source import SourceTable, open_bytes
+from distagg.types import ITEMS
 
 QUERY = "all"
 NAMES = {
@@ -42,33 +48,81 @@ class RatingsSource:
 
     partition: Literal["query", "expert"] = "expert"
 
-    def __init__(self, files: Sequence[str | Path]) -> None:
+    def __init__(
+        self,
+        files: Sequence[str | Path],
+        *,
+        users: pa.Table | None = None,
+        items: pa.Table | None = None,
+        scale: tuple[float, float] | None = None,
+    ) -> None:
         self.files: tuple[Path, ...] = tuple(Path(file) for file in files)
         if not self.files:
             raise UsageError("no rating files given; name at least one")
+        if scale is not None and not scale[0] < scale[1]:
+            raise UsageError(f"scale {scale[0]:g},{scale[1]:g}: expected the least rating and then the largest")
+        self._known = {
+            name: table.column(0).combine_chunks()
+            for name, table in (("user", users), ("item", items))
+            if table is not None
+        }
+        self._scale = scale
 
     def tables(self) -> Iterator[SourceTable]:
         """The entries of each block of rows."""
         part = self.files[0].name if len(self.files) == 1 else ""
+        if "item" in self._known:
+            ids = self._known["item"]
+            columns = [pa.repeat(QUERY, len(ids)), ids, pa.nulls(len(ids), pa.int32())]
+            yield SourceTable("items", pa.Table.from_arrays(columns, schema=ITEMS), part)
         for file in self.files:
             blocks = _parquet_tables(file) if _is_parquet(file) else _text_tables(file)
             for table in blocks:
+                self._check(file, table)
                 yield SourceTable("entries", _entries(table), part)
+
+    def _check(self, file: Path, table: pa.Table) -> None:
+        """Refuse ids that are in no table, and ratings outside the scale."""
+        for name, ids in self._known.items():
+            words = pc.unique(table[name])
+            words = words.dictionary_decode() if pa.types.is_dictionary(words.type) else words
+            strange = words.filter(pc.invert(pc.is_in(words, ids)))
+            if len(strange):
+                word = strange[0].as_py()
+                line = next((line for _, line in self._find(file, {name: word})), None)
+                raise InputError(
+                    str(file), line=line, found=f"{name} '{word}'",
+                    expected=f"one of the {len(ids):,} in the table of {name}s",
+                    remedy=f"complete the table, or leave --{name}s out",
+                )  # fmt: skip
+        if self._scale is None:
+            return
+        low, high = self._scale
+        outside = pc.or_(pc.less(table["rating"], low), pc.greater(table["rating"], high))
+        at = pc.index(outside, True).as_py()
+        if at >= 0:
+            row = {name: table[name][at].as_py() for name in ("user", "item")}
+            line = next((line for _, line in self._find(file, row)), None)
+            raise InputError(
+                str(file), line=line, found=f"rating {table['rating'][at].as_py():g}",
+                expected=f"a rating from {low:g} to {high:g}", remedy="correct it, or give another --scale",
+            )  # fmt: skip
 
     def locate(self, query: str, expert: str | None, item: str) -> list[tuple[str, int]]:
         """File and line (in Parquet: row) of every rating of the item by the expert; ratings have no labels."""
         if query != QUERY or expert is None:
             return []
+        return [place for file in self.files for place in self._find(file, {"user": expert, "item": item})]
+
+    def _find(self, file: Path, wanted: dict[str, str]) -> list[tuple[str, int]]:
+        if not _is_parquet(file):
+            return find_lines(file, text_layout(file), wanted)
         found: list[tuple[str, int]] = []
-        for file in self.files:
-            if not _is_parquet(file):
-                found += find_lines(file, text_layout(file), {"user": expert, "item": item})
-                continue
-            row = 1
-            for table in _parquet_tables(file):
-                same = pc.and_(pc.equal(table["user"], expert), pc.equal(table["item"], item))
-                found += [(str(file), row + at.as_py()) for at in pc.indices_nonzero(same)]
-                row += len(table)
+        row = 1
+        for table in _parquet_tables(file):
+            same = functools.reduce(pc.and_, (pc.equal(table[name], word) for name, word in wanted.items()))
+            found += [(str(file), row + at.as_py()) for at in pc.indices_nonzero(same)]
+            row += len(table)
         return found
 
 

@@ -24,7 +24,7 @@ ENVIRONMENT = HERE.parent.parent / ".venv-peers"
 # Those that print their tables themselves, and whether peers take part.
 PRINTING = {
     "pairs": True, "luce": True, "kemeny": True, "mpm": False, "crf": False, "svd": False, "stagg": False,
-    "training": False,
+    "ratings": False, "training": False,
 }  # fmt: skip
 BENCHMARKS = ("models", "metrics", "import_trec", *PRINTING)
 

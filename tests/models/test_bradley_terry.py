@@ -12,7 +12,7 @@ from battles import TIED, WON, big_chunk, big_pairs, chunk_of, minus_likelihood,
 from strategies import Query, build_chunk
 
 from distagg.errors import InputError, UsageError
-from distagg.models import NotConvergedWarning, model_named
+from distagg.models import NotConvergedWarning, Params, model_named
 from distagg.models.outcome import ISOLATED, OK, UNBEATEN, WINLESS
 
 
@@ -255,8 +255,11 @@ def test_what_cannot_be_asked_together_is_refused():
         model_named("thurstone", {"level": 1.0})
     model = model_named("bradley_terry", {"errors": "bootstrap"})
     chunk = chunk_of(WON)
+    params: Params = {}
+    while not model.done(params):
+        params = model.finish(model.map(chunk, params), params)
     with pytest.raises(UsageError, match="whole queries"):
-        model.solve(chunk, model.finish(model.map(chunk, {}), {}))
+        model.solve(chunk, params)
 
 
 def test_columns_are_known_beforehand():

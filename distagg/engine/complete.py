@@ -1,0 +1,145 @@
+"""Completed ratings at work: fitting a completion, evaluating rankings against every user, predicting ratings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from distagg.dataset.chunk import Chunk
+from distagg.dataset.reader import Dataset
+from distagg.engine.fit import Through, run_rounds
+from distagg.engine.progress import Progress, silent
+from distagg.engine.runner import InlineRunner, Runner, Work
+from distagg.errors import InputError, UsageError
+from distagg.metrics import parse_metric
+from distagg.models import Completion, completion_named
+from distagg.types import Floats
+
+
+def fit_completion(
+    completion: str | float | Completion,
+    dataset: Dataset,
+    *,
+    runner: Runner | None = None,
+    progress: Progress = silent,
+    **settings: Any,
+) -> Through:
+    """A completion with what it learned from the dataset's ratings."""
+    if not isinstance(completion, Completion):
+        completion = completion_named(str(completion), settings)
+    manifest = dataset.manifest
+    if manifest.partition != "expert" or manifest.kind != "lists" or manifest.positive:
+        raise UsageError(
+            f"{completion.name} completes ratings, and {dataset.path or 'the dataset'} holds none; "
+            "import them with 'distagg import ratings'"
+        )
+    return completion, run_rounds(completion, {}, dataset, runner or InlineRunner(), progress)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class UserEvaluation:
+    """What a ranking is worth to every user, (users, metrics) for each ranking, users in the dataset's order."""
+
+    metrics: tuple[str, ...]
+    values: dict[str, Floats]
+
+    @property
+    def means(self) -> dict[str, dict[str, float]]:
+        return {
+            name: dict(zip(self.metrics, value.mean(axis=0).tolist(), strict=True))
+            for name, value in self.values.items()
+        }
+
+
+def evaluate_users(
+    rankings: Mapping[str, pa.Table],
+    dataset: Dataset,
+    through: Through,
+    metrics: Sequence[str] = ("ndcg@1", "ndcg@5", "ndcg@10"),
+    *,
+    runner: Runner | None = None,
+    progress: Progress = silent,
+) -> UserEvaluation:
+    """NDCG@k of each ranking against each user's completed ratings, as in equation 2 of paper 000.
+
+    Gain 2^rating - 1, discount log(1 + position), over the best k items of that user; all users count alike.
+    """
+    depths = [_depth(metric) for metric in metrics]
+    (first, *_) = dataset.plan()
+    ids = first.load().item_ids
+    if max(depths) > len(ids):
+        raise UsageError(f"ndcg@{max(depths)} needs as many items, and the dataset has {len(ids)}")
+    tops = np.stack([_top(name, table, ids, max(depths)) for name, table in rankings.items()])
+    work = Work(_users_task, (through[0], through[0].sent(through[1]), tops, np.array(depths) - 1))
+    pieces = list((runner or InlineRunner()).map(work, dataset.plan(), progress))
+    found = np.concatenate(pieces, axis=1)
+    return UserEvaluation(tuple(metrics), {name: found[n] for n, name in enumerate(rankings)})
+
+
+def user_ndcg(ratings: Floats, top: np.ndarray) -> Floats:
+    """NDCG at depths 1 to K (users, K) of a ranking that begins with ``top`` (K,), for dense ratings (users, I)."""
+    depth = len(top)
+    discount = 1.0 / np.log2(np.arange(2, depth + 2))
+    best = -np.sort(np.partition(-ratings, depth - 1, axis=1)[:, :depth], axis=1)
+    reached = np.cumsum((np.exp2(ratings[:, top]) - 1.0) * discount, axis=1)
+    most = np.cumsum((np.exp2(best) - 1.0) * discount, axis=1)
+    return np.divide(reached, most, out=np.zeros_like(reached), where=most > 0.0)
+
+
+def predict(
+    dataset: Dataset, through: Through, experts: np.ndarray, items: np.ndarray, *, runner: Runner | None = None
+) -> Floats:
+    """What the completion says of (expert, item) cells, given by their positions; observed ones are predicted too."""
+    completion, params = through
+    work = Work(_predict_task, (completion, completion.sent(params), experts, items))
+    found = np.full(len(experts), np.nan)
+    for rows, values in (runner or InlineRunner()).map(work, dataset.plan()):
+        found[rows] = values
+    if np.isnan(found).any():
+        found[np.isnan(found)] = float(params["mean"][0])  # users without a rating
+    return found
+
+
+def _depth(metric: str) -> int:
+    parsed = parse_metric(metric)
+    if parsed.name != "ndcg" or not parsed.cutoff:
+        raise UsageError(f"metric {metric}: users are evaluated by ndcg@k alone")
+    return int(parsed.cutoff)
+
+
+def _top(name: str, table: pa.Table, ids: pa.Array, depth: int) -> np.ndarray:
+    """Positions of a ranking's first items."""
+    key = [("rank", "ascending")] if "rank" in table.column_names else [("score", "descending")]
+    items = table.sort_by(key)["item"][:depth].combine_chunks()
+    found = pc.index_in(items, ids)
+    if found.null_count or len(found) < depth:
+        strange = items.filter(pc.is_null(found))
+        what = f"item '{strange[0]}', which the dataset has not" if len(strange) else f"{len(found)} items"
+        raise InputError(f"ranking {name}", found=what, expected=f"at least {depth} items of the dataset")
+    return found.to_numpy()
+
+
+def _users_task(chunk: Chunk, index: int, payload: tuple[Any, ...]) -> Floats:
+    completion, params, tops, depths = payload
+    found = np.empty((len(tops), chunk.n_lists, len(depths)))
+    for span, ratings in completion.rows(chunk, params):
+        for n, top in enumerate(tops):
+            found[n, span] = user_ndcg(ratings, top)[:, depths]
+    return found
+
+
+def _predict_task(chunk: Chunk, index: int, payload: tuple[Any, ...]) -> tuple[np.ndarray, Floats]:
+    completion, params, experts, items = payload
+    place = np.full(chunk.n_experts, -1)
+    place[chunk.list_expert] = np.arange(chunk.n_lists)
+    rows = np.flatnonzero(place[experts] >= 0)
+    lists, values = place[experts[rows]], np.empty(len(rows))
+    for span, ratings in completion.rows(chunk, params, observed=False):
+        here = np.flatnonzero((lists >= span.start) & (lists < span.stop))
+        values[here] = ratings[lists[here] - span.start, items[rows[here]]]
+    return rows, values

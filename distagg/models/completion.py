@@ -1,0 +1,111 @@
+"""Completing the rating matrix: every user's rating of every item, observed or predicted, a few users at a time.
+
+A completion has the rounds of a model (map, reduce, finish, done) and, once fitted, gives dense rows of ratings. The
+whole matrix is never held. Cost of rows: users x items.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from distagg.dataset.chunk import Chunk
+from distagg.models.base import Model, Params, Statistics, param
+from distagg.types import INDEX, OFFSET, Floats
+
+BLOCK_CELLS = 1 << 21  # of a dense block: 16 MB
+
+
+@dataclass(frozen=True, kw_only=True)
+class Completion(Model):
+    """Base of completions: subclasses write the rounds, and ``predict``."""
+
+    additive: ClassVar[bool] = True
+    learns_from_parts: ClassVar[bool] = True
+
+    def predict(self, chunk: Chunk, params: Params) -> Floats:
+        """Ratings that the chunk's users would give, (L, I); observed ones may stand there or not."""
+        raise NotImplementedError
+
+    def rows(self, chunk: Chunk, params: Params, *, observed: bool = True) -> Iterator[tuple[slice, Floats]]:
+        """Some lists, and their completed ratings (lists, I): observed ones as they are, others within the scale."""
+        size = max(1, BLOCK_CELLS // max(chunk.n_items, 1))
+        for first in range(0, chunk.n_lists, size):
+            span = slice(first, min(first + size, chunk.n_lists))
+            some = some_lists(chunk, span)
+            found = self.predict(some, params)
+            if "scale" in params:
+                np.clip(found, *params["scale"], out=found)
+            if observed:
+                users = np.repeat(np.arange(some.n_lists), np.diff(some.entry_offsets))
+                found[users, some.entry_item] = -some.entry_rank
+            yield span, found
+
+    def chunks(self, chunk: Chunk, params: Params) -> Iterator[Chunk]:
+        """The completed lists as chunks, which any model takes."""
+        for span, ratings in self.rows(chunk, params):
+            order = np.argsort(-ratings, axis=1, kind="stable").astype(INDEX)
+            yield replace(
+                some_lists(chunk, span),
+                entry_offsets=np.arange(len(ratings) + 1, dtype=OFFSET) * chunk.n_items,
+                entry_item=order.ravel(),
+                entry_rank=-np.take_along_axis(ratings, order, axis=1).ravel(),
+                entry_score=np.zeros(0),
+            )
+
+
+def some_lists(chunk: Chunk, span: slice) -> Chunk:
+    """The chunk of one query with only these lists."""
+    entries = slice(chunk.entry_offsets[span.start], chunk.entry_offsets[span.stop])
+    return replace(
+        chunk,
+        list_offsets=np.array([0, span.stop - span.start], dtype=OFFSET),
+        list_expert=chunk.list_expert[span],
+        entry_offsets=chunk.entry_offsets[span.start : span.stop + 1] - chunk.entry_offsets[span.start],
+        entry_item=chunk.entry_item[entries],
+        entry_rank=chunk.entry_rank[entries],
+        entry_score=np.zeros(0),
+    )
+
+
+def rating_sums(chunk: Chunk) -> Statistics:
+    """Sums and numbers of ratings by item, and the ends of the scale."""
+    rating = -chunk.entry_rank
+    return {
+        "total": np.bincount(chunk.entry_item, rating, chunk.n_items),
+        "count": np.bincount(chunk.entry_item, minlength=chunk.n_items),
+        "least": np.array([rating.min(initial=np.inf)]),
+        "most": np.array([rating.max(initial=-np.inf)]),
+    }
+
+
+def add_sums(a: Statistics, b: Statistics) -> Statistics:
+    made = {name: a[name] + b[name] for name in a}
+    if "least" in a:
+        made |= {"least": np.minimum(a["least"], b["least"]), "most": np.maximum(a["most"], b["most"])}
+    return made
+
+
+def scale_and_mean(sums: Statistics) -> Params:
+    mean = sums["total"].sum() / max(int(sums["count"].sum()), 1)
+    return {"scale": np.concatenate([sums["least"], sums["most"]]), "mean": np.array([mean])}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Constant(Completion):
+    """The same rating wherever one is missing."""
+
+    name: ClassVar[str] = "constant"
+    summary: ClassVar[str] = "the same rating wherever one is missing"
+    paper: ClassVar[str] = "000 section 2.7"
+
+    value: Any = param(0.0, "the rating")
+
+    def map(self, chunk: Chunk, params: Params) -> Statistics:
+        return {}
+
+    def predict(self, chunk: Chunk, params: Params) -> Floats:
+        return np.full((chunk.n_lists, chunk.n_items), float(self.value))

@@ -1,0 +1,156 @@
+"""Models that fit one query in rounds over chunks of its experts: the same as on the whole query."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from distagg.cli.main import main
+from distagg.dataset import Dataset
+from distagg.dataset.reader import ChunkRef
+from distagg.engine import solve
+from distagg.engine.cluster import local_cluster
+from distagg.engine.result import Result
+from distagg.errors import UsageError
+from distagg.models import NotConvergedWarning
+from distagg.models.ascent import ascend, begin
+from distagg.models.luce_rounds import join
+
+SETTINGS = [
+    ("plackett_luce", {}), ("plackett_luce", {"solver": "mm", "tolerance": 1e-9}),
+    ("plackett_luce", {"unlisted": "last", "shape": 0.3}), ("bradley_terry", {"route": "counts"}),
+    ("bradley_terry", {"route": "lists"}), ("bradley_terry", {"route": "lists", "pairs": "binary"}),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def split(crowd: Path) -> Dataset:
+    """The crowd of 400 users in 7 chunks."""
+    whole = Dataset.open(crowd).plan()[0].load()
+    edges = np.linspace(0, whole.n_lists, 8).astype(int)
+    return held(
+        Dataset.open(crowd), [whole.repeat_experts(within(whole.n_experts, *e)) for e in itertools.pairwise(edges)]
+    )
+
+
+def within(size: int, first: int, last: int) -> np.ndarray:
+    return ((np.arange(size) >= first) & (np.arange(size) < last)).astype(np.int64)
+
+
+def held(dataset: Dataset, chunks: list) -> Dataset:
+    block = dataset.manifest.blocks[0]
+    blocks = tuple(replace(block, lists=chunk.n_lists, entries=chunk.n_entries) for chunk in chunks)
+    return replace(dataset, held=tuple(chunks), manifest=replace(dataset.manifest, blocks=blocks))
+
+
+def by_item(result: Result) -> dict[str, tuple]:
+    return {row["item"]: (row["score"], row["status"], row["component"]) for row in result.ranking.to_pylist()}
+
+
+@pytest.mark.parametrize(("name", "settings"), SETTINGS)
+def test_rounds_end_where_the_whole_fit_does(name: str, settings: dict, crowd: Path, split: Dataset) -> None:
+    whole, pieces = solve(name, Dataset.open(crowd), **settings), solve(name, split, **settings)
+    here, there = by_item(whole), by_item(pieces)
+    assert pieces.converged
+    for item, (score, *rest) in here.items():
+        assert there[item][0] == pytest.approx(score, abs=1e-7)
+        assert list(there[item][1:]) == rest
+    mine, theirs = pieces.fits.to_pylist()[0], whole.fits.to_pylist()[0]
+    assert mine["likelihood"] == pytest.approx(theirs["likelihood"], rel=1e-9)
+
+
+@pytest.mark.cluster
+def test_the_same_bits_inline_and_on_one_or_two_workers(split: Dataset) -> None:
+    tried = [SETTINGS[0], SETTINGS[4]]
+    here = [solve(name, split, **set_to) for name, set_to in tried]
+    for workers in (1, 2):
+        with local_cluster(workers) as runner:
+            for known, (name, set_to) in zip(here, tried, strict=True):
+                there = solve(name, split, runner=runner, **set_to)
+                assert there.ranking.equals(known.ranking)
+                assert there.fits.equals(known.fits)
+
+
+def test_what_needs_whole_queries_is_refused(split: Dataset) -> None:
+    for wrong in ({"solver": "gibbs"}, {"solver": "ilsr"}, {"prior": "none"}, {"errors": "standard"}):
+        with pytest.raises(UsageError, match="needs whole queries"):
+            solve("plackett_luce", split, **wrong)
+    for wrong in ({"prior": "gamma"}, {"ties": "davidson"}, {"unlisted": "last"}, {"errors": "standard"}):
+        with pytest.raises(UsageError, match="route=lists, which is for"):
+            solve("bradley_terry", split, route="lists", **wrong)
+
+
+def test_too_few_steps_are_said(split: Dataset) -> None:
+    for name, set_to in SETTINGS:
+        if set_to.get("route") == "counts":
+            continue
+        with pytest.warns(NotConvergedWarning, match="not converged after 2 steps"):
+            result = solve(name, split, steps=2, **set_to)
+        assert not result.converged
+
+
+def test_trace_of_rounds_climbs(split: Dataset) -> None:
+    (trace,) = solve("plackett_luce", split, trace=True).fits["trace"].to_pylist()
+    assert len(trace) > 3
+    assert trace[-1] > trace[0]
+
+
+def test_users_who_say_nothing(crowd: Path) -> None:
+    """All lists tied, or of one item: all scores equal, nothing to climb."""
+    whole = Dataset.open(crowd).plan()[0].load()
+    tied = replace(whole, entry_rank=np.full(whole.n_entries, -3.0))
+    dataset = held(Dataset.open(crowd), [tied.repeat_experts(within(400, *e)) for e in ((0, 200), (200, 400))])
+    for name, set_to in SETTINGS:
+        if "unlisted" in set_to:
+            continue
+        result = solve(name, dataset, **set_to)
+        assert set(result.ranking["score"].to_pylist()) == {0.0}, name
+        assert result.converged
+
+
+@given(a=st.lists(st.integers(0, 4), min_size=5, max_size=5), b=st.lists(st.integers(0, 4), min_size=5, max_size=5))
+@settings(max_examples=100)
+def test_components_laid_over_one_another(a: list[int], b: list[int]) -> None:
+    """Against reachability by hand; numbered by first items."""
+    groups = [{i} for i in range(5)]
+    for i, j in itertools.product(range(5), repeat=2):
+        if a[i] == a[j] or b[i] == b[j]:
+            together = groups[i] | groups[j]
+            for k in together:
+                groups[k] = together
+    for _ in range(5):
+        for i in range(5):
+            groups[i] = set().union(*(groups[k] for k in groups[i]))
+    wanted = [sorted({min(g) for g in groups}).index(min(g)) for g in groups]
+    assert join(np.array(a, np.int32), np.array(b, np.int32)).tolist() == wanted
+
+
+def test_ascent_finds_the_maximum_of_a_quadratic() -> None:
+    draw = np.random.default_rng(2)
+    root = draw.standard_normal((6, 6))
+    bend, target = root @ root.T + np.eye(6), draw.standard_normal(6)
+    state = begin(np.zeros(6))
+    for _ in range(60):
+        state = ascend(state, bend @ (target - state["trial"]), np.diagonal(bend))
+    np.testing.assert_allclose(state["theta"], target, atol=1e-8)
+
+
+def test_the_estimate_is_said(crowd: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch) -> None:
+    plan = Dataset.plan
+
+    def finely(self: Dataset, chunk_entries: int = 0) -> tuple[ChunkRef, ...]:
+        whole = plan(self)[0]
+        chunk = whole.load()
+        return tuple(replace(whole, held=chunk.repeat_experts(within(400, *e))) for e in ((0, 150), (150, 400)))
+
+    monkeypatch.setattr(Dataset, "plan", finely)
+    assert main(["rank", "bradley_terry", str(crowd), "-o", str(tmp_path / "r")]) == 0
+    said = capsys.readouterr().err
+    assert "pairs of lists, at most" in said
+    assert "route=counts" in said
