@@ -85,6 +85,6 @@ def evaluate(
 
 
 __all__ = [
-    "Fitted", "Result", "Shown", "compare", "evaluate", "evaluate_users", "explain", "features", "fit", "fit_completion",
-    "import_dataset", "judge_experts", "load_model", "rank", "save_model", "solve",
+    "Fitted", "Result", "Shown", "compare", "evaluate", "evaluate_users", "explain", "features", "fit",
+    "fit_completion", "import_dataset", "judge_experts", "load_model", "rank", "save_model", "solve",
 ]  # fmt: skip
