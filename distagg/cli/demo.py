@@ -7,6 +7,8 @@ import shutil
 import time
 from pathlib import Path
 
+import numpy as np
+
 from distagg.cli.commands import all_models, run_in, say, show_comparison
 from distagg.dataset import Dataset, write_dataset
 from distagg.engine.compare import compare
@@ -32,7 +34,9 @@ def demo(arguments: argparse.Namespace) -> None:
     with run_in(arguments) as runner:
         models = all_models(dataset, "letor5")
         say(f"2. {len(models)} models, five folds")
-        result = compare(dataset, models, folds="letor5", metrics=METRICS, seed=arguments.seed, runner=runner)
+        result = compare(
+            dataset, models, folds="letor5", metrics=METRICS, seed=arguments.seed, runner=runner, watch=_tell
+        )
         ready = [name for name in result["models"] if not MODELS[name]().learns]
         best = max(ready, key=lambda name: result["means"][name]["ndcg@5"])
         say(f"3. rankings by {best}: {folder / 'rankings'}")
@@ -40,6 +44,10 @@ def demo(arguments: argparse.Namespace) -> None:
     result["command"] = f"distagg demo --queries {arguments.queries} --seed {arguments.seed}"
     show_comparison(result, dataset, str(folder / "report.html"), as_json=arguments.json)
     say(f"done in {time.perf_counter() - began:.1f} s; open {folder / 'report.html'} in a browser")
+
+
+def _tell(name: str, means: np.ndarray, seconds: float) -> None:
+    say(f"   {name:<14} {METRICS[0]} {100 * means[0]:5.1f}   {seconds:5.1f} s")
 
 
 def _clear(folder: Path) -> None:

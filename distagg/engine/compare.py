@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -61,6 +61,7 @@ def compare(
     seed: int = 0,
     runner: Runner | None = None,
     progress: Progress = silent,
+    watch: Callable[[str, np.ndarray, float], None] = lambda name, means, seconds: None,
 ) -> dict[str, Any]:
     """Evaluate models side by side; see DESIGN.md section 6 for what the result holds.
 
@@ -70,7 +71,8 @@ def compare(
     Models that learn are fitted on the training queries of each fold, choose on its validation queries and are
     evaluated on its test queries; without folds they are refused. The others are evaluated once. Paired tests are
     against ``baseline`` (default: the best model of the first metric; then p-values are a little too small, since
-    the best was picked afterwards).
+    the best was picked afterwards). ``watch`` hears of every model when it is done: its name, its means over all
+    queries in the order of ``metrics``, and seconds.
     """
     parse_metrics(metrics)
     groups = {}
@@ -112,6 +114,7 @@ def compare(
             if len(group) > 1:
                 chosen[name] = [{"fold": f.name, **p.settings} for f, p in zip(made, picks, strict=True)]
         seconds[name] = time.perf_counter() - began
+        watch(name, mean_over_queries(values[name]), seconds[name])
     if (fold_of < 0).any():
         for n, fold in enumerate(made):
             fold_of[_positions(fold.test, runner)] = n

@@ -8,8 +8,6 @@ from distagg.types import Floats, Indices, Offsets
 
 @kernel
 def add_trees(
-    first: int,  # trees first..last are added
-    last: int,
     starts: Offsets,  # (T + 1,) where each tree's nodes start
     column: Offsets,  # (N,) the column that a node asks, -1 for a leaf
     threshold: Floats,  # (N,) at most this goes left; a leaf's value
@@ -24,9 +22,10 @@ def add_trees(
     common: Floats,  # (I, C) features of the item as such
     common_places: Offsets,  # (C,)
     room: Floats,  # (items of the longest query, columns) to work in
-    score: Floats,  # (I,) added to
+    score: Floats,  # (1, I), or (T, I) for the sums after every tree; filled in
 ) -> None:
     """What an expert says of an item that it leaves out is 0."""
+    count, stages = len(starts) - 1, score.shape[0]
     for q in range(len(item_offsets) - 1):
         begin = item_offsets[q]
         size = item_offsets[q + 1] - begin
@@ -41,10 +40,15 @@ def add_trees(
                 place = places[row_expert[r], c]
                 if place >= 0:
                     room[row_item[r], place] = values[r, c]
-        for t in range(first, last):
-            root = starts[t]
-            for i in range(size):
+        for i in range(size):
+            total = 0.0
+            for t in range(count):
+                root = starts[t]
                 n = root
                 while column[n] >= 0:
                     n = root + (left[n] if room[i, column[n]] <= threshold[n] else right[n])
-                score[begin + i] += threshold[n]
+                total += threshold[n]
+                if stages > 1:
+                    score[t, begin + i] = total
+            if stages == 1:
+                score[0, begin + i] = total

@@ -6,7 +6,6 @@ expert won and lost, as the CRF does, and what a few models without labels say o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -72,30 +71,25 @@ class LambdaMart(Model):
         return np.concatenate([rows.reshape(chunk.n_items, -1), common], axis=1)
 
     def score(self, chunk: Chunk, params: Params) -> Floats:
-        score = np.zeros(chunk.n_items)
-        for _ in self._add(chunk, params, score, whole=True):
-            pass
+        score: Floats = self._walk(chunk, params, 1)[0]
         return score
 
-    def stages(self, chunk: Chunk, params: Params) -> Iterator[Floats]:
-        """Scores after each tree; the same array every time."""
-        score = np.zeros(chunk.n_items)
-        for _ in self._add(chunk, params, score, whole=False):
-            yield score
+    def stages(self, chunk: Chunk, params: Params) -> Floats:
+        """Scores after each tree, shape (trees, I)."""
+        return self._walk(chunk, params, len(params["tree_starts"]) - 1)
 
-    def _add(self, chunk: Chunk, params: Params, score: Floats, *, whole: bool) -> Iterator[None]:
+    def _walk(self, chunk: Chunk, params: Params, stages: int) -> Floats:
         values, common = _features(chunk)
         column, places, common_places, room = self._compact(chunk, params, values.shape[1])
-        starts, (threshold, left, right) = params["tree_starts"].astype(OFFSET), params["tree_nodes"][1:]
-        count = len(starts) - 1
+        threshold, left, right = params["tree_nodes"][1:]
         expert = np.repeat(chunk.list_expert, np.diff(chunk.entry_offsets))
-        for first, last in [(0, count)] if whole else [(t, t + 1) for t in range(count)]:
-            add_trees(
-                first, last, starts, column, threshold, left.astype(OFFSET), right.astype(OFFSET), chunk.item_offsets,
-                chunk.entry_offsets[chunk.list_offsets], chunk.entry_item, expert, values, places, common,
-                common_places, room, score,
-            )  # fmt: skip
-            yield
+        score = np.zeros((stages, chunk.n_items))
+        add_trees(
+            params["tree_starts"].astype(OFFSET), column, threshold, left.astype(OFFSET), right.astype(OFFSET),
+            chunk.item_offsets, chunk.entry_offsets[chunk.list_offsets], chunk.entry_item, expert, values, places,
+            common, common_places, room, score,
+        )  # fmt: skip
+        return score
 
     def _compact(self, chunk: Chunk, params: Params, width: int) -> tuple[Offsets, Offsets, Offsets, Floats]:
         """Columns that trees ask, numbered anew: by node, by expert and column, of COMMON; and room for a query."""
