@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from distagg.dataset.chunk import Chunk
 from distagg.dataset.reader import Dataset
 from distagg.engine.boost import boost
+from distagg.engine.checkpoint import Keeper, NoKeeper, saving_on_stop
 from distagg.engine.experts import align_experts
 from distagg.engine.goal import Goal, evaluate_candidates
 from distagg.engine.progress import Progress, silent
@@ -31,12 +34,16 @@ def fit(
     goal: Goal | None = None,
     runner: Runner | None = None,
     progress: Progress = silent,
+    keeper: Keeper | None = None,
 ) -> Params:
-    """Parameters that the model shares between queries; empty for models that learn nothing."""
+    """Parameters that the model shares between queries; empty for models that learn nothing.
+
+    What is trained in rounds goes on from the state that ``keeper`` kept; trees and blends start again.
+    """
     check_fits(model, train)
     if isinstance(model, Trained):
         _check_whole(model, train)
-        return train_in_rounds(model, train, valid, goal, runner, progress)
+        return train_in_rounds(model, train, valid, goal, runner, progress, keeper)
     if isinstance(model, LambdaMart):
         _check_whole(model, train)
         return boost(model, train, valid, goal, runner, progress)
@@ -53,7 +60,7 @@ def fit(
         params = model.chosen(candidates, values)
     elif model.learns:
         _check_whole(model, train)
-        params = run_rounds(model, params, train, runner or InlineRunner(), progress)
+        params = run_rounds(model, params, train, runner or InlineRunner(), progress, keeper)
     return params
 
 
@@ -114,17 +121,23 @@ def split_query(dataset: Dataset) -> bool:
     return dataset.manifest.partition == "expert" and len(dataset.plan()) > 1
 
 
-def run_rounds(model: Model, params: Params, dataset: Dataset, runner: Runner, progress: Progress) -> Params:
+def run_rounds(
+    model: Model, params: Params, dataset: Dataset, runner: Runner, progress: Progress, keeper: Keeper | None = None
+) -> Params:
     """The one loop."""
-    refs = dataset.plan()
-    while True:
-        work = Work(_map_task, (model, params), repeated=True)
-        statistics = runner.map_reduce(work, refs, model.reduce, progress)
-        if statistics is None:
-            raise UsageError(f"nothing to fit {model.name} on: no query is selected")
-        params = model.finish(statistics, params)
-        if model.done(params):
-            return params
+    refs, keeper = dataset.plan(), keeper or NoKeeper()
+    kept = keeper.load()
+    number, params = (0, params) if kept is None else (int(kept.pop("rounds done")[0]), kept)
+    with saving_on_stop(keeper):
+        while True:
+            work = Work(_map_task, (model, params), repeated=True)
+            statistics = runner.map_reduce(work, refs, model.reduce, progress)
+            if statistics is None:
+                raise UsageError(f"nothing to fit {model.name} on: no query is selected")
+            params, number = model.finish(statistics, params), number + 1
+            if model.done(params):
+                return params
+            keeper.offer(number, {**params, "rounds done": np.array([float(number)])})
 
 
 def check_fits(model: Model, dataset: Dataset) -> None:

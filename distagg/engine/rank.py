@@ -11,8 +11,8 @@ import pyarrow as pa
 from distagg.dataset.chunk import Chunk
 from distagg.dataset.commit import refuse_existing, staged_directory, staged_file
 from distagg.dataset.rankings import Format, RankedPart, publish_directory, publish_file, write_part
-from distagg.dataset.reader import ChunkRef, Dataset
-from distagg.engine.fit import check_fits, gather, split_query
+from distagg.dataset.reader import CHUNK_ENTRIES, ChunkRef, Dataset
+from distagg.engine.fit import check_fits, gather
 from distagg.engine.progress import Progress, silent
 from distagg.engine.result import Result, fits_of, fits_schema, ranking_of, ranking_schema
 from distagg.engine.runner import InlineRunner, Runner, Work
@@ -25,7 +25,7 @@ def solve(
     model: Model, params: Params, dataset: Dataset, runner: Runner | None = None, *, trace: bool = False
 ) -> Result:
     """Rankings of all queries with everything the model knows beside them."""
-    params, refs = _prepared(model, params, dataset, runner)
+    params, refs = prepared(model, params, dataset, runner)
     pieces = list((runner or InlineRunner()).map(Work(_solve_task, (model, params, trace), ids=True), refs))
     rankings = [ranking_schema(model).empty_table(), *(ranking for ranking, _ in pieces)]
     fits = [fits_schema(model, trace=trace).empty_table(), *(fit for _, fit in pieces)]
@@ -44,7 +44,7 @@ def rank_to(
 ) -> int:
     """Write rankings to ``target``, all or nothing; gives the number of rows."""
     refuse_existing(target)
-    params, refs = _prepared(model, params, dataset, runner)
+    params, refs = prepared(model, params, dataset, runner)
     runner = runner or InlineRunner()
     target.parent.mkdir(parents=True, exist_ok=True)
     if fmt == "parquet":
@@ -77,13 +77,15 @@ def solved(model: Model, chunk: Chunk, params: Params, *, trace: bool = False) -
     return outcome
 
 
-def _prepared(
-    model: Model, params: Params, dataset: Dataset, runner: Runner | None
+def prepared(
+    model: Model, params: Params, dataset: Dataset, runner: Runner | None, chunk_entries: int | None = None
 ) -> tuple[Params, tuple[ChunkRef, ...]]:
+    """All that ranking needs: the parameters (with the tallies of a split query) and the chunks."""
     check_fits(model, dataset)
     params = gather(model, params, dataset, runner)
-    refs = dataset.plan()
-    return params, refs[:1] if split_query(dataset) else refs  # one chunk holds all items of a split query
+    if dataset.manifest.partition == "expert":  # one chunk holds all items of a split query
+        return params, dataset.plan()[:1]
+    return params, dataset.plan(chunk_entries or CHUNK_ENTRIES)
 
 
 def _queries(dataset: Dataset) -> int:
@@ -99,7 +101,7 @@ def _write_parts(
     runner: Runner,
     progress: Progress,
 ) -> list[RankedPart]:
-    work = Work(_write_task, (model, params, str(folder.resolve()), fmt), ids=True)
+    work = Work(write_task, (model, params, str(folder.resolve()), fmt), ids=True)
     return list(runner.map(work, refs, progress))
 
 
@@ -110,7 +112,8 @@ def _solve_task(chunk: Chunk, index: int, payload: tuple[Model, Params, bool]) -
     return ranking, fits_of(chunk, outcome, fits_schema(model, trace=trace))
 
 
-def _write_task(chunk: Chunk, index: int, payload: tuple[Any, ...]) -> RankedPart:
+def write_task(chunk: Chunk, index: int, payload: tuple[Any, ...]) -> RankedPart:
+    """Rank a chunk and write it as an attempt of part ``index``."""
     model, params, folder, fmt = payload
     outcome = solved(model, chunk, params)
     table = ranking_of(chunk, outcome, ranking_schema(model))

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from distagg.dataset.commit import staged_directory
 from distagg.dataset.manifest import MANIFEST, read_committed_json
 from distagg.dataset.reader import read_groups
+from distagg.dataset.whole import digest
 from distagg.engine.experts import align_experts
 from distagg.errors import InputError
 from distagg.models import MODELS, Model, Params, model_named
@@ -38,20 +39,13 @@ class Fitted:
 def save_model(target: Path, fitted: Fitted, about: dict[str, Any] | None = None) -> None:
     """Write a fitted model, all or nothing."""
     with staged_directory(target) as folder:
-        names = sorted(fitted.params)
-        arrays = [np.asarray(fitted.params[name], dtype=np.float64) for name in names]
-        table = pa.table(
-            {
-                "name": pa.array(names, pa.string()),
-                "shape": pa.array([list(array.shape) for array in arrays], pa.list_(pa.int64())),
-                "values": pa.array([array.ravel() for array in arrays], pa.list_(pa.float64())),
-            }
-        )
-        pq.write_table(table, folder / "params.parquet")
+        pq.write_table(params_table(fitted.params), folder / "params.parquet")
         pq.write_table(pa.table({"expert": pa.array(fitted.experts, pa.string())}), folder / "experts.parquet")
+        files = [{"path": f.name, "bytes": f.stat().st_size, "sha256": digest(f)} for f in sorted(folder.iterdir())]
         body = {
             "format": MODEL_FORMAT, "schema": SCHEMA_VERSION, "model": fitted.model.name,
             "settings": dataclasses.asdict(fitted.model), "about": about or {},
+            "files": files,
         }  # fmt: skip
         (folder / MANIFEST).write_text(json.dumps(body, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
@@ -61,7 +55,25 @@ def load_model(path: Path) -> Fitted:
     body = read_committed_json(path, MODEL_FORMAT, "a model made by 'distagg fit'")
     if body["model"] not in MODELS:
         raise InputError(str(path / MANIFEST), found=f"model '{body['model']}'", expected=f"one of {', '.join(MODELS)}")
-    rows = read_groups(path / "params.parquet", [0], None).to_pylist()
-    params = {row["name"]: np.array(row["values"], dtype=np.float64).reshape(row["shape"]) for row in rows}
+    params = params_of(read_groups(path / "params.parquet", [0], None))
     experts = read_groups(path / "experts.parquet", [0], ["expert"])["expert"].to_pylist()
     return Fitted(model_named(body["model"], body["settings"]), params, tuple(experts))
+
+
+def params_table(params: Params) -> pa.Table:
+    """Arrays as a table: a row with name, shape and values for each."""
+    names = sorted(params)
+    arrays = [np.asarray(params[name], dtype=np.float64) for name in names]
+    return pa.table(
+        {
+            "name": pa.array(names, pa.string()),
+            "shape": pa.array([list(array.shape) for array in arrays], pa.list_(pa.int64())),
+            "values": pa.array([array.ravel() for array in arrays], pa.list_(pa.float64())),
+        }
+    )
+
+
+def params_of(table: pa.Table) -> Params:
+    """The arrays of such a table."""
+    rows = table.to_pylist()
+    return {row["name"]: np.array(row["values"], dtype=np.float64).reshape(row["shape"]) for row in rows}
