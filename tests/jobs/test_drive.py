@@ -163,3 +163,16 @@ def test_every_job_that_is_shipped_is_a_job(tmp_path: Path, capsys: pytest.Captu
     found = sorted((Path(__file__).parents[2] / "jobs").glob("*.toml"))
     assert len(found) >= 4
     assert all(read_job(file).name == file.stem for file in found)
+
+
+def test_nothing_on_disk_is_a_pickle(small: Path) -> None:
+    body = training_job(small)
+    body["steps"]["model"]["settings"]["rounds"] = 3
+    assert main(["run", write(body), "-o", "out"]) == 0
+    endings = {".json", ".jsonl", ".parquet", ".html", ""}
+    files = [file for file in Path("out").rglob("*") if file.is_file()]
+    assert {file.suffix for file in files} <= endings
+    assert not any(file.read_bytes()[:1] == b"\x80" for file in files)  # how pickles begin
+    root = Path(__file__).parents[2] / "distagg"
+    readers = ("import pickle", "pickle.load", "cloudpickle", "joblib", "allow_pickle=True", "np.load(")
+    assert not [file for file in root.rglob("*.py") if any(word in file.read_text() for word in readers)]
