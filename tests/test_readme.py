@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,7 @@ def write_ratings(folder: Path) -> None:
 def test_the_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_letor(tmp_path)
     write_ratings(tmp_path)
+    shutil.copytree(Path(__file__).parents[1] / "jobs", tmp_path / "jobs", ignore=shutil.ignore_patterns("*.py"))
     monkeypatch.chdir(tmp_path)
     commands = [line for block in blocks("") for line in block.splitlines() if line.startswith("distagg ")]
     assert len(commands) >= 5

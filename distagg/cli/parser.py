@@ -7,6 +7,8 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
+from distagg.cli.job_arguments import add_job_commands
+
 SOURCE_HELP = {
     "letor": "LETOR aggregation files: label qid:Q 1:RANK ... #docid = ID",
     "trec": "TREC run files (.gz too), one expert per file or per tag; labels from --qrels",
@@ -43,6 +45,7 @@ def build_parser() -> argparse.ArgumentParser:
     _experts(commands)
     _explain(commands)
     _features(commands)
+    add_job_commands(commands, _command)
     return parser
 
 

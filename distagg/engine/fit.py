@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from distagg.dataset.chunk import Chunk
 from distagg.dataset.reader import Dataset
 from distagg.engine.boost import boost
+from distagg.engine.checkpoint import Keeper, NoKeeper, saving_on_stop
 from distagg.engine.experts import align_experts
 from distagg.engine.goal import Goal, evaluate_candidates
 from distagg.engine.progress import Progress, silent
@@ -36,12 +39,16 @@ def fit(
     goal: Goal | None = None,
     runner: Runner | None = None,
     progress: Progress = silent,
+    keeper: Keeper | None = None,
 ) -> Params:
-    """Parameters that the model shares between queries; empty for models that learn nothing."""
+    """Parameters that the model shares between queries; empty for models that learn nothing.
+
+    What is trained in rounds goes on from the state that ``keeper`` kept; trees and blends start again.
+    """
     check_fits(model, train)
     if isinstance(model, Trained):
         _check_whole(model, train)
-        return train_in_rounds(model, train, valid, goal, runner, progress)
+        return train_in_rounds(model, train, valid, goal, runner, progress, keeper)
     if isinstance(model, LambdaMart):
         _check_whole(model, train)
         return boost(model, train, valid, goal, runner, progress)
@@ -58,7 +65,7 @@ def fit(
         params = model.chosen(candidates, values)
     elif model.learns:
         _check_whole(model, train)
-        params = run_rounds(model, params, train, runner or InlineRunner(), progress)
+        params = run_rounds(model, params, train, runner or InlineRunner(), progress, keeper=keeper)
     return params
 
 
@@ -119,7 +126,7 @@ def gather(
             f"{model.name} needs whole queries, and {dataset.path} is partitioned by expert in several chunks; "
             "choose a model whose statistics add up, such as borda, mean, median or rrf"
         )
-    return run_rounds(model, params, dataset, runner or InlineRunner(), progress, through)
+    return run_rounds(model, params, dataset, runner or InlineRunner(), progress, through=through)
 
 
 def split_query(dataset: Dataset) -> bool:
@@ -133,20 +140,26 @@ def run_rounds(
     dataset: Dataset,
     runner: Runner,
     progress: Progress,
+    *,
     through: Through | None = None,
+    keeper: Keeper | None = None,
 ) -> Params:
     """The one loop."""
-    refs = dataset.plan()
+    refs, keeper = dataset.plan(), keeper or NoKeeper()
     repeated = type(model).done is not Model.done  # models of one round need no chunk again
     completion = None if through is None else (through[0], through[0].sent(through[1]))
-    while True:
-        work = Work(_map_task, (model, model.sent(params), completion), repeated=repeated)
-        statistics = runner.map_reduce(work, refs, model.reduce, progress)
-        if statistics is None:
-            raise UsageError(f"nothing to fit {model.name} on: no query is selected")
-        params = model.finish(statistics, params)
-        if model.done(params):
-            return params
+    kept = keeper.load()
+    number, params = (0, params) if kept is None else (int(kept.pop("rounds done")[0]), kept)
+    with saving_on_stop(keeper):
+        while True:
+            work = Work(_map_task, (model, model.sent(params), completion), repeated=repeated)
+            statistics = runner.map_reduce(work, refs, model.reduce, progress)
+            if statistics is None:
+                raise UsageError(f"nothing to fit {model.name} on: no query is selected")
+            params, number = model.finish(statistics, params), number + 1
+            if model.done(params):
+                return params
+            keeper.offer(number, {**params, "rounds done": np.array([float(number)])})
 
 
 def check_fits(model: Model, dataset: Dataset) -> None:

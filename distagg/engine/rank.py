@@ -11,8 +11,8 @@ import pyarrow as pa
 from distagg.dataset.chunk import Chunk
 from distagg.dataset.commit import refuse_existing, staged_directory, staged_file
 from distagg.dataset.rankings import Format, RankedPart, publish_directory, publish_file, write_part
-from distagg.dataset.reader import ChunkRef, Dataset
-from distagg.engine.fit import Through, check_fits, gather, split_query
+from distagg.dataset.reader import CHUNK_ENTRIES, ChunkRef, Dataset
+from distagg.engine.fit import Through, check_fits, gather
 from distagg.engine.progress import Progress, silent
 from distagg.engine.result import NOTHING_MORE, Result, fits_of, fits_schema, ranking_of, ranking_schema
 from distagg.engine.runner import InlineRunner, Runner, Work
@@ -37,7 +37,7 @@ def solve(
     ``through`` is a fitted completion: every user's completed ratings are ranked then.
     """
     runner = runner or InlineRunner()
-    params, refs, shown = _prepared(model, params, dataset, shown, runner, through)
+    params, refs, shown = ready(model, params, dataset, runner, shown=shown, through=through)
     pieces = list(runner.map(Work(_solve_task, (model, params, shown, trace), ids=True), refs))
     rankings = [ranking_schema(model, shown).empty_table(), *(ranking for ranking, _ in pieces)]
     fits = [fits_schema(model, trace=trace).empty_table(), *(fit for _, fit in pieces)]
@@ -59,7 +59,7 @@ def rank_to(
     """Write rankings to ``target``, all or nothing; gives the number of rows."""
     refuse_existing(target)
     runner = runner or InlineRunner()
-    params, refs, shown = _prepared(model, params, dataset, shown, runner, through)
+    params, refs, shown = ready(model, params, dataset, runner, shown=shown, through=through)
     target.parent.mkdir(parents=True, exist_ok=True)
     if fmt == "parquet":
         with staged_directory(target) as folder:
@@ -91,9 +91,17 @@ def solved(model: Model, chunk: Chunk, params: Params, *, trace: bool = False) -
     return outcome
 
 
-def _prepared(
-    model: Model, params: Params, dataset: Dataset, shown: Shown, runner: Runner, through: Through | None
+def ready(
+    model: Model,
+    params: Params,
+    dataset: Dataset,
+    runner: Runner,
+    *,
+    shown: Shown = NOTHING_MORE,
+    through: Through | None = None,
+    chunk_entries: int = CHUNK_ENTRIES,
 ) -> tuple[Params, tuple[ChunkRef, ...], Shown]:
+    """All that ranking needs: the parameters (with the tallies of a split query), the chunks, what is to be shown."""
     check_fits(model, dataset)
     if through is not None and shown.resamples:
         raise UsageError(
@@ -101,9 +109,9 @@ def _prepared(
         )
     shown = prepared(shown, model, params, dataset, runner)
     params = gather(model, params, dataset, runner, through=through)
-    split = split_query(dataset) or through is not None
-    refs = dataset.plan()
-    return params, refs[:1] if split else refs, shown  # one chunk holds all items of a split query
+    if dataset.manifest.partition == "expert" or through is not None:
+        return params, dataset.plan()[:1], shown  # one chunk holds all items of a split query
+    return params, dataset.plan(chunk_entries), shown
 
 
 def _queries(dataset: Dataset) -> int:
@@ -118,7 +126,7 @@ def _write_parts(
     runner: Runner,
     progress: Progress,
 ) -> list[RankedPart]:
-    work = Work(_write_task, (*what, str(folder.resolve()), fmt), ids=True)
+    work = Work(write_task, (*what, str(folder.resolve()), fmt), ids=True)
     return list(runner.map(work, refs, progress))
 
 
@@ -129,7 +137,8 @@ def _solve_task(chunk: Chunk, index: int, payload: tuple[Model, Params, Shown, b
     return ranking, fits_of(chunk, outcome, fits_schema(model, trace=trace))
 
 
-def _write_task(chunk: Chunk, index: int, payload: tuple[Any, ...]) -> RankedPart:
+def write_task(chunk: Chunk, index: int, payload: tuple[Any, ...]) -> RankedPart:
+    """Rank a chunk and write it as an attempt of part ``index``."""
     model, params, shown, folder, fmt = payload
     outcome = solved(model, chunk, params)
     table = ranking_of(chunk, outcome, ranking_schema(model, shown), shown, index)

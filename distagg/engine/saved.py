@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from distagg.dataset.commit import staged_directory
 from distagg.dataset.manifest import MANIFEST, read_committed_json
 from distagg.dataset.reader import read_groups
+from distagg.dataset.whole import digest
 from distagg.engine.experts import align_experts
 from distagg.errors import InputError, UsageError
 from distagg.models import MODELS, Model, Params, model_named
@@ -45,20 +46,13 @@ class Fitted:
 def save_model(target: Path, fitted: Fitted, about: dict[str, Any] | None = None) -> None:
     """Write a fitted model, all or nothing."""
     with staged_directory(target) as folder:
-        names = sorted(fitted.params)
-        arrays = [np.asarray(fitted.params[name], dtype=np.float64) for name in names]
-        table = pa.table(
-            {
-                "name": pa.array(names, pa.string()),
-                "shape": pa.array([list(array.shape) for array in arrays], pa.list_(pa.int64())),
-                "values": pa.array([array.ravel() for array in arrays], pa.list_(pa.float64())),
-            }
-        )
-        pq.write_table(table, folder / "params.parquet")
+        pq.write_table(params_table(fitted.params), folder / "params.parquet")
         pq.write_table(pa.table({"expert": pa.array(fitted.experts, pa.string())}), folder / "experts.parquet")
+        files = [{"path": f.name, "bytes": f.stat().st_size, "sha256": digest(f)} for f in sorted(folder.iterdir())]
         body = {
             "format": MODEL_FORMAT, "schema": MODEL_VERSION, "model": fitted.model.name,
             "settings": dataclasses.asdict(fitted.model), "about": about or {},
+            "files": files,
         }  # fmt: skip
         (folder / MANIFEST).write_text(json.dumps(body, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
@@ -73,16 +67,16 @@ def load_model(path: Path) -> Fitted:
         model = model_named(name, settings or {})
     except UsageError as error:
         raise _damaged(path / MANIFEST, f"settings that do not fit ({error})", f"those of {name}") from error
-    rows = read_groups(path / "params.parquet", None, None).to_pylist()
+    table = read_groups(path / "params.parquet", None, None)
+    rows = table.to_pylist()
     experts = read_groups(path / "experts.parquet", None, ["expert"])["expert"].to_pylist()
-    params: Params = {}
     for row in rows:
-        values, shape = np.array(row["values"], dtype=np.float64), tuple(row["shape"])
+        values, shape = row["values"], tuple(row["shape"])
         if len(values) != math.prod(shape):
             raise _damaged(path / "params.parquet", f"{len(values)} numbers in {row['name']}", f"the shape {shape}")
         if row["name"].startswith("expert_") and shape[:1] != (len(experts),):
             raise _damaged(path / "params.parquet", f"{row['name']} of shape {shape}", f"{len(experts)} experts' rows")
-        params[row["name"]] = values.reshape(shape)
+    params = params_of(table)
     missing = [key for key in (model.weights if isinstance(model, Trained) else ()) if key not in params]
     if missing:
         raise _damaged(path / "params.parquet", f"no {', '.join(missing)}", f"the weights of {name}")
@@ -91,3 +85,22 @@ def load_model(path: Path) -> Fitted:
 
 def _damaged(file: Path, found: str, expected: str) -> InputError:
     return InputError(str(file), found=found, expected=expected, remedy="fit the model again")
+
+
+def params_table(params: Params) -> pa.Table:
+    """Arrays as a table: a row with name, shape and values for each."""
+    names = sorted(params)
+    arrays = [np.asarray(params[name], dtype=np.float64) for name in names]
+    return pa.table(
+        {
+            "name": pa.array(names, pa.string()),
+            "shape": pa.array([list(array.shape) for array in arrays], pa.list_(pa.int64())),
+            "values": pa.array([array.ravel() for array in arrays], pa.list_(pa.float64())),
+        }
+    )
+
+
+def params_of(table: pa.Table) -> Params:
+    """The arrays of such a table."""
+    rows = table.to_pylist()
+    return {row["name"]: np.array(row["values"], dtype=np.float64).reshape(row["shape"]) for row in rows}

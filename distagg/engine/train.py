@@ -6,6 +6,7 @@ import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.dataset.reader import Dataset
+from distagg.engine.checkpoint import Keeper, NoKeeper, packed, saving_on_stop, unpacked
 from distagg.engine.experts import align_experts
 from distagg.engine.goal import Goal, evaluate_candidates
 from distagg.engine.progress import Progress, silent
@@ -26,15 +27,17 @@ def train(
     goal: Goal | None = None,
     runner: Runner | None = None,
     progress: Progress = silent,
+    keeper: Keeper | None = None,
 ) -> Params:
     """The weights that do best on the validation queries, among those after each round.
 
     Without ``valid`` they are validated on the training queries: early stopping then only saves time. Experts of
     ``valid`` are matched by name. Training ends after ``rounds``, or after ``patience`` rounds without a better
     value; weights or scores that are no longer finite end it too, and are said. Beside the weights, the result holds
-    ``curve`` (the value after each round) and ``round`` (that of the weights kept).
+    ``curve`` (the value after each round) and ``round`` (that of the weights kept). A ``keeper`` is offered the state
+    after each round, and training goes on from the state that it kept.
     """
-    runner, goal = runner or InlineRunner(), goal or Goal()
+    runner, goal, keeper = runner or InlineRunner(), goal or Goal(), keeper or NoKeeper()
     judged = valid if valid is not None else train
     for dataset in (train, judged):
         if not dataset.manifest.labels:
@@ -46,23 +49,32 @@ def train(
     align_experts(params, train.experts, judged.experts, strangers=model.takes_strangers)  # refused before any work
     curve: list[float] = []
     best, value, reached = params, -np.inf, 0
-    while not model.done(params) and len(curve) - reached < model.patience:
-        params = _round(model, params, train, runner, progress)
-        finite, now = all(np.isfinite(params[name]).all() for name in model.weights), -np.inf
-        if finite:
-            aligned = align_experts(params, train.experts, judged.experts, strangers=model.takes_strangers)
-            now = float(evaluate_candidates(model, [aligned], judged, goal, runner, repeated=True)[0])
-        if now == -np.inf:
-            not_converged(
-                f"{model.name}: {'scores' if finite else 'weights'} were no longer finite after round "
-                f"{len(curve) + 1}; the weights of round {reached} are kept; lower rate"
-            )
-            break
-        curve.append(now)
-        if curve[-1] > value:
-            best, value, reached = params, curve[-1], len(curve)
-    kept = {name: best[name] for name in (*model.weights, "highest")}
-    return {**kept, "round": np.array([float(reached)]), "curve": np.array(curve)}
+    kept = keeper.load()
+    if kept is not None:
+        params, best = unpacked(kept, "params"), unpacked(kept, "best")
+        curve = [float(one) for one in kept["curve"]]
+        reached = int(kept["reached"][0])
+        value = curve[reached - 1] if reached else -np.inf
+    with saving_on_stop(keeper):
+        while not model.done(params) and len(curve) - reached < model.patience:
+            params = _round(model, params, train, runner, progress)
+            finite, now = all(np.isfinite(params[name]).all() for name in model.weights), -np.inf
+            if finite:
+                aligned = align_experts(params, train.experts, judged.experts, strangers=model.takes_strangers)
+                now = float(evaluate_candidates(model, [aligned], judged, goal, runner, repeated=True)[0])
+            if now == -np.inf:
+                not_converged(
+                    f"{model.name}: {'scores' if finite else 'weights'} were no longer finite after round "
+                    f"{len(curve) + 1}; the weights of round {reached} are kept; lower rate"
+                )
+                break
+            curve.append(now)
+            if curve[-1] > value:
+                best, value, reached = params, curve[-1], len(curve)
+            told = {"curve": np.array(curve), "reached": np.array([float(reached)])}
+            keeper.offer(len(curve), {**packed(params=params, best=best), **told})
+    learned = {name: best[name] for name in (*model.weights, "highest")}
+    return {**learned, "round": np.array([float(reached)]), "curve": np.array(curve)}
 
 
 def _round(model: Trained, params: Params, dataset: Dataset, runner: Runner, progress: Progress) -> Params:

@@ -1,0 +1,124 @@
+"""The commands about jobs: run, plan, resume, status, report, doctor."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+from distagg.cli.commands import run_in, say
+from distagg.errors import InfrastructureError, UsageError
+from distagg.jobs.drive import drive
+from distagg.jobs.fields import json_schema
+from distagg.jobs.folder import RunFolder
+from distagg.jobs.plan import plan
+from distagg.jobs.report import write_run_report
+from distagg.jobs.spec import Job, read_job
+from distagg.jobs.status import job_of, status
+from distagg.reports.terminal import render_table
+
+
+def run_command(arguments: argparse.Namespace) -> None:
+    if arguments.schema:
+        print(json.dumps(json_schema(), indent=1))
+        return
+    _drive(_job(arguments), arguments, Path(arguments.output) if arguments.output else None)
+
+
+def resume_command(arguments: argparse.Namespace) -> None:
+    folder = RunFolder(Path(arguments.folder).resolve())
+    if not folder.begun:
+        raise UsageError(f"{arguments.folder} is no run directory; 'distagg run JOB.toml' begins one")
+    job = job_of(folder)
+    named = folder.path.parent == Path(job.runs) / job.name
+    _drive(_placed(job, arguments), arguments, folder.path, point=named)
+
+
+def plan_command(arguments: argparse.Namespace) -> None:
+    rows = plan(_job(arguments), trial=True)
+    if arguments.json:
+        print(json.dumps(rows, indent=1))
+        return
+    body = [
+        [
+            row["step"], row["do"], _count(row["entries"]), _count(row["chunks"]),
+            f"{row['seconds']:,.1f}" if "seconds" in row else "?",
+            f"{row['memory'] / 2**20:,.0f}" if "memory" in row else "?",
+        ]
+        for row in rows
+    ]  # fmt: skip
+    print(render_table(["step", "does", "entries", "chunks", "seconds", "MB a process"], body, "llrrrr"))
+    say("seconds and memory are scaled from one chunk; '?' is known only when its data is there; nothing was written")
+
+
+def status_command(arguments: argparse.Namespace) -> None:
+    told = status(Path(arguments.folder))
+    if arguments.json:
+        print(json.dumps(told, indent=1))
+        return
+    rest = [" ".join(f"{k} {v}" for k, v in s.items() if k not in ("step", "do", "state")) for s in told["steps"]]
+    rows = [[s["step"], s["do"], s["state"], more] for s, more in zip(told["steps"], rest, strict=True)]
+    print(render_table(["step", "does", "state", ""], rows, "llll"))
+    print(f"\n{told['name']}: {told['state']}" + (f", by {told['driver']}" if told["driver"] else ""))
+    if told["state"] == "stopped":
+        say(f"go on with: distagg resume {arguments.folder}")
+
+
+def report_command(arguments: argparse.Namespace) -> None:
+    folder = RunFolder(Path(arguments.folder))
+    file = write_run_report(job_of(folder), folder)
+    print(json.dumps({"report": str(file)}) if arguments.json else f"report: {file}")
+
+
+def doctor_command(arguments: argparse.Namespace) -> None:
+    from distagg.jobs.doctor import BAD, examine
+
+    rows = examine(cluster=not arguments.no_cluster)
+    if arguments.json:
+        print(json.dumps(rows, indent=1))
+    else:
+        print(render_table(["check", "state", "found", "what to do"], [list(row.values()) for row in rows], "llll"))
+    bad = [row["check"] for row in rows if row["state"] == BAD]
+    if bad:
+        raise InfrastructureError(f"not fit to run: {', '.join(bad)}")
+
+
+def _job(arguments: argparse.Namespace) -> Job:
+    if arguments.job is None:
+        raise UsageError("found no job file, expected distagg run JOB.toml")
+    seed = [] if arguments.seed is None else [f"seed={arguments.seed}"]
+    return _placed(read_job(Path(arguments.job), [*arguments.overrides, *seed]), arguments)
+
+
+def _placed(job: Job, arguments: argparse.Namespace) -> Job:
+    """The job where the command line wants it run."""
+    if arguments.scheduler is not None:
+        return dataclasses.replace(job, place={"workers": 0, "scheduler": arguments.scheduler})
+    if arguments.workers is not None:
+        return dataclasses.replace(job, place={"workers": arguments.workers})
+    return job
+
+
+def _drive(job: Job, arguments: argparse.Namespace, target: Path | None, *, point: bool = False) -> None:
+    place = argparse.Namespace(workers=job.place["workers"] or None, scheduler=job.place.get("scheduler"))
+    folder = drive(job, lambda: run_in(place), target, say, point=point)
+    if arguments.json:
+        print(json.dumps({"run": str(folder.path), "metrics": folder.read("metrics.json")}, indent=1))
+    else:
+        _show(folder.read("metrics.json"))
+        say(f"report: {folder.path / 'report.html'}")
+
+
+def _show(metrics: dict[str, Any]) -> None:
+    """The figures of evaluate and compare steps."""
+    for step, found in metrics.items():
+        rows = found if all(isinstance(value, dict) for value in found.values()) else {step: found}
+        names = list(next(iter(rows.values())))
+        body = [[name, *(f"{100 * values[metric]:.2f}" for metric in names)] for name, values in rows.items()]
+        print(render_table([f"{step}, %", *names], body))
+
+
+def _count(value: float | None) -> str:
+    return "?" if value is None else f"{value:,.0f}"

@@ -1,0 +1,37 @@
+"""Small files that are written whole or not at all, over what was there before."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import uuid
+from pathlib import Path
+
+
+def write_whole(target: Path, body: bytes) -> None:
+    """Put ``body`` at ``target`` in one step: a reader, or whoever comes after a crash, sees the old or the new."""
+    fresh = target.with_name(f".{target.name}.new-{uuid.uuid4().hex[:8]}")
+    try:
+        with fresh.open("wb") as out:
+            out.write(body)
+            out.flush()
+            os.fsync(out.fileno())
+        os.replace(fresh, target)
+    finally:
+        fresh.unlink(missing_ok=True)
+    sync_folder(target.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make names in a folder last."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,157 @@
+"""Rankings whose parts outlive the driver: what was ranked before a crash is taken up again, not ranked again.
+
+Workers write every part under the name of its attempt into a staging folder, and beside it, last, a slip of JSON that
+says what must be true of it. Whoever drives takes for each part the first attempt whose slip and bytes agree, has the
+others ranked, and publishes all at once. The folder belongs to one model, its parameters, one dataset, one format:
+found with another purpose, it is emptied.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from distagg.dataset.chunk import Chunk
+from distagg.dataset.commit import staged_directory, staged_file
+from distagg.dataset.rankings import Format, RankedPart, Written, publish_directory, publish_file
+from distagg.dataset.reader import CHUNK_ENTRIES, Dataset
+from distagg.dataset.whole import digest, write_whole
+from distagg.engine.checkpoint import nothing_said
+from distagg.engine.progress import Progress, silent
+from distagg.engine.rank import ready, write_task
+from distagg.engine.runner import InlineRunner, Runner, Work
+from distagg.models import Model, Params
+from distagg.models.base import collecting, not_converged
+
+PURPOSE = "purpose.json"
+
+
+def rank_in_parts(
+    target: Path,
+    staging: Path,
+    model: Model,
+    params: Params,
+    dataset: Dataset,
+    *,
+    fmt: Format = "parquet",
+    chunk_entries: int | None = None,
+    runner: Runner | None = None,
+    progress: Progress = silent,
+    say: Callable[..., None] = nothing_said,
+    before_publishing: Callable[[list[str]], None] = lambda notes: None,
+) -> int:
+    """Write rankings to ``target``, keeping finished parts in ``staging`` until then; gives the number of rows.
+
+    ``before_publishing`` is told what models noted (not converged), also of parts that were there already.
+    """
+    runner = runner or InlineRunner()
+    params, refs, shown = ready(model, params, dataset, runner, chunk_entries=chunk_entries or CHUNK_ENTRIES)
+    _claim(staging, _purpose(model, params, dataset, fmt, len(refs)))
+    parts, damaged = accepted_parts(staging)
+    for name in damaged:
+        say("part damaged", file=name)
+    missing = [n for n in range(len(refs)) if n not in parts]
+    say("parts", total=len(refs), taken=len(parts), missing=len(missing))
+    work = Work(_part_task, (model, params, shown, str(staging.resolve()), fmt, missing), ids=True)
+    done = runner.map(work, [refs[n] for n in missing], progress)
+    for n, (part, notes) in zip(missing, done, strict=True):
+        parts[n] = (part, notes)
+        say("part", number=n, rows=part.rows)
+    ordered = [parts[n] for n in range(len(refs))]
+    notes = list(dict.fromkeys(note for _, said in ordered for note in said))
+    before_publishing(notes)
+    _publish(target, staging, [part for part, _ in ordered], fmt, model, dataset)
+    shutil.rmtree(staging, ignore_errors=True)  # a worker that lost its driver may still be writing
+    for note in notes:
+        not_converged(note)
+    return sum(part.rows for part, _ in ordered)
+
+
+def accepted_parts(staging: Path) -> tuple[dict[int, tuple[RankedPart, list[str]]], list[str]]:
+    """For each part the first attempt whose slip and bytes agree, with its notes; and the names that do not."""
+    parts: dict[int, tuple[RankedPart, list[str]]] = {}
+    damaged = []
+    for slip in sorted(staging.glob("part-*.json")):
+        try:
+            body = json.loads(slip.read_text(encoding="utf-8"))
+            fits = Written(**body["fits"]) if body["fits"] else None
+            part = RankedPart(Written(**body["ranking"]), fits, tuple(body["columns"]), body["unfinished"])
+            whole = all(digest(staging / one.attempt) == one.sha256 for one in (part.ranking, fits) if one)
+        except (OSError, ValueError, KeyError, TypeError):
+            whole = False
+        if not whole:
+            damaged.append(slip.stem)
+            slip.unlink()
+        elif body["number"] not in parts:
+            parts[body["number"]] = (part, body["notes"])
+    return parts, damaged
+
+
+def _part_task(chunk: Chunk, index: int, payload: tuple[Any, ...]) -> tuple[RankedPart, list[str]]:
+    model, params, shown, staging, fmt, numbers = payload
+    number, folder = numbers[index], Path(staging)
+    part, notes = collecting(lambda: write_task(chunk, number, (model, params, shown, staging, fmt)))
+    for written in (part.ranking, part.fits):
+        if written is not None:
+            _sync(folder / written.attempt)
+    slip = {"number": number, "notes": notes, **dataclasses.asdict(part)}
+    write_whole(folder / f"{part.ranking.attempt}.json", json.dumps(slip).encode())
+    return part, notes
+
+
+def _publish(target: Path, staging: Path, parts: list[RankedPart], fmt: Format, model: Model, dataset: Dataset) -> None:
+    if fmt != "parquet":
+        with staged_file(target) as file:
+            publish_file(staging, parts, file, fmt)
+        return
+    with staged_directory(target) as folder:
+        for part in parts:
+            for written in (part.ranking, part.fits):
+                if written is not None:
+                    _link(staging / written.attempt, folder / written.attempt)
+        converged = not any(part.unfinished for part in parts)
+        about = {"model": model.name, "queries": dataset.manifest.queries, "converged": converged}
+        publish_directory(folder, parts, about)
+
+
+def _link(source: Path, target: Path) -> None:
+    """The same bytes under another name; the first name stays, in case the driver dies before the end."""
+    try:
+        os.link(source, target)
+    except OSError:  # no links on this file system
+        shutil.copyfile(source, target)
+
+
+def _claim(staging: Path, purpose: bytes) -> None:
+    file = staging / PURPOSE
+    if staging.exists() and not (file.is_file() and file.read_bytes() == purpose):
+        shutil.rmtree(staging)
+    if not staging.exists():
+        staging.mkdir(parents=True)
+        write_whole(file, purpose)
+
+
+def _purpose(model: Model, params: Params, dataset: Dataset, fmt: Format, parts: int) -> bytes:
+    """What the parts depend on."""
+    learned = hashlib.sha256()
+    for name in sorted(params):
+        array = np.ascontiguousarray(params[name])
+        learned.update(f"{name} {array.dtype} {array.shape}".encode() + array.tobytes())
+    body = {
+        "model": model.name, "settings": dataclasses.asdict(model), "params": learned.hexdigest(), "format": fmt,
+        "dataset": hashlib.sha256(dataset.manifest.to_json().encode()).hexdigest(), "parts": parts,
+    }  # fmt: skip
+    return json.dumps(body, sort_keys=True).encode()
+
+
+def _sync(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())

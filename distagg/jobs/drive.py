@@ -1,0 +1,176 @@
+"""The driver of a job: step after step in a run directory, resumed where an earlier driver stopped.
+
+A step is done when its output is published, which happens in one rename. The end of the run is its manifest, then
+``_SUCCESS``, then the ``latest`` pointer. So a driver may die between any two moves: the next one finds what is whole,
+removes what is not, and goes on to the same bytes.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
+from typing import Any
+
+from distagg.dataset.manifest import MANIFEST, MARKER
+from distagg.dataset.whole import digest, sync_folder, write_whole
+from distagg.engine.runner import Runner
+from distagg.errors import InfrastructureError, UsageError
+from distagg.jobs.environment import environment
+from distagg.jobs.folder import RunFolder
+from distagg.jobs.key import difference, resume_key, short
+from distagg.jobs.plan import plan
+from distagg.jobs.report import write_run_report
+from distagg.jobs.spec import Job, Step
+from distagg.jobs.steps import STEPS, Site, metrics_of, tidy
+from distagg.jobs.verify import files_of, sound
+from distagg.models.base import collecting, not_converged
+from distagg.types import SCHEMA_VERSION
+
+RUN_FORMAT = "distagg-run"
+Place = Callable[[], AbstractContextManager[Runner]]
+
+
+def drive(
+    job: Job, place: Place, target: Path | None = None, say: Callable[[str], None] = print, *, point: bool = False
+) -> RunFolder:
+    """Run a job, or what is left of it, in ``target`` or in the folder that its resume key names.
+
+    ``latest`` is set in the second case, or when ``point`` asks for it.
+    """
+    key = resume_key(job)
+    path = target if target is not None else Path(job.runs) / job.name / short(key)
+    folder = RunFolder(path)
+    _refuse_strange(folder, key)
+    path.mkdir(parents=True, exist_ok=True)
+    with folder.lease():
+        if folder.finished:
+            say(f"done already: {path}")
+        else:
+            _run(job, folder, key, place, say)
+        if point or target is None:
+            point_to(path)
+    for step in job.steps:
+        for note in folder.notes(step):
+            not_converged(note)
+    return folder
+
+
+def _refuse_strange(folder: RunFolder, key: dict[str, Any]) -> None:
+    """Refuse a folder that is something else, or a run of something else."""
+    if folder.begun:
+        lines = difference(folder.read("key.json"), key)
+        if lines:
+            raise UsageError(
+                f"{folder.path} was begun with something else, so nothing of it can be used:\n  "
+                + "\n  ".join(lines)
+                + "\nput it back, or run the job in another directory"
+            )
+    elif folder.path.exists() and (
+        not folder.path.is_dir() or any(not _ours(entry.name) for entry in folder.path.iterdir())
+    ):
+        raise UsageError(f"output {folder.path} exists already and is no run directory; name another path")
+
+
+def _ours(name: str) -> bool:
+    return name.startswith(".") or name in ("lease", "job.json", "environment.json", "plan.json", "events.jsonl")
+
+
+def _run(job: Job, folder: RunFolder, key: dict[str, Any], place: Place, say: Callable[[str], None]) -> None:
+    resumed = folder.begun
+    if not resumed:
+        folder.write("job.json", job.to_dict())
+        folder.write("environment.json", environment())
+        folder.write("plan.json", plan(job))
+        folder.write("key.json", key)
+    folder.say("resumed" if resumed else "started", process=os.getpid(), place=job.place)
+    say(f"{'resuming' if resumed else 'run'}: {folder.path}")
+    try:
+        with ExitStack() as stack:
+            held: list[Runner] = []
+
+            def runner() -> Runner:
+                if not held:
+                    held.append(stack.enter_context(place()))
+                return held[0]
+
+            _steps(job, folder, runner, say)
+        _finish(job, folder, key)
+    except KeyboardInterrupt as stop:
+        folder.say("interrupted", by=str(stop) or "SIGINT")
+        say(f"stopped; go on with: distagg resume {folder.path}")
+        raise
+    except MemoryError as error:
+        folder.say("failed", error="out of memory")
+        raise InfrastructureError(
+            f"out of memory; take smaller chunks or fewer workers, then: distagg resume {folder.path}"
+        ) from error
+    except (InfrastructureError, OSError) as error:
+        folder.say("failed", error=str(error))
+        say(f"go on with: distagg resume {folder.path}")
+        raise
+    except Exception as error:
+        folder.say("failed", error=f"{type(error).__name__}: {error}")
+        raise
+
+
+def _steps(job: Job, folder: RunFolder, runner: Callable[[], Runner], say: Callable[[str], None]) -> None:
+    output = folder.path / "output"
+    output.mkdir(exist_ok=True)
+    for left in output.glob(".*.staging-*"):  # of a driver that died; the lease says that it is gone
+        shutil.rmtree(left) if left.is_dir() else left.unlink()
+    site = Site(job, folder, runner)
+    for n, step in enumerate(job.steps, start=1):
+        if _standing(folder, step):
+            folder.say("step there already", step=step.name)
+            say(f"{n}/{len(job.steps)} {step.name}: there already")
+        else:
+            began = time.perf_counter()
+            folder.say("step", step=step.name, do=step.do)
+            collecting(lambda step=step: STEPS[step.do](step, site))  # type: ignore[misc]  # notes are kept in the folder
+            spent = time.perf_counter() - began
+            folder.say("step done", step=step.name, seconds=round(spent, 3))
+            say(f"{n}/{len(job.steps)} {step.name}: {step.do} in {spent:.1f} s")
+        tidy(folder, step)
+
+
+def _standing(folder: RunFolder, step: Step) -> bool:
+    """Whether the step's output is there and sound; what is damaged is removed, to be made again."""
+    if not folder.done(step):
+        return False
+    damaged = sound(folder.output(step))
+    if damaged is None:
+        return True
+    folder.say("output damaged", step=step.name, file=damaged)
+    made = folder.output(step)
+    shutil.rmtree(made) if made.is_dir() else made.unlink()
+    return False
+
+
+def _finish(job: Job, folder: RunFolder, key: dict[str, Any]) -> None:
+    folder.write("metrics.json", metrics_of(job, folder))
+    write_run_report(job, folder)
+    files = [one for step in job.steps for one in files_of(folder.output(step), folder.path)]
+    metrics = folder.path / "metrics.json"
+    files.append({"path": metrics.name, "bytes": metrics.stat().st_size, "sha256": digest(metrics)})
+    notes = {step.name: folder.notes(step) for step in job.steps if folder.notes(step)}
+    body = {"format": RUN_FORMAT, "schema": SCHEMA_VERSION, "name": job.name, "key": short(key), "notes": notes}
+    folder.write(MANIFEST, {**body, "files": files})
+    write_whole(folder.path / MARKER, b"")
+    folder.say("finished")
+
+
+def point_to(run: Path) -> None:
+    """``latest`` beside the run directory names the newest run that succeeded, in one step."""
+    pointer, fresh = run.parent / "latest", run.parent / f".latest-{uuid.uuid4().hex[:8]}"
+    if pointer.is_symlink() and os.readlink(pointer) == run.name:
+        return
+    for left in run.parent.glob(".latest-*"):
+        left.unlink(missing_ok=True)
+    os.symlink(run.name, fresh)
+    os.replace(fresh, pointer)
+    sync_folder(run.parent)

@@ -1,0 +1,142 @@
+"""Every field that a job may have: what it holds, its default, what it is for. Reading, checking and the JSON schema
+all follow these tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from distagg.dataset.rankings import FORMATS
+from distagg.engine.compare import DEFAULT_METRICS
+from distagg.sources import SOURCES
+
+REQUIRED: Any = object()
+PROTOCOLS = ("letor", "trec")
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """``kind`` says how the value is read (see ``distagg.jobs.spec``); a default of None is left out."""
+
+    kind: str
+    help: str
+    default: Any = REQUIRED
+    choices: tuple[str, ...] = ()
+    least: float | None = None
+
+
+TOP = {
+    "name": Field("name", "what the job is called: letters, digits, dots, dashes"),
+    "runs": Field("text", "the folder in which run directories are made", "runs"),
+    "seed": Field("whole", "seed of everything that draws", 0, least=0),
+    "place": Field("table", "where it runs", {}),
+    "checkpoints": Field("table", "how often training is saved", {}),
+    "steps": Field("table", "what is done, in order"),
+}
+PLACE = {
+    "workers": Field("whole", "local worker processes; 0 runs in the driver", 0, least=0),
+    "scheduler": Field("text", "address of a Dask cluster, instead of workers", None),
+}
+CHECKPOINTS = {
+    "rounds": Field("whole", "after so many rounds", 10, least=1),
+    "seconds": Field("number", "or after so many seconds, whichever comes first", 30.0, least=0),
+}
+_DATASET = Field("dataset", "the name of an earlier step that makes one, or a path")
+_PROTOCOL = Field("choice", "how metrics are counted", "letor", PROTOCOLS)
+_METRICS = Field("metrics", "such as ndcg@5, p@3, map", list(DEFAULT_METRICS))
+_GOAL = Field("metric", "what fitted models choose by", "map")
+_FOLDS = Field("folds", "letor5, or a whole number of at least 3", None)
+_TRIES = Field("whole", "so many random combinations of settings instead of all", None, least=1)
+
+STEPS: dict[str, dict[str, Field]] = {
+    "import": {
+        "source": Field("choice", "what the files are", choices=tuple(SOURCES)),
+        "files": Field("paths", "files, or directories of files"),
+        "qrels": Field("path", "judgements of trec runs: query 0 item label", None),
+        "expert": Field("choice", "what names the expert of a trec run", None, ("file", "tag")),
+        "by": Field("choice", "what orders a list of a trec run", None, ("score", "rank")),
+    },
+    "expand": {
+        "dataset": _DATASET,
+        "experts": Field("whole", "so many of every expert", 1, least=1),
+        "items": Field("whole", "so many of every item", 1, least=1),
+    },
+    "fit": {
+        "model": Field("model", "a model's name"),
+        "dataset": _DATASET,
+        "valid": Field("dataset", "labelled data to choose on; the training data without it", None),
+        "settings": Field("table", "the model's parameters; a list of values is chosen from", {}),
+        "folds": _FOLDS,
+        "tries": _TRIES,
+        "goal": _GOAL,
+        "protocol": _PROTOCOL,
+    },
+    "rank": {
+        "model": Field("ranker", "a model's name, an earlier fit step, or the path of a fitted model"),
+        "dataset": _DATASET,
+        "settings": Field("table", "the model's parameters", {}),
+        "format": Field("choice", "what is written", "parquet", FORMATS),
+        "chunk_entries": Field("whole", "about so many entries make a part", 1 << 20, least=1),
+    },
+    "evaluate": {
+        "rankings": Field("rankings", "an earlier rank step, or the path of rankings"),
+        "dataset": _DATASET,
+        "metrics": _METRICS,
+        "protocol": _PROTOCOL,
+    },
+    "compare": {
+        "dataset": _DATASET,
+        "models": Field("models", "names of models"),
+        "settings": Field("table", "parameters of models, by model", {}),
+        "folds": _FOLDS,
+        "tries": _TRIES,
+        "baseline": Field("text", "what others are tested against; the best without it", None),
+        "metrics": _METRICS,
+        "goal": _GOAL,
+        "protocol": _PROTOCOL,
+    },
+}
+MAKES = {"import": "dataset", "expand": "dataset", "fit": "model", "rank": "rankings"}
+
+_JSON: dict[str, dict[str, Any]] = {
+    "whole": {"type": "integer"}, "number": {"type": "number"}, "table": {"type": "object"},
+    "paths": {"type": "array", "items": {"type": "string"}, "minItems": 1},
+    "metrics": {"type": "array", "items": {"type": "string"}, "minItems": 1},
+    "models": {"type": "array", "items": {"type": "string"}, "minItems": 1},
+    "folds": {"type": ["string", "integer"]},
+}  # fmt: skip
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON schema of job files, for editors.
+
+    >>> json_schema()["required"]
+    ['name', 'steps']
+    """
+    kinds = [
+        {**_object({"do": Field("choice", "what the step does", choices=(kind,)), **fields}), "title": kind}
+        for kind, fields in STEPS.items()
+    ]
+    top = _object(TOP)
+    top["properties"] |= {"place": _object(PLACE), "checkpoints": _object(CHECKPOINTS)}
+    top["properties"]["steps"] = {"type": "object", "minProperties": 1, "additionalProperties": {"oneOf": kinds}}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "distagg job", **top}
+
+
+def _object(fields: dict[str, Field]) -> dict[str, Any]:
+    return {
+        "type": "object", "additionalProperties": False,
+        "required": [name for name, field in fields.items() if field.default is REQUIRED],
+        "properties": {name: _property(field) for name, field in fields.items()},
+    }  # fmt: skip
+
+
+def _property(field: Field) -> dict[str, Any]:
+    made: dict[str, Any] = {**_JSON.get(field.kind, {"type": "string"}), "description": field.help}
+    if field.choices:
+        made["enum"] = list(field.choices)
+    if field.least is not None:
+        made["minimum"] = field.least
+    if field.default is not REQUIRED and field.default is not None:
+        made["default"] = field.default
+    return made

@@ -1,0 +1,86 @@
+"""The resume key: all that the outputs of a job depend on; not where it runs, nor how often it is saved."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import distagg
+from distagg.dataset.manifest import MANIFEST
+from distagg.dataset.reader import CHUNK_ENTRIES
+from distagg.dataset.whole import digest
+from distagg.engine.train import TRAIN_ENTRIES
+from distagg.jobs.spec import Job, Step
+from distagg.types import SCHEMA_VERSION
+
+LIBRARIES = ("numpy", "scipy", "numba", "pyarrow")  # they decide bits, or bytes
+SHOWN = 8
+
+
+def resume_key(job: Job) -> dict[str, Any]:
+    """Configuration, inputs by their hashes, plan, code and seed."""
+    inputs = sorted({path for step in job.steps for path in _paths(step)})
+    return {
+        "steps": job.to_dict()["steps"],
+        "order": [step.name for step in job.steps],
+        "seed": job.seed,
+        "inputs": {path: fingerprint(Path(path)) for path in inputs},
+        "plan": {"schema": SCHEMA_VERSION, "chunk_entries": CHUNK_ENTRIES, "train_entries": TRAIN_ENTRIES},
+        "code": {"distagg": distagg.__version__, "source": source_hash(), **{n: version(n) for n in LIBRARIES}},
+    }
+
+
+def short(key: dict[str, Any]) -> str:
+    """Twelve digits that name a run directory."""
+    return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def difference(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """What differs between two keys, a line for each."""
+    old, new = _flat(before), _flat(now)
+    lines = [
+        f"{name}: was {old.get(name, 'not there')}, is {new.get(name, 'not there')}"
+        for name in sorted(old | new)
+        if old.get(name) != new.get(name)
+    ]
+    more = [f"and {len(lines) - SHOWN} more"] if len(lines) > SHOWN else []
+    return lines[:SHOWN] + more
+
+
+def fingerprint(path: Path) -> str:
+    """A hash of what is at a path. A manifest stands for the files whose hashes it holds."""
+    if path.is_file():
+        return digest(path)
+    manifest = path / MANIFEST
+    if manifest.is_file() and "sha256" in manifest.read_text(encoding="utf-8", errors="replace"):
+        return digest(manifest)
+    total = hashlib.sha256()
+    for file in sorted(file for file in path.rglob("*") if file.is_file()):
+        total.update(f"{file.relative_to(path)} {digest(file)}\n".encode())
+    return total.hexdigest()
+
+
+@cache
+def source_hash() -> str:
+    """A hash of this package's own source: two versions under one number are told apart."""
+    root = Path(distagg.__file__).parent
+    total = hashlib.sha256()
+    for file in sorted(root.rglob("*.py")):
+        total.update(f"{file.relative_to(root)} {digest(file)}\n".encode())
+    return total.hexdigest()
+
+
+def _paths(step: Step) -> list[str]:
+    """The paths among a step's values."""
+    named = [step.values.get(key) for key in ("dataset", "valid", "model", "rankings", "qrels")]
+    return [path for path in (*named, *step.values.get("files", ())) if path and Path(path).is_absolute()]
+
+
+def _flat(value: Any, name: str = "") -> dict[str, Any]:
+    if not isinstance(value, dict):
+        return {name: value}
+    return {k: v for key, inner in value.items() for k, v in _flat(inner, f"{name}.{key}" if name else key).items()}
