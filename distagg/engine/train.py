@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.dataset.reader import Dataset
 from distagg.engine.experts import align_experts
-from distagg.engine.goal import Goal, evaluate_candidates
+from distagg.engine.goal import Goal, judging, values_of
 from distagg.engine.progress import Progress, silent
-from distagg.engine.runner import InlineRunner, Runner, Work, run_span
+from distagg.engine.runner import InlineRunner, Round, Runner, Work, run_span
 from distagg.errors import UsageError
 from distagg.metrics import highest_label
 from distagg.models import Params
@@ -45,8 +48,9 @@ def train(
     }  # fmt: skip
     curve: list[float] = []
     best, value, reached = params, -np.inf, 0
+    ahead: Iterator[Any] = runner.rounds([_learning(model, params, train)])
     while not model.done(params) and len(curve) - reached < model.patience:
-        params = _round(model, params, train, runner, progress)
+        params = _round(model, params, train, ahead, progress)
         if not all(np.isfinite(params[name]).all() for name in model.weights):
             not_converged(
                 f"{model.name}: weights were no longer finite after round {len(curve) + 1}; those of round {reached} "
@@ -54,15 +58,19 @@ def train(
             )
             break
         aligned = align_experts(params, train.experts, judged.experts)
-        curve.append(float(evaluate_candidates(model, [aligned], judged, goal, runner, repeated=True)[0]))
+        # The next round starts from the weights that are validated now: both in one message, where there are workers.
+        last = model.mode == "serial" or model.done(params)
+        validation = judging(model, [aligned], judged, goal)
+        ahead = runner.rounds([validation] if last else [validation, _learning(model, params, train)])
+        curve.append(float(values_of(model, next(ahead))[0]))
         if curve[-1] > value:
             best, value, reached = params, curve[-1], len(curve)
     kept = {name: best[name] for name in (*model.weights, "highest")}
     return {**kept, "round": np.array([float(reached)]), "curve": np.array(curve)}
 
 
-def _round(model: Trained, params: Params, dataset: Dataset, runner: Runner, progress: Progress) -> Params:
-    """One round: through all chunks in turn, or by map and reduce."""
+def _round(model: Trained, params: Params, dataset: Dataset, ahead: Iterator[Any], progress: Progress) -> Params:
+    """One round: through all chunks in turn, or by the sums that come next."""
     refs = dataset.plan(TRAIN_ENTRIES)
     if model.mode == "serial":
         learned = 0
@@ -73,7 +81,8 @@ def _round(model: Trained, params: Params, dataset: Dataset, runner: Runner, pro
             progress(1)
         params = {**params, "round": params["round"] + 1.0}
     else:
-        statistics = runner.map_reduce(Work(_map_task, (model, params), repeated=True), refs, model.reduce, progress)
+        statistics = next(ahead)
+        progress(len(refs))
         learned = 0 if statistics is None else int(statistics["count"][0])
         params = params if statistics is None else model.finish(statistics, params)
     if not learned:
@@ -82,6 +91,10 @@ def _round(model: Trained, params: Params, dataset: Dataset, runner: Runner, pro
             "different labels"
         )
     return params
+
+
+def _learning(model: Trained, params: Params, dataset: Dataset) -> Round:
+    return Round(Work(_map_task, (model, params), repeated=True), dataset.plan(TRAIN_ENTRIES), model.reduce)
 
 
 def _learn_task(chunk: Chunk, index: int, payload: tuple[Trained, Params]) -> tuple[Params, int]:
