@@ -40,6 +40,7 @@ def build_parser() -> argparse.ArgumentParser:
     _rank(commands)
     _evaluate(commands)
     _compare(commands)
+    _certificates(commands)
     return parser
 
 
@@ -190,3 +191,11 @@ def _compare(commands: Any) -> None:
     _search(parser, "MODEL.key=value")
     _metrics(parser)
     _goal(parser)
+
+
+def _certificates(commands: Any) -> None:
+    parser = _command(commands, "certificates", "certificates and settings for a cluster of hosts", cluster=False)
+    parser.add_argument("folder", metavar="FOLDER", help="the folder to make; DASK_CONFIG=FOLDER uses it")
+    parser.add_argument("--hosts", metavar="a,b,...", default="", help="names and addresses in the certificate")
+    parser.add_argument("--days", type=int, default=365, help="how long they are valid (default 365)")
+    parser.add_argument("--at", metavar="PATH", help="where hosts will have the folder (default: where it is made)")

@@ -201,7 +201,12 @@ def remote_cluster(address: str) -> Iterator[DaskRunner]:
     if not address.startswith("tls://") and host not in LOOPBACK:
         raise UsageError(
             f"--scheduler {address}: found an unencrypted address off this machine, expected tls://HOST:PORT; "
-            "set distributed.comm.tls certificates in the Dask configuration"
+            "'distagg certificates' makes what it needs"
+        )
+    if address.startswith("tls://") and not dask.config.get("distributed.comm.tls.ca-file", None):
+        raise UsageError(
+            f"--scheduler {address}: found no certificates, expected those of the cluster: export DASK_CONFIG=FOLDER "
+            "with the folder that 'distagg certificates FOLDER' made for it"
         )
     try:
         with dask.config.set(SETTINGS), Client(address, set_as_default=False, timeout=20) as client:
