@@ -221,9 +221,7 @@ def run_certificates(arguments: argparse.Namespace) -> None:
     if arguments.json:
         _print_json({"folder": arguments.folder, "hosts": hosts, "days": arguments.days})
     else:
-        say(
-            f"certificates: {arguments.folder}; copy it to every host, and there: export DASK_CONFIG={arguments.folder}"
-        )
+        say(f"made {arguments.folder}; copy it to every host, and there: export DASK_CONFIG={arguments.folder}")
 
 
 def run_demo(arguments: argparse.Namespace) -> None:

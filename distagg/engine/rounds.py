@@ -21,6 +21,7 @@ from distagg.dataset.reader import ChunkRef
 from distagg.engine.runner import Outcome, Work, reduce_span
 
 LOOK_SECONDS = 1.0  # how often the scheduler is asked which workers there are
+SHUN_SECONDS = 60.0  # a worker that did not answer is left to the scheduler for so long
 KEPT_BYTES = 256 << 20  # of spans, in a worker
 
 Reduce = Callable[[Any, Any], Any]
@@ -86,12 +87,15 @@ class Rounds:
         self.client = client
         self._looked = float("-inf")
         self._slots: list[str] = []
+        self._shunned: dict[str, float] = {}
         self._named: OrderedDict[tuple[ChunkRef, ...], tuple[str, bytes]] = OrderedDict()
 
     def slots(self) -> list[str]:
-        """The address of every worker thread; may be a second old."""
-        if time.monotonic() - self._looked > LOOK_SECONDS:
-            threads = self.client.nthreads()
+        """The address of every worker thread; may be a second old. Workers that did not answer are left out."""
+        now = time.monotonic()
+        if now - self._looked > LOOK_SECONDS:
+            self._shunned = {address: until for address, until in self._shunned.items() if until > now}
+            threads = {a: count for a, count in self.client.nthreads().items() if a not in self._shunned}
             self._slots = [address for address in sorted(threads) for _ in range(threads[address])]
             self._looked = time.monotonic()
         return self._slots
@@ -115,8 +119,10 @@ class Rounds:
         finally:
             for one in waiting:
                 one.cancel()
-        if None in found:
-            self._looked = float("-inf")
+        for (address, _), outcomes in zip(calls, found, strict=True):
+            if outcomes is None:
+                self._shunned[address] = time.monotonic() + SHUN_SECONDS
+                self._looked = float("-inf")
         return found
 
     async def _ask(self, address: str, calls: list[Call]) -> list[Outcome] | None:

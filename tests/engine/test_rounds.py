@@ -117,13 +117,20 @@ def test_several_rounds_are_one_message(held: Dataset, workers: Workers) -> None
 
 
 @pytest.mark.parametrize("workers", [(("b",),)], indirect=True)
-def test_a_worker_that_the_scheduler_gave_up_is_not_waited_for(held: Dataset, workers: Workers) -> None:
+def test_a_worker_that_the_scheduler_gave_up_is_not_waited_for(
+    held: Dataset, workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
     direct = rounds.Rounds(workers)
     calls = [(slot, [rounds.Call(Work(_entries, 1), held.plan(), 0, np.add)]) for slot in direct.slots()]
     found = direct.run(calls)
     assert found[0] is not None
     assert found[1] is None
     assert direct.slots() == ["a"]  # looked up again
+    workers.listed["b"] = 1
+    monkeypatch.setattr(rounds, "LOOK_SECONDS", 0.0)
+    assert direct.slots() == ["a"]  # back too soon to be trusted
+    direct._shunned["b"] = 0.0
+    assert direct.slots() == ["a", "b"]
 
 
 def test_spans_stay_within_their_budget(held: Dataset) -> None:
