@@ -311,6 +311,17 @@ def run_compare(arguments: argparse.Namespace) -> None:
     show_comparison(result, dataset, arguments.report, as_json=arguments.json)
 
 
+def run_certificates(arguments: argparse.Namespace) -> None:
+    from distagg.engine.certificates import make_certificates
+
+    hosts = [host for host in arguments.hosts.split(",") if host]
+    make_certificates(Path(arguments.folder), hosts, days=arguments.days, at=arguments.at)
+    if arguments.json:
+        _print_json({"folder": arguments.folder, "hosts": hosts, "days": arguments.days})
+    else:
+        say(f"made {arguments.folder}; copy it to every host, and there: export DASK_CONFIG={arguments.folder}")
+
+
 def run_demo(arguments: argparse.Namespace) -> None:
     from distagg.cli.demo import demo
 

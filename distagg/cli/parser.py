@@ -46,6 +46,7 @@ def build_parser() -> argparse.ArgumentParser:
     _explain(commands)
     _features(commands)
     add_job_commands(commands, _command)
+    _certificates(commands)
     return parser
 
 
@@ -269,3 +270,11 @@ def _features(commands: Any) -> None:
     )
     parser.add_argument("--rank", type=int, default=1, metavar="N", help="singular triplets of svd (default 1)")
     parser.add_argument("--combined", action="store_true", help="features of the sum of all experts")
+
+
+def _certificates(commands: Any) -> None:
+    parser = _command(commands, "certificates", "certificates and settings for a cluster of hosts", cluster=False)
+    parser.add_argument("folder", metavar="FOLDER", help="the folder to make; DASK_CONFIG=FOLDER uses it")
+    parser.add_argument("--hosts", metavar="a,b,...", default="", help="names and addresses in the certificate")
+    parser.add_argument("--days", type=int, default=365, help="how long they are valid (default 365)")
+    parser.add_argument("--at", metavar="PATH", help="where hosts will have the folder (default: where it is made)")

@@ -1,8 +1,9 @@
-"""The Dask runner: the same map and tree on a local cluster or any scheduler. The only module that knows Dask.
+"""The Dask runner: the same map and tree on a local cluster or any scheduler. Only the engine knows Dask.
 
 Few, fat tasks: each gets a span of consecutive chunks, loads them itself (lineage: a lost worker's span is simply
 run again elsewhere) and returns merged nodes. Spans follow the number of workers, results do not: nodes merge in
-the fixed tree. Every wait has a deadline, and the driver watches the worker count.
+the fixed tree. Every wait has a deadline, and the driver watches the worker count. Rounds over the same chunks are
+calls to the workers (``engine.rounds``), and become tasks where a worker is lost.
 
 Settings that differ from Dask's defaults, and why:
 
@@ -22,7 +23,8 @@ from typing import Any, TypeVar
 
 from distagg.dataset.reader import ChunkRef
 from distagg.engine.progress import Progress, silent
-from distagg.engine.runner import Work, call_noting, collect_span, raise_notes, reduce_span
+from distagg.engine.rounds import Call, Rounds
+from distagg.engine.runner import Outcome, Round, Work, call_noting, collect_span, raise_notes, reduce_span
 from distagg.engine.tree import merge_all
 from distagg.errors import DistaggError, InfrastructureError, UsageError
 
@@ -49,6 +51,7 @@ class DaskRunner:
 
     def __init__(self, client: Any) -> None:
         self.client = client
+        self.direct = Rounds(client)
 
     @property
     def threads(self) -> int:
@@ -63,10 +66,40 @@ class DaskRunner:
     def map_reduce(
         self, work: Work, refs: Sequence[ChunkRef], reduce: Callable[[T, T], T], progress: Progress = silent
     ) -> T | None:
-        pieces = 1 if work.repeated else SPANS_PER_THREAD
-        spans = share_out(refs, self.threads * pieces)
+        if work.repeated:
+            return next(self.rounds([Round(work, refs, reduce)], progress))
+        spans = share_out(refs, self.threads * SPANS_PER_THREAD)
         calls = [(reduce_span, (work, refs[a:b], a, reduce)) for a, b in spans]
         return merge_all(self._run(calls, spans, progress), reduce)
+
+    def rounds(self, todo: Sequence[Round], progress: Progress = silent) -> Iterator[Any]:
+        """A span of every round for each worker thread, all in one message; spans that come back are made tasks."""
+        try:
+            slots = self.direct.slots()
+            calls = [
+                [
+                    Call(one.work, tuple(one.refs[a:b]), a, one.reduce)
+                    for a, b in share_out(one.refs, max(1, len(slots)))
+                ]
+                for one in todo
+            ]
+            shares = [(slot, [row[n] for row in calls if n < len(row)]) for n, slot in enumerate(slots)]
+            answers = self.direct.run([(slot, mine) for slot, mine in shares if mine])
+        except OSError as error:
+            raise InfrastructureError(f"a worker failed: {error}; run again to resume") from error
+        answered: dict[Call, Outcome] = {}
+        for (_, mine), outcomes in zip(shares, answers, strict=False):
+            answered.update(zip(mine, outcomes or (), strict=False))
+        for row in calls:
+            lost = [call for call in row if call not in answered]
+            again = self._run([(reduce_span, call.told) for call in lost], [(0, 0)] * len(lost), silent)
+            nodes = []
+            for call in row:
+                value, notes = answered[call] if call in answered else (next(again), [])
+                raise_notes(notes)
+                progress(len(call.refs))
+                nodes.append(value)
+            yield merge_all(nodes, row[0].reduce) if row else None
 
     def each(self, function: Callable[[Any], T], payloads: Sequence[Any], progress: Progress = silent) -> Iterator[T]:
         calls = [(call_noting, (function, payload)) for payload in payloads]
@@ -168,7 +201,12 @@ def remote_cluster(address: str) -> Iterator[DaskRunner]:
     if not address.startswith("tls://") and host not in LOOPBACK:
         raise UsageError(
             f"--scheduler {address}: found an unencrypted address off this machine, expected tls://HOST:PORT; "
-            "set distributed.comm.tls certificates in the Dask configuration"
+            "'distagg certificates' makes what it needs"
+        )
+    if address.startswith("tls://") and not dask.config.get("distributed.comm.tls.ca-file", None):
+        raise UsageError(
+            f"--scheduler {address}: found no certificates, expected those of the cluster: export DASK_CONFIG=FOLDER "
+            "with the folder that 'distagg certificates FOLDER' made for it"
         )
     try:
         with dask.config.set(SETTINGS), Client(address, set_as_default=False, timeout=20) as client:

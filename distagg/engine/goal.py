@@ -10,7 +10,7 @@ import numpy as np
 from distagg.dataset.chunk import Chunk
 from distagg.dataset.reader import Dataset
 from distagg.engine.progress import Progress, silent
-from distagg.engine.runner import Runner, Work
+from distagg.engine.runner import Round, Runner, Work
 from distagg.errors import UsageError
 from distagg.metrics import highest_label, parse_metric, score_chunk
 from distagg.models import Model, Params
@@ -39,11 +39,21 @@ def evaluate_candidates(
 
     ``repeated`` says that the same queries will be asked again.
     """
+    todo = judging(model, candidates, dataset, goal, repeated=repeated)
+    return values_of(model, runner.map_reduce(todo.work, todo.refs, todo.reduce, progress))
+
+
+def judging(model: Model, candidates: list[Params], dataset: Dataset, goal: Goal, *, repeated: bool = True) -> Round:
+    """The round that gives every candidate's metric; ``values_of`` reads it."""
     if dataset.manifest.partition == "expert" and len(dataset.plan()) > 1:
         raise UsageError(f"{model.name} chooses by a metric on whole queries, and the dataset is partitioned by expert")
     payload = (model, candidates, goal, highest_label(dataset.manifest))
     work = Work(_candidates_task, payload, ids=goal.protocol == "trec", repeated=repeated)
-    total = runner.map_reduce(work, dataset.plan(), np.add, progress)
+    return Round(work, dataset.plan(), np.add)
+
+
+def values_of(model: Model, total: np.ndarray | None) -> np.ndarray:
+    """Mean metric of every candidate."""
     if total is None or not total[1].any():
         raise UsageError(f"no labelled query to choose the parameters of {model.name} on")
     return np.asarray(total[0] / np.maximum(total[1], 1))

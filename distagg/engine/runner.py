@@ -36,6 +36,15 @@ class Work:
 Outcome = tuple[Any, list[str]]
 
 
+@dataclass(frozen=True, slots=True)
+class Round:
+    """Work on chunks that recur, and how its results merge."""
+
+    work: Work
+    refs: Sequence[ChunkRef]
+    reduce: Callable[[Any, Any], Any]
+
+
 class Runner(Protocol):
     def map(self, work: Work, refs: Sequence[ChunkRef], progress: Progress = silent) -> Iterator[Any]:
         """Results in the order of ``refs``."""
@@ -45,6 +54,10 @@ class Runner(Protocol):
         self, work: Work, refs: Sequence[ChunkRef], reduce: Callable[[T, T], T], progress: Progress = silent
     ) -> T | None:
         """Results merged in the fixed tree."""
+        ...
+
+    def rounds(self, todo: Sequence[Round], progress: Progress = silent) -> Iterator[Any]:
+        """Several at once: their merged results in order. Whoever stops asking may save the rest."""
         ...
 
     def each(self, function: Callable[[Any], T], payloads: Sequence[Any], progress: Progress = silent) -> Iterator[T]:
@@ -136,6 +149,10 @@ class InlineRunner:
                 yield nodes
 
         return merge_all(spans(), reduce)
+
+    def rounds(self, todo: Sequence[Round], progress: Progress = silent) -> Iterator[Any]:
+        for one in todo:
+            yield self.map_reduce(one.work, one.refs, one.reduce, progress)
 
     def each(self, function: Callable[[Any], T], payloads: Sequence[Any], progress: Progress = silent) -> Iterator[T]:
         for payload in payloads:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.dataset.reader import Dataset
 from distagg.engine.checkpoint import Keeper, NoKeeper, packed, saving_on_stop, unpacked
 from distagg.engine.experts import align_experts
-from distagg.engine.goal import Goal, evaluate_candidates
+from distagg.engine.goal import Goal, judging, values_of
 from distagg.engine.progress import Progress, silent
-from distagg.engine.runner import InlineRunner, Runner, Work, run_span
+from distagg.engine.runner import InlineRunner, Round, Runner, Work, run_span
 from distagg.errors import UsageError
 from distagg.metrics import highest_label
 from distagg.models import Params
@@ -55,13 +58,18 @@ def train(
         curve = [float(one) for one in kept["curve"]]
         reached = int(kept["reached"][0])
         value = curve[reached - 1] if reached else -np.inf
+    ahead: Iterator[Any] = runner.rounds([_learning(model, params, train)])
     with saving_on_stop(keeper):
         while not model.done(params) and len(curve) - reached < model.patience:
-            params = _round(model, params, train, runner, progress)
+            params = _round(model, params, train, ahead, progress)
             finite, now = all(np.isfinite(params[name]).all() for name in model.weights), -np.inf
             if finite:
                 aligned = align_experts(params, train.experts, judged.experts, strangers=model.takes_strangers)
-                now = float(evaluate_candidates(model, [aligned], judged, goal, runner, repeated=True)[0])
+                # The next round starts from the weights that are validated now: both in one message to workers.
+                last = model.mode == "serial" or model.done(params)
+                validation = judging(model, [aligned], judged, goal)
+                ahead = runner.rounds([validation] if last else [validation, _learning(model, params, train)])
+                now = float(values_of(model, next(ahead))[0])
             if now == -np.inf:
                 not_converged(
                     f"{model.name}: {'scores' if finite else 'weights'} were no longer finite after round "
@@ -77,8 +85,8 @@ def train(
     return {**learned, "round": np.array([float(reached)]), "curve": np.array(curve)}
 
 
-def _round(model: Trained, params: Params, dataset: Dataset, runner: Runner, progress: Progress) -> Params:
-    """One round: through all chunks in turn, or by map and reduce."""
+def _round(model: Trained, params: Params, dataset: Dataset, ahead: Iterator[Any], progress: Progress) -> Params:
+    """One round: through all chunks in turn, or by the sums that come next."""
     refs = dataset.plan(TRAIN_ENTRIES)
     if model.mode == "serial":
         learned = 0
@@ -89,7 +97,8 @@ def _round(model: Trained, params: Params, dataset: Dataset, runner: Runner, pro
             progress(1)
         params = {**params, "round": params["round"] + 1.0}
     else:
-        statistics = runner.map_reduce(Work(_map_task, (model, params), repeated=True), refs, model.reduce, progress)
+        statistics = next(ahead)
+        progress(len(refs))
         learned = 0 if statistics is None else int(statistics["count"][0])
         params = params if statistics is None else model.finish(statistics, params)
     if not learned:
@@ -98,6 +107,10 @@ def _round(model: Trained, params: Params, dataset: Dataset, runner: Runner, pro
             "different labels"
         )
     return params
+
+
+def _learning(model: Trained, params: Params, dataset: Dataset) -> Round:
+    return Round(Work(_map_task, (model, params), repeated=True), dataset.plan(TRAIN_ENTRIES), model.reduce)
 
 
 def _learn_task(chunk: Chunk, index: int, payload: tuple[Trained, Params]) -> tuple[Params, int]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,8 @@ from distagg.dataset.chunk import Chunk
 from distagg.engine.cluster import DaskRunner, local_cluster
 from distagg.engine.fit import fit
 from distagg.engine.goal import Goal
+from distagg.engine.progress import Progress, silent
+from distagg.engine.runner import InlineRunner, Round
 from distagg.errors import UsageError
 from distagg.models import NotConvergedWarning
 from distagg.models.base import Params
@@ -155,3 +157,21 @@ def test_validation_matches_experts_by_name(fine: Dataset) -> None:
     assert values[0] != values[1]
     with pytest.raises(UsageError, match="none of the dataset's experts"):
         fit(Votes(rounds=1), fine, valid=replace(fine, experts=tuple(f"new {e}" for e in fine.experts)))
+
+
+class Counted(InlineRunner):
+    """Counts what the rounds ask for."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    def rounds(self, todo: Sequence[Round], progress: Progress = silent) -> Iterator[Any]:
+        self.asked.append(len(todo))
+        yield from super().rounds(todo, progress)
+
+
+def test_validation_travels_with_the_next_round(fine: Dataset) -> None:
+    runner = Counted()
+    found = fit(Votes(mode="average", rounds=4, patience=4), fine, runner=runner)
+    assert len(found["curve"]) == 4
+    assert runner.asked == [1, 2, 2, 2, 1]  # first, three times validation and the next, last validation
