@@ -174,6 +174,8 @@ class Matrix:
         else:
             row["wrong"] += 1
             self.wrong.append(f"{fault}, {job}: exit {first}, then {code}, see {run}")
+        told = ", ".join(f"{count} {what}" for what, count in row.items() if count)
+        print(f"{fault}, {job}: {told}", file=sys.stderr)
 
     def killed_at_moves(self, job: str, step: int) -> None:
         """SIGKILL of the driver before a move on the disk, or in the middle of a write; every ``step``-th of them."""
@@ -370,6 +372,8 @@ def _cluster(folder: Path) -> Iterator[tuple[str, Any]]:
     helper = subprocess.Popen([*worker, "--no-dashboard", "--death-timeout", "10"], **common)
     try:
         while not file.exists() or not file.read_text():
+            if scheduler.poll() is not None:
+                raise RuntimeError("the scheduler did not start")
             time.sleep(0.1)
         yield json.loads(file.read_text())["address"], scheduler
     finally:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from distagg.dataset import Dataset
 from distagg.engine.fit import Through
-from distagg.engine.progress import Meter
+from distagg.engine.progress import metered
 from distagg.engine.runner import InlineRunner, Runner
 from distagg.errors import UsageError, unknown
 from distagg.models import MODELS, completion_named, model_named
@@ -39,7 +39,7 @@ def run_import(arguments: argparse.Namespace) -> None:
         if arguments.qrels:
             options["qrels"] = Path(arguments.qrels)
     began = time.perf_counter()
-    with _meter("import, rows read and written", 0) as progress:
+    with metered("import, rows read and written", 0) as progress:
         dataset = import_dataset(arguments.kind, arguments.sources, arguments.output, progress=progress, **options)
     spent = time.perf_counter() - began
     if arguments.json:
@@ -66,7 +66,7 @@ def run_expand(arguments: argparse.Namespace) -> None:
     dataset = Dataset.open(arguments.dataset)
     refuse_existing(Path(arguments.output))
     times = {"experts": arguments.experts, "items": arguments.items}
-    with _meter("expand, entries", dataset.manifest.entries * arguments.experts * arguments.items) as progress:
+    with metered("expand, entries", dataset.manifest.entries * arguments.experts * arguments.items) as progress:
         expand_dataset(dataset, Path(arguments.output), **times, progress=progress)
     made = Dataset.open(arguments.output)
     if arguments.json:
@@ -143,11 +143,11 @@ def run_fit(arguments: argparse.Namespace) -> None:
     with run_in(arguments) as runner:
         if len(models) > 1:
             folds = arguments.folds
-            with _meter(f"search {model.name}, fits", len(models) * count_folds(folds)) as progress:
+            with metered(f"search {model.name}, fits", len(models) * count_folds(folds)) as progress:
                 values = search(models, dataset, valid=valid, folds=folds, goal=goal, runner=runner, progress=progress)
             model = models[int(values.argmax())]
             tried = [{**row, goal.metric: float(v)} for row, v in zip(differing(models), values, strict=True)]
-        with _meter(f"fit {model.name}", len(dataset.plan())) as progress:
+        with metered(f"fit {model.name}", len(dataset.plan())) as progress:
             params = fit(model, dataset, valid=valid, goal=goal, runner=runner, progress=progress)
     about = {"goal": arguments.goal, "tried": tried}
     save_model(Path(arguments.output), Fitted(model, params, dataset.experts), about)
@@ -180,7 +180,7 @@ def run_rank(arguments: argparse.Namespace) -> None:
         support=arguments.support, least=arguments.min_support, titles=arguments.titles,
         resamples=arguments.bootstrap, seed=arguments.seed,
     )  # fmt: skip
-    with run_in(arguments) as runner, _meter("rank", len(dataset.plan())) as progress:
+    with run_in(arguments) as runner, metered("rank", len(dataset.plan())) as progress:
         if arguments.model not in MODELS and Path(arguments.model).exists():
             if arguments.settings:
                 raise UsageError("-p belongs to 'distagg fit'; a fitted model has its parameters already")
@@ -264,7 +264,7 @@ def _evaluate_users(arguments: argparse.Namespace, dataset: Dataset) -> None:
 
     table = read_rankings(Path(arguments.rankings))
     metrics = arguments.metrics or ["ndcg@1", "ndcg@5", "ndcg@10"]
-    with run_in(arguments) as runner, _meter("evaluate", len(dataset.plan())) as progress:
+    with run_in(arguments) as runner, metered("evaluate", len(dataset.plan())) as progress:
         through = _completed(arguments, dataset, runner)
         assert through is not None
         found = evaluate_users({arguments.rankings: table}, dataset, through, metrics, runner=runner, progress=progress)
@@ -301,7 +301,7 @@ def run_compare(arguments: argparse.Namespace) -> None:
         if not dot or model not in names:
             raise UsageError(f"-p {key}={value}: expected MODEL.key=value with a model that is compared")
         settings.setdefault(model, {})[name] = value
-    with run_in(arguments) as runner, _meter("compare", len(names) * count_folds(arguments.folds)) as progress:
+    with run_in(arguments) as runner, metered("compare", len(names) * count_folds(arguments.folds)) as progress:
         result = compare(
             dataset, names, settings=settings, folds=arguments.folds, metrics=arguments.metrics or DEFAULT_METRICS,
             protocol=arguments.protocol, goal=arguments.goal, baseline=arguments.baseline, tries=arguments.tries,
@@ -373,15 +373,6 @@ def run_in(arguments: argparse.Namespace) -> Iterator[Runner]:
     place = remote_cluster(arguments.scheduler) if arguments.scheduler else local_cluster(arguments.workers)
     with place as runner:
         yield runner
-
-
-@contextmanager
-def _meter(what: str, total: int) -> Iterator[Meter]:
-    meter = Meter(what, total)
-    try:
-        yield meter
-    finally:
-        meter.close()
 
 
 def _info_table(info: dict[str, Any]) -> str:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from distagg.dataset.manifest import MARKER
+from distagg.dataset.whole import sync
 from distagg.errors import UsageError
 
 
@@ -34,11 +35,11 @@ def staged_directory(target: Path) -> Iterator[Path]:
         (staging / MARKER).touch()
         for file in staging.rglob("*"):
             if file.is_file():
-                _sync(file)
-        _sync(staging)
+                sync(file)
+        sync(staging)
         refuse_existing(target)
         os.rename(staging, target)
-        _sync(target.parent)
+        sync(target.parent)
     except BaseException:
         shutil.rmtree(staging, ignore_errors=True)
         raise
@@ -52,10 +53,10 @@ def staged_file(target: Path) -> Iterator[Path]:
     staging = _staging(target)
     try:
         yield staging
-        _sync(staging)
+        sync(staging)
         refuse_existing(target)
         os.rename(staging, target)
-        _sync(target.parent)
+        sync(target.parent)
     except BaseException:
         staging.unlink(missing_ok=True)
         raise
@@ -63,11 +64,3 @@ def staged_file(target: Path) -> Iterator[Path]:
 
 def _staging(target: Path) -> Path:
     return target.parent / f".{target.name}.staging-{uuid.uuid4().hex[:8]}"
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

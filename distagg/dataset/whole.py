@@ -19,12 +19,12 @@ def write_whole(target: Path, body: bytes) -> None:
         os.replace(fresh, target)
     finally:
         fresh.unlink(missing_ok=True)
-    sync_folder(target.parent)
+    sync(target.parent)
 
 
-def sync_folder(folder: Path) -> None:
-    """Make names in a folder last."""
-    handle = os.open(folder, os.O_RDONLY)
+def sync(path: Path) -> None:
+    """Make a file's bytes, or the names in a folder, last."""
+    handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:

@@ -23,7 +23,7 @@ from distagg.dataset.chunk import Chunk
 from distagg.dataset.commit import staged_directory, staged_file
 from distagg.dataset.rankings import Format, RankedPart, Written, publish_directory, publish_file
 from distagg.dataset.reader import CHUNK_ENTRIES, Dataset
-from distagg.dataset.whole import digest, write_whole
+from distagg.dataset.whole import digest, sync, write_whole
 from distagg.engine.checkpoint import nothing_said
 from distagg.engine.progress import Progress, silent
 from distagg.engine.rank import ready, write_task
@@ -101,7 +101,7 @@ def _part_task(chunk: Chunk, index: int, payload: tuple[Any, ...]) -> tuple[Rank
     part, notes = collecting(lambda: write_task(chunk, number, (model, params, shown, staging, fmt)))
     for written in (part.ranking, part.fits):
         if written is not None:
-            _sync(folder / written.attempt)
+            sync(folder / written.attempt)
     slip = {"number": number, "notes": notes, **dataclasses.asdict(part)}
     write_whole(folder / f"{part.ranking.attempt}.json", json.dumps(slip).encode())
     return part, notes
@@ -150,8 +150,3 @@ def _purpose(model: Model, params: Params, dataset: Dataset, fmt: Format, parts:
         "dataset": hashlib.sha256(dataset.manifest.to_json().encode()).hexdigest(), "parts": parts,
     }  # fmt: skip
     return json.dumps(body, sort_keys=True).encode()
-
-
-def _sync(path: Path) -> None:
-    with path.open("rb") as file:
-        os.fsync(file.fileno())

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TextIO
 
@@ -57,3 +58,13 @@ class Meter:
         if self.said and self.stream.isatty():
             self.stream.write("\r" + " " * 78 + "\r")
             self.stream.flush()
+
+
+@contextmanager
+def metered(what: str, total: int) -> Iterator[Meter]:
+    """A meter that leaves the terminal clean."""
+    meter = Meter(what, total)
+    try:
+        yield meter
+    finally:
+        meter.close()

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from distagg.dataset.manifest import MANIFEST, MARKER
-from distagg.dataset.whole import digest, sync_folder, write_whole
+from distagg.dataset.whole import digest, sync, write_whole
 from distagg.engine.runner import Runner
 from distagg.errors import InfrastructureError, UsageError
 from distagg.jobs.environment import environment
@@ -95,7 +95,10 @@ def _run(job: Job, folder: RunFolder, key: dict[str, Any], place: Place, say: Ca
 
             def runner() -> Runner:
                 if not held:
-                    held.append(stack.enter_context(place()))
+                    try:
+                        held.append(stack.enter_context(place()))
+                    except (RuntimeError, TimeoutError) as error:  # a worker lost while the cluster starts
+                        raise InfrastructureError(f"the cluster did not start: {error}") from error
                 return held[0]
 
             _steps(job, folder, runner, say)
@@ -173,4 +176,4 @@ def point_to(run: Path) -> None:
         left.unlink(missing_ok=True)
     os.symlink(run.name, fresh)
     os.replace(fresh, pointer)
-    sync_folder(run.parent)
+    sync(run.parent)

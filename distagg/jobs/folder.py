@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import Any
 
 from distagg.dataset.manifest import MANIFEST, MARKER
-from distagg.dataset.rankings import SUFFIXES
 from distagg.dataset.whole import write_whole
 from distagg.errors import InfrastructureError, InputError
 from distagg.jobs.spec import Step
 
-_ENDINGS = {fmt: ending for ending, fmt in SUFFIXES.items() if ending != ".txt"} | {"trec": ".trec"}
+LOOKS = 10
+_ENDINGS = {"trec": ".trec", "csv": ".csv"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +104,17 @@ class RunFolder:
     def lease(self) -> Iterator[None]:
         """Only one driver at a time. The system takes the lock back when its holder dies, however it dies."""
         with (self.path / "lease").open("a+") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise InfrastructureError(
-                    f"{self.path} is being run by {self.holder() or 'another driver'}; wait for it, or stop it first"
-                ) from None
+            for left in reversed(range(LOOKS)):  # whoever asks for the holder has it for a moment
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if not left:
+                        holder = self.holder() or "another driver"
+                        raise InfrastructureError(
+                            f"{self.path} is being run by {holder}; wait for it, or stop it first"
+                        ) from None
+                    time.sleep(0.05)
             file.truncate(0)
             file.write(f"process {os.getpid()} on {socket.gethostname()}")
             file.flush()

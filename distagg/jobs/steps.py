@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from distagg.engine.fit import Goal, fit
 from distagg.engine.folds import count_folds
 from distagg.engine.importing import import_dataset
 from distagg.engine.parts import rank_in_parts
-from distagg.engine.progress import Meter
+from distagg.engine.progress import metered
 from distagg.engine.runner import Runner
 from distagg.engine.saved import Fitted, load_model, save_model
 from distagg.engine.search import differing, search, variants
@@ -54,14 +53,14 @@ class Site:
 def do_import(step: Step, site: Site) -> None:
     values = step.values
     options = {key: values[key] for key in ("qrels", "expert", "by") if key in values}
-    with _meter(f"{step.name}, rows read and written", 0) as progress:
+    with metered(f"{step.name}, rows read and written", 0) as progress:
         import_dataset(values["source"], values["files"], site.folder.output(step), progress=progress, **options)
 
 
 def do_expand(step: Step, site: Site) -> None:
     dataset, times = site.dataset(step.values["dataset"]), {k: step.values[k] for k in ("experts", "items")}
     total = dataset.manifest.entries * times["experts"] * times["items"]
-    with _meter(f"{step.name}, entries", total) as progress:
+    with metered(f"{step.name}, entries", total) as progress:
         expand_dataset(dataset, site.folder.output(step), **times, progress=progress)
 
 
@@ -74,11 +73,11 @@ def do_fit(step: Step, site: Site) -> None:
     keeper = Checkpoints(site.folder.checkpoints(step), **site.job.checkpoints, say=site.say(step))
     model, tried = models[0], []
     if len(models) > 1:
-        with _meter(f"{step.name}, fits", len(models) * count_folds(folds)) as progress:
+        with metered(f"{step.name}, fits", len(models) * count_folds(folds)) as progress:
             worth = search(models, dataset, valid=valid, folds=folds, goal=goal, runner=runner, progress=progress)
         model = models[int(worth.argmax())]
         tried = [{**row, goal.metric: float(v)} for row, v in zip(differing(models), worth, strict=True)]
-    with _meter(f"{step.name}, chunks", 0) as progress:
+    with metered(f"{step.name}, chunks", 0) as progress:
         params, notes = collecting(
             lambda: fit(model, dataset, valid=valid, goal=goal, runner=runner, progress=progress, keeper=keeper)
         )
@@ -99,7 +98,7 @@ def do_rank(step: Step, site: Site) -> None:
     else:
         fitted = load_model(site.path(values["model"]))
         model, params = fitted.model, fitted.params_for(dataset.experts)
-    with _meter(f"{step.name}, parts", len(dataset.plan(values["chunk_entries"]))) as progress:
+    with metered(f"{step.name}, parts", len(dataset.plan(values["chunk_entries"]))) as progress:
         rank_in_parts(
             site.folder.output(step), site.folder.staging(step), model, params, dataset, fmt=values["format"],
             chunk_entries=values["chunk_entries"], runner=runner, progress=progress, say=site.say(step),
@@ -122,7 +121,7 @@ def do_compare(step: Step, site: Site) -> None:
     values = dict(step.values)
     dataset = site.dataset(values.pop("dataset"))
     models = values.pop("models")
-    with _meter(f"{step.name}, fits", len(models) * count_folds(values.get("folds"))) as progress:
+    with metered(f"{step.name}, fits", len(models) * count_folds(values.get("folds"))) as progress:
         result, notes = collecting(
             lambda: compare(dataset, models, **values, seed=site.job.seed, runner=site.runner(), progress=progress)
         )
@@ -162,12 +161,3 @@ def _write(target: Path, body: dict[str, Any]) -> None:
 def _repeat(notes: list[str]) -> None:
     for note in notes:
         not_converged(note)
-
-
-@contextmanager
-def _meter(what: str, total: int) -> Iterator[Meter]:
-    meter = Meter(what, total)
-    try:
-        yield meter
-    finally:
-        meter.close()

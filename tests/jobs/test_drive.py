@@ -176,3 +176,17 @@ def test_nothing_on_disk_is_a_pickle(small: Path) -> None:
     root = Path(__file__).parents[2] / "distagg"
     readers = ("import pickle", "pickle.load", "cloudpickle", "joblib", "allow_pickle=True", "np.load(")
     assert not [file for file in root.rglob("*.py") if any(word in file.read_text() for word in readers)]
+
+
+def test_a_cluster_that_does_not_start(
+    small: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run_in(place: Any) -> Any:
+        raise RuntimeError("Nanny failed to start.")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("distagg.cli.jobs.run_in", run_in)
+        assert main(["run", write(ranking_job(small)), "-o", "out", "--workers", "2"]) == 4
+    assert "the cluster did not start: Nanny failed to start." in capsys.readouterr().err
+    assert status(Path("out"))["state"] == "stopped"
+    assert main(["resume", "out", "--workers", "0"]) == 0
