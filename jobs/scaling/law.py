@@ -1,0 +1,60 @@
+"""The universal scalability law: throughput of n workers, one worker's rate times n / (1 + a (n - 1) + b n (n - 1)).
+
+``a`` is the share of work that is serial (waiting for one thing), ``b`` the cost of everyone talking to everyone; with
+both at 0 n workers do n times as much. Gunther, "A general theory of computational scalability", 2008.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+DRAWS = 300
+
+
+def throughput(n: np.ndarray, rate: float, serial: float, talk: float) -> np.ndarray:
+    return rate * n / (1.0 + serial * (n - 1.0) + talk * n * (n - 1.0))
+
+
+def fit(measured: Mapping[int, Sequence[float]], seed: int = 0) -> dict[str, Any]:
+    """Parameters and their 95% intervals from rates by number of workers; intervals by redrawing the repeats.
+
+    ``peak`` is the number of workers beyond which more do less; infinite where nothing but serial work holds them back.
+    """
+    draws = np.random.default_rng(seed)
+    best = _fitted(measured)
+    again = [
+        _fitted({n: draws.choice(np.asarray(rates), len(rates)) for n, rates in measured.items()}) for _ in range(DRAWS)
+    ]
+    low, high = np.quantile(again, [0.025, 0.975], axis=0)
+    peaks = [_peak(*one[1:]) for one in again]
+    return {
+        **{name: float(value) for name, value in zip(("rate", "serial", "talk"), best, strict=True)},
+        "intervals": {
+            name: [float(low[k]), float(high[k])] for k, name in enumerate(("rate", "serial", "talk"))
+        },
+        "peak": _peak(*best[1:]),
+        "peak_interval": [float(np.quantile(peaks, q, method="nearest")) for q in (0.025, 0.975)],
+        "points": len(measured),
+    }  # fmt: skip
+
+
+def _fitted(measured: Mapping[int, Sequence[float]]) -> np.ndarray:
+    """Least squares of logarithms: an error of a tenth counts alike at 1 and at 1,000 workers."""
+    from scipy.optimize import least_squares
+
+    n = np.repeat([float(k) for k in measured], [len(rates) for rates in measured.values()])
+    rates = np.concatenate([np.asarray(r, dtype=float) for r in measured.values()])
+    start = np.log([np.median(rates / n), 1e-3, 1e-6])
+
+    def off(x: np.ndarray) -> np.ndarray:
+        return np.log(throughput(n, *np.exp(x))) - np.log(rates)
+
+    found = np.exp(least_squares(off, start, bounds=(np.log([1e-12, 1e-9, 1e-12]), np.log([1e15, 1.0, 1.0]))).x)
+    return np.asarray(found)
+
+
+def _peak(serial: float, talk: float) -> float:
+    return float(np.sqrt(max(1.0 - serial, 0.0) / talk)) if talk > 1e-11 else float("inf")

@@ -1,0 +1,94 @@
+"""What is measured: whole passes over a dataset on local workers, their time split; and what a round costs."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from distagg.dataset.reader import ChunkRef
+from distagg.engine.cluster import SPANS_PER_THREAD, DaskRunner, share_out
+from distagg.engine.runner import Work
+from distagg.models import Model
+
+
+def span_pass(payload: tuple[Model, Sequence[ChunkRef]]) -> tuple[float, float]:
+    """Seconds of reading and of scoring a span of chunks."""
+    model, refs = payload
+    read = compute = 0.0
+    for ref in refs:
+        began = time.perf_counter()
+        chunk = ref.load(ids=False)
+        loaded = time.perf_counter()
+        model.score(chunk, {})
+        read, compute = read + loaded - began, compute + time.perf_counter() - loaded
+    return read, compute
+
+
+def one_pass(runner: DaskRunner, model: Model, refs: Sequence[ChunkRef]) -> dict[str, float]:
+    """Seconds of a pass, and their mean over worker threads: reading, computing, and the rest."""
+    threads = runner.threads
+    began = time.perf_counter()
+    spans = share_out(refs, threads * SPANS_PER_THREAD)
+    parts = list(runner.each(span_pass, [(model, refs[a:b]) for a, b in spans]))
+    wall = time.perf_counter() - began
+    read, compute = (sum(part[k] for part in parts) / threads for k in range(2))
+    return {
+        "seconds": wall, "read": read, "compute": compute, "coordination": wall - read - compute,
+        "chunks": float(len(refs)), "entries": float(sum(ref.entries for ref in refs)),
+    }  # fmt: skip
+
+
+def passes(runner: DaskRunner, model: Model, refs: Sequence[ChunkRef], repeats: int) -> list[dict[str, float]]:
+    """Several; before them every worker compiles, and a pass fills the disk cache."""
+    runner.client.run(span_pass, (model, refs[:1]))
+    one_pass(runner, model, refs)
+    return [one_pass(runner, model, refs) for _ in range(repeats)]
+
+
+def middle(runs: Sequence[dict[str, float]]) -> dict[str, float]:
+    """The run whose time is in the middle."""
+    return sorted(runs, key=lambda run: run["seconds"])[len(runs) // 2]
+
+
+def _nothing(chunk: Any, index: int, payload: np.ndarray) -> np.ndarray:
+    return payload
+
+
+def _naive(number: int, weights: np.ndarray) -> np.ndarray:
+    return weights
+
+
+def round_cost(runner: DaskRunner, refs: Sequence[ChunkRef], repeats: int) -> dict[str, list[float]]:
+    """Milliseconds of a round that computes nothing: ours beside a plain client.map over 8 chunks, in turns.
+
+    Ours: train and validate, joined in one message as training does, over chunks that workers hold.
+    """
+    from distagg.engine.runner import Round
+
+    weights = np.zeros((25, 3))
+    todo = [Round(Work(_nothing, weights, repeated=True), refs, np.add)] * 2
+
+    def ours() -> None:
+        list(runner.rounds(todo))
+
+    def naive() -> None:
+        futures = runner.client.map(_naive, range(8), weights=weights, pure=False)
+        sum(runner.client.gather(futures))
+
+    taken: dict[str, list[float]] = {"rounds": [], "naive": []}
+    for n in range(repeats + 5):
+        for name, do in (("rounds", ours), ("naive", naive)):
+            began = time.perf_counter()
+            do()
+            if n >= 5:
+                taken[name].append(1e3 * (time.perf_counter() - began))
+    return taken
+
+
+def told(milliseconds: Sequence[float]) -> str:
+    low, high = np.quantile(milliseconds, [0.1, 0.9])
+    return f"{statistics.median(milliseconds):.1f} ({min(milliseconds):.1f}; {low:.1f} to {high:.1f})"
