@@ -259,7 +259,10 @@ class Matrix:
         """Workers of a cluster on this machine are killed or stopped while the driver waits for them."""
         import psutil
 
-        for _ in range(times):
+        wanted, latest = times, 8.0
+        for _ in range(6 * times):
+            if not wanted:
+                break
             run = self.run_path()
             command = [sys.executable, "-m", "distagg", "run", str(self.jobs[job]), "-o", str(run), "--workers", "2"]
             with (self.folder / "log").open("ab") as log:
@@ -268,9 +271,12 @@ class Matrix:
             while driver.poll() is None and len(seen) < 2:
                 time.sleep(0.05)
                 seen = [p for p in _children(driver.pid) if "spawn_main" in " ".join(_command(p))]
-            time.sleep(self.draw.uniform(0.5, 8.0))
-            if '"finished"' in (run / "events.jsonl").read_text():
-                seen = []  # too late to disturb anything
+            time.sleep(self.draw.uniform(min(0.5, latest / 2), latest))
+            if '"finished"' in (run / "events.jsonl").read_text():  # too late to disturb anything: sooner, next time
+                latest /= 2
+                driver.wait(timeout=300)
+                continue
+            wanted -= 1
             for process in seen if fault == "all workers killed" else self.draw.sample(seen, min(1, len(seen))):
                 with suppress(psutil.NoSuchProcess):
                     hit += _strike(process, fault)

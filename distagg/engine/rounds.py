@@ -9,7 +9,6 @@ call fails, or whose worker the scheduler has given up, is handed back, and the 
 from __future__ import annotations
 
 import hashlib
-import pickle
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -50,8 +49,10 @@ class Spans:
     held: OrderedDict[str, tuple[tuple[ChunkRef, ...], int]] = field(default_factory=OrderedDict)
 
     def add(self, sent: dict[str, bytes]) -> None:
+        from distributed.protocol.pickle import loads
+
         for digest, body in sent.items():
-            self.held[digest] = pickle.loads(body), len(body)
+            self.held[digest] = loads(body), len(body)
         while sum(size for _, size in self.held.values()) > self.budget and len(self.held) > len(sent):
             self.held.popitem(last=False)
 
@@ -134,7 +135,7 @@ class Rounds:
         sent: dict[str, bytes] = {}
         for _ in range(2):  # the second time with what the worker lacks
             try:
-                reply = await self.client.rpc(address).run(function=_ANSWER, args=dumps((words, sent)))
+                reply = await self.client.rpc(address).run(function=dumps(answer), args=dumps((words, sent)))
             except OSError:  # closed, refused, timed out
                 return None
             if reply["status"] == "error":
@@ -147,13 +148,12 @@ class Rounds:
 
     def _name(self, refs: tuple[ChunkRef, ...]) -> tuple[str, bytes]:
         """A span's digest and bytes, made once while it is in use."""
+        from distributed.protocol.pickle import dumps
+
         if refs not in self._named:
-            body = pickle.dumps(refs)
+            body = dumps(refs)
             self._named[refs] = hashlib.sha256(body).hexdigest(), body
             while sum(len(body) for _, body in self._named.values()) > KEPT_BYTES and len(self._named) > 1:
                 self._named.popitem(last=False)
         self._named.move_to_end(refs)
         return self._named[refs]
-
-
-_ANSWER = pickle.dumps(answer)

@@ -247,6 +247,8 @@ def _check(model: str, field: dataclasses.Field[Any], value: Any) -> None:
         return
     if not number or not np.isfinite(value):
         raise UsageError(f"{where} a finite number" + "".join(f" or '{c}'" for c in meta["choices"]))
+    if isinstance(field.default, int) and value != int(value):
+        raise UsageError(f"{where} a whole number" + "".join(f" or '{c}'" for c in meta["choices"]))
     if meta["above"] is not None and value <= meta["above"]:
         raise UsageError(f"{where} a number above {meta['above']}")
     if meta["least"] is not None and value < meta["least"]:

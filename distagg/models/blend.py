@@ -44,10 +44,6 @@ class Blend(Model):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for key in ("crf", "lambdamart", "lambdarank", "seed"):
-            if getattr(self, key) != int(getattr(self, key)):
-                found = getattr(self, key)
-                raise UsageError(f"parameter {key} of blend: found {found!r}, expected a whole number")
         if not self.crf + self.lambdamart + self.lambdarank:
             raise UsageError("blend has no members; raise crf, lambdamart or lambdarank")
 

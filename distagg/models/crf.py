@@ -67,8 +67,8 @@ class Crf(Trained):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.sample > MOST or self.sample != int(self.sample):
-            raise UsageError(f"parameter sample of crf: found {self.sample}, expected a whole number from 2 to {MOST}")
+        if self.sample > MOST:
+            raise UsageError(f"parameter sample of crf: found {self.sample}, expected at most {MOST}")
         if self.metric.startswith("p@") and int(self.metric[2:]) >= self.sample:
             raise UsageError(f"crf: {self.metric} is the same for every ranking of {self.sample} items; raise sample")
 

@@ -54,10 +54,6 @@ class LambdaMart(Model):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for key in ("trees", "leaves", "least", "seed"):
-            if getattr(self, key) != int(getattr(self, key)):
-                found = getattr(self, key)
-                raise UsageError(f"parameter {key} of {self.name}: found {found!r}, expected a whole number")
         for key in ("columns", "items"):
             if getattr(self, key) > 1.0:
                 found = getattr(self, key)

@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from distagg.dataset.chunk import Chunk
-from distagg.errors import UsageError
 from distagg.kernels.lists import PAIR_FUNCTIONS
 from distagg.kernels.ordering import order_spans
 from distagg.kernels.scorer import score_rows
@@ -48,13 +47,6 @@ class Scorer(Trained):
     )
     hidden: Any = param(0, "hidden units; 0 for a linear scoring function", least=0)
     rounds: Any = param(200, "most rounds of training", least=1)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for key in ("rank", "hidden"):
-            if getattr(self, key) != int(getattr(self, key)):
-                found = getattr(self, key)
-                raise UsageError(f"parameter {key} of {self.name}: found {found!r}, expected a whole number")
 
     @property
     def weights(self) -> tuple[str, ...]:

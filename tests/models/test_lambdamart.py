@@ -177,7 +177,7 @@ def test_wrong_settings_are_refused(settings: dict) -> None:
 @pytest.mark.cluster
 def test_workers_grow_trees_together(halves: tuple[Dataset, Dataset], cluster: DaskRunner) -> None:
     train, test = halves
-    spread, serial = LambdaMart(trees=15, mode="spread", rate=0.2), LambdaMart(trees=15, rate=0.2)
+    spread, serial = LambdaMart(trees=5, mode="spread", rate=0.5), LambdaMart(trees=5, rate=0.5)
     params = fit(spread, train, runner=cluster)
     assert value(spread, params, test) > value(model_named("rrf"), {}, test) + 0.1
     assert abs(value(spread, params, test) - value(serial, fit(serial, train), test)) < 0.1
