@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,8 +27,10 @@ from distagg.errors import InputError, UsageError
 from distagg.models import MODELS, Model, NotConvergedWarning, Params, model_named
 from distagg.models.trained import Trained
 
+CLUSTERS = ("1 worker", "2 workers", "3 threads")
 
-@pytest.fixture(scope="module", params=["1 worker", "2 workers", "3 threads"])
+
+@pytest.fixture(scope="module", params=CLUSTERS)
 def cluster(request: pytest.FixtureRequest) -> Iterator[DaskRunner]:
     if request.param == "3 threads":
         from distributed import Client
@@ -61,8 +63,15 @@ def in_chunks(dataset: Dataset, count: int) -> Dataset:
     return replace(dataset, held=held, manifest=replace(dataset.manifest, blocks=blocks))
 
 
+def on_clusters(names: Iterable[str]) -> pytest.MarkDecorator:
+    """Every model on two workers and on threads; on one worker, where kernels would be compiled once more, a few."""
+    few = ("borda", "crf", "plackett_luce", "rrf", "theta_mpm")
+    cases = [(name, where) for where in CLUSTERS for name in sorted(names) if where != "1 worker" or name in few]
+    return pytest.mark.parametrize(("name", "cluster"), cases, indirect=["cluster"])
+
+
 @pytest.mark.cluster
-@pytest.mark.parametrize("name", sorted(MODELS))
+@on_clusters(MODELS)
 def test_every_model_ranks_with_the_same_bits_on_a_cluster(name: str, fine: Dataset, cluster: DaskRunner) -> None:
     short = {"lambdamart": {"trees": 5}, "blend": {"crf": 0, "lambdamart": 1}}
     model = MODELS[name](**({"rounds": 2} if issubclass(MODELS[name], Trained) else short.get(name, {})))
@@ -74,7 +83,7 @@ def test_every_model_ranks_with_the_same_bits_on_a_cluster(name: str, fine: Data
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("name", sorted(name for name in MODELS if MODELS[name].additive and name != "rrf"))
+@on_clusters(name for name in MODELS if MODELS[name].additive and name != "rrf")
 def test_split_queries_add_up_to_the_same_bits(name: str, crowd: Path, cluster: DaskRunner) -> None:
     whole = Dataset.open(crowd)
     dataset, model = split_by_expert(whole, 7), MODELS[name]()
@@ -104,7 +113,7 @@ def split_by_expert(dataset: Dataset, count: int) -> Dataset:
     return replace(dataset, held=tuple(held), manifest=replace(dataset.manifest, blocks=tuple(blocks)))
 
 
-@pytest.mark.parametrize("name", sorted(name for name in MODELS if MODELS[name].additive and name != "rrf"))
+@on_clusters(name for name in MODELS if MODELS[name].additive and name != "rrf")
 def test_a_split_query_is_ranked_as_the_whole(name: str, crowd: Path) -> None:
     dataset = Dataset.open(crowd)
     model = MODELS[name]()
