@@ -113,7 +113,7 @@ def split_by_expert(dataset: Dataset, count: int) -> Dataset:
     return replace(dataset, held=tuple(held), manifest=replace(dataset.manifest, blocks=tuple(blocks)))
 
 
-@on_clusters(name for name in MODELS if MODELS[name].additive and name != "rrf")
+@pytest.mark.parametrize("name", sorted(name for name in MODELS if MODELS[name].additive and name != "rrf"))
 def test_a_split_query_is_ranked_as_the_whole(name: str, crowd: Path) -> None:
     dataset = Dataset.open(crowd)
     model = MODELS[name]()
