@@ -64,9 +64,14 @@ def in_chunks(dataset: Dataset, count: int) -> Dataset:
 
 
 def on_clusters(names: Iterable[str]) -> pytest.MarkDecorator:
-    """Every model on two workers and on threads; on one worker, where kernels would be compiled once more, a few."""
-    few = ("borda", "crf", "plackett_luce", "rrf", "theta_mpm")
-    cases = [(name, where) for where in CLUSTERS for name in sorted(names) if where != "1 worker" or name in few]
+    """Every model on threads, which share their kernels; in processes, which compile them once more, one of a kind.
+
+    What processes add is that models travel: the contract pickles every one.
+    """
+    chosen = tuple(names)
+    some = ("borda", "crf", "lambdamart", "plackett_luce", "rrf", "theta_mpm")
+    few = {"1 worker": ("rrf", "theta_mpm"), "2 workers": some}
+    cases = [(name, where) for where in CLUSTERS for name in sorted(chosen) if name in few.get(where, MODELS)]
     return pytest.mark.parametrize(("name", "cluster"), cases, indirect=["cluster"])
 
 
