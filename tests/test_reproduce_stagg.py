@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from xml.etree import ElementTree
@@ -14,27 +13,16 @@ import pytest
 from strategies import Query, build_chunk
 
 Capture = pytest.CaptureFixture[str]
-JOBS = Path(__file__).parents[1] / "jobs" / "reproduce"
-
-
-def loaded(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"reproduce_{name}", JOBS / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture(scope="module")
-def stagg() -> ModuleType:
-    return loaded("stagg")
+def stagg(load_job: Callable[[str], ModuleType]) -> ModuleType:
+    return load_job("reproduce/stagg.py")
 
 
 @pytest.fixture(scope="module")
-def robustness() -> ModuleType:
-    return loaded("robustness")
+def robustness(load_job: Callable[[str], ModuleType]) -> ModuleType:
+    return load_job("reproduce/robustness.py")
 
 
 def test_metrics_are_those_of_the_paper(stagg: ModuleType) -> None:

@@ -6,15 +6,17 @@ expert won and lost, as the CRF does, and what a few models without labels say o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
+from distagg.kernels.lists import PAIR_FUNCTIONS
 from distagg.kernels.trees import add_trees
 from distagg.models.base import Model, Params, param, sum_entries
+from distagg.models.features import KINDS, Features, FeatureSettings, chunk_features
 from distagg.models.mpm import Mpm
 from distagg.models.pairs import won_and_lost, won_and_lost_names
 from distagg.models.positional import Borda, Rrf
@@ -37,6 +39,13 @@ class LambdaMart(Model):
     supervised: ClassVar[bool] = True
     package: ClassVar[str] = "lightgbm"
 
+    features: Any = param(
+        "won",
+        "what lists say of items: won (what was won and lost, as the CRF takes it), svd, borda or cp, as lambdarank",
+        choices=("won", *KINDS),
+    )
+    pairs: Any = param("log", "how two ranks become a preference, for svd and cp", choices=(*PAIR_FUNCTIONS, "all"))
+    rank: Any = param(1, "how many singular triplets, or factors of cp", least=1)
     trees: Any = param(300, "trees to grow; those up to the best value on the validation queries are kept", least=1)
     leaves: Any = param(7, "leaves of a tree", least=2)
     rate: Any = param(0.05, "how much of each tree is added", above=0.0)
@@ -61,10 +70,35 @@ class LambdaMart(Model):
 
     def dense(self, chunk: Chunk) -> Floats:
         """Features of every item, as trees are grown on: experts x columns, then COMMON, shape (I, F)."""
-        values, common = _features(chunk)
-        rows = np.zeros((chunk.n_items, chunk.n_experts, values.shape[1]))
-        rows[chunk.entry_row(), np.repeat(chunk.list_expert, np.diff(chunk.entry_offsets))] = values
-        return np.concatenate([rows.reshape(chunk.n_items, -1), common], axis=1)
+        said = self._said(chunk)
+        rows = np.zeros((chunk.n_items, self._owners(chunk), said.values.shape[1]))
+        rows[np.repeat(chunk.item_offsets[:-1], np.diff(said.offsets)) + said.item, said.expert] = said.values
+        return np.concatenate([rows.reshape(chunk.n_items, -1), _common(chunk)], axis=1)
+
+    def column_names(self, experts: tuple[str, ...]) -> list[str]:
+        """The columns of ``dense``."""
+        won = self.features == "won"
+        names = won_and_lost_names(PAIRS, RECIPROCAL)[1:] if won else self._settings.names
+        owners = ("all",) if not won and self._settings.shared else experts
+        return [f"{owner}:{name}" for owner in owners for name in names] + list(COMMON)
+
+    @property
+    def _settings(self) -> FeatureSettings:
+        return FeatureSettings(self.features, self.pairs, self.rank)
+
+    def _owners(self, chunk: Chunk) -> int:
+        """How many sets of columns there are: one for every expert, or one that all share."""
+        return 1 if self.features != "won" and self._settings.shared else chunk.n_experts
+
+    def _said(self, chunk: Chunk) -> Features:
+        """What lists say of items, without the missing-expert bias: trees see who is missing."""
+        if self.features == "won":
+            values = won_and_lost(self.name, chunk, PAIRS, RECIPROCAL)[:, 1:]
+            expert = np.repeat(chunk.list_expert, np.diff(chunk.entry_offsets))
+            offsets = chunk.entry_offsets[chunk.list_offsets]
+            return Features(offsets, chunk.entry_item, expert, np.ascontiguousarray(values))
+        said = chunk_features(chunk, self._settings)
+        return replace(said, values=np.ascontiguousarray(said.values[:, :-1]))
 
     def score(self, chunk: Chunk, params: Params) -> Floats:
         score: Floats = self._walk(chunk, params, 1)[0]
@@ -75,15 +109,14 @@ class LambdaMart(Model):
         return self._walk(chunk, params, len(params["tree_starts"]) - 1)
 
     def _walk(self, chunk: Chunk, params: Params, stages: int) -> Floats:
-        values, common = _features(chunk)
-        column, places, common_places, room = self._compact(chunk, params, values.shape[1])
+        said = self._said(chunk)
+        column, places, common_places, room = self._compact(chunk, params, said.values.shape[1])
         threshold, left, right = params["tree_nodes"][1:]
-        expert = np.repeat(chunk.list_expert, np.diff(chunk.entry_offsets))
         score = np.zeros((stages, chunk.n_items))
         add_trees(
             params["tree_starts"].astype(OFFSET), column, threshold, left.astype(OFFSET), right.astype(OFFSET),
-            chunk.item_offsets, chunk.entry_offsets[chunk.list_offsets], chunk.entry_item, expert, values, places,
-            common, common_places, room, score,
+            chunk.item_offsets, said.offsets, said.item, said.expert, said.values, places, _common(chunk),
+            common_places, room, score,
         )  # fmt: skip
         return score
 
@@ -93,27 +126,21 @@ class LambdaMart(Model):
         used = np.unique(asked[asked >= 0])
         number = np.full(int(params["tree_columns"][0]) + 1, -1, dtype=OFFSET)  # the last one is for leaves
         number[used] = np.arange(len(used))
-        row = params["expert_row"]
+        owners = self._owners(chunk)
+        row = params["expert_row"] if owners == chunk.n_experts else np.zeros(1)
         known = np.isfinite(row)
-        places = np.full((chunk.n_experts, width), -1, dtype=OFFSET)
+        places = np.full((owners, width), -1, dtype=OFFSET)
         places[known] = number[(row[known].astype(OFFSET) * width)[:, None] + np.arange(width)]
         longest = int(np.diff(chunk.item_offsets).max(initial=0))
         return number[asked], places, number[-1 - len(COMMON) : -1].copy(), np.zeros((longest, len(used)))
 
 
-def column_names(experts: tuple[str, ...]) -> list[str]:
-    """The columns of ``dense``."""
-    names = won_and_lost_names(PAIRS, RECIPROCAL)[1:]
-    return [f"{expert}:{name}" for expert in experts for name in names] + list(COMMON)
-
-
-def _features(chunk: Chunk) -> tuple[Floats, Floats]:
-    """What lists say of items, by entry, and what models without labels do, standardised in the query, by item."""
+def _common(chunk: Chunk) -> Floats:
+    """What models without labels say of items, standardised in the query, and the share of lists that hold them."""
     scores = [np.round(standardised(chunk, model.score(chunk, {})), DIGITS) + 0.0 for model in UNLABELLED]
     lists = np.repeat(np.maximum(np.diff(chunk.list_offsets), 1), np.diff(chunk.item_offsets))
     share = sum_entries(chunk, np.ones(chunk.n_entries)) / lists
-    values = won_and_lost(LambdaMart.name, chunk, PAIRS, RECIPROCAL)[:, 1:]
-    return np.ascontiguousarray(values), np.stack([*scores, share], axis=1)
+    return np.stack([*scores, share], axis=1)
 
 
 def standardised(chunk: Chunk, score: Floats) -> Floats:

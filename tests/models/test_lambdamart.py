@@ -24,7 +24,7 @@ from distagg.engine.fit import fit
 from distagg.errors import UsageError
 from distagg.models import MODELS, model_named
 from distagg.models.blend import Blend
-from distagg.models.lambdamart import COMMON, LambdaMart, column_names, standardised
+from distagg.models.lambdamart import COMMON, LambdaMart, standardised
 
 
 @pytest.fixture(scope="module")
@@ -47,9 +47,12 @@ def value(model, params, dataset: Dataset) -> float:
     return float(np.nanmean(evaluate_model(model, params, dataset, ["ndcg@5"])[1]))
 
 
-def test_trees_score_as_lightgbm_does(halves: tuple[Dataset, Dataset]) -> None:
+@pytest.mark.parametrize("features", [{}, {"features": "svd", "pairs": "all", "rank": 2}, {"features": "borda"},
+                                      {"features": "cp", "rank": 2}], ids=str)  # fmt: skip
+def test_trees_score_as_lightgbm_does(halves: tuple[Dataset, Dataset], features: dict) -> None:
     train, test = (whole(part) for part in halves)
-    model = LambdaMart(trees=40, leaves=9)
+    model = LambdaMart(trees=40, leaves=9, **features)
+    assert model.dense(test).shape == (test.n_items, len(model.column_names(halves[1].experts)))
     sizes = np.diff(train.item_offsets)
     data = lightgbm.Dataset(model.dense(train), train.labels, group=sizes)
     booster = lightgbm.train(_settings(model, train.n_items), data, 40)
@@ -65,7 +68,7 @@ def test_trees_score_as_lightgbm_does(halves: tuple[Dataset, Dataset]) -> None:
 
 def test_columns_hold_what_they_say(hostile: Dataset) -> None:
     chunk = build_chunk([Query(4, {0: {0: 1.0, 1: 2.0, 2: 3.0}, 2: {3: 1.0, 0: 5.0}})], n_experts=3)
-    columns = dict(zip(column_names(("a", "b", "c")), LambdaMart().dense(chunk).T, strict=True))
+    columns = dict(zip(LambdaMart().column_names(("a", "b", "c")), LambdaMart().dense(chunk).T, strict=True))
     assert columns["a:binary won"].tolist() == [0.5, 0.25, 0.0, 0.0]
     assert columns["a:binary lost"].tolist() == [0.0, -0.25, -0.5, 0.0]
     assert columns["c:reciprocal"].tolist() == pytest.approx([10 / 15, 0.0, 0.0, 10 / 11])
@@ -108,9 +111,9 @@ def test_experts_are_known_by_name(halves: tuple[Dataset, Dataset], tmp_path: Pa
     for lists in (left, renamed):
         data = Dataset.from_arrow(lists)
         chunk = whole(data)
-        columns = dict(zip(column_names(data.experts), fitted.model.dense(chunk).T, strict=True))
+        columns = dict(zip(fitted.model.column_names(data.experts), fitted.model.dense(chunk).T, strict=True))
         silent = np.zeros(chunk.n_items)
-        rows = np.stack([columns.get(name, silent) for name in column_names(train.experts)], axis=1)
+        rows = np.stack([columns.get(name, silent) for name in fitted.model.column_names(train.experts)], axis=1)
         expected = [
             sum(walk(fitted.params, t, row) for t in range(len(fitted.params["tree_starts"]) - 1)) for row in rows
         ]
