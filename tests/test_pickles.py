@@ -40,9 +40,9 @@ class Trap:
 
 def watched(*arguments: str | Path) -> tuple[int, int]:
     """Exit code of a command, and how many names unpicklers looked up on the way."""
-    done = subprocess.run(
-        [sys.executable, "-c", WATCH, *map(str, arguments)], capture_output=True, text=True, timeout=300, check=True
-    )
+    command = [sys.executable, "-c", WATCH, *map(str, arguments)]
+    settings = {name: value for name, value in os.environ.items() if name != "DISTAGG_JIT_CACHE"}  # as users have it
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True, env=settings)
     found = next(line for line in done.stdout.splitlines() if line.startswith("FOUND"))
     code, names = found.split()[1:]
     return int(code), int(names)
