@@ -81,8 +81,63 @@ def multiply(
 
 
 @kernel
+def first_triplet(
+    binary: bool, steps: int, tolerance: float, begin: int, size: int, value: Floats, u: Floats, v: Floats, w: Floats,
+    gap: Floats, many: Floats,
+) -> tuple[int, float, float]:  # fmt: skip
+    """The first triplet of one list, whose rows stand in its order: what ``triplets`` does, in two passes a step.
+
+    Tied items share their numbers, so a step costs as much as there are different values. Fills v, and u times the
+    second number given; gives the steps, and the lengths of the last Y v and Y' u.
+    """
+    groups = 0
+    for i in range(size):
+        step = value[begin + i] - value[begin + i - 1] if i > 0 else 0.0
+        if i == 0 or step > 0.0:
+            gap[groups], many[groups], v[groups] = step, 0.0, 1.0 / np.sqrt(size)
+            groups += 1
+        many[groups - 1] += 1.0
+    before, move, along, whole, taken = np.inf, np.inf, 0.0, 0.0, 0
+    while taken < steps and not move <= tolerance * tolerance and groups > 1:
+        passed, total, square = 0.0, 0.0, 0.0
+        for back in range(groups):
+            k = groups - 1 - back
+            u[k] = total
+            square += many[k] * total * total
+            passed += many[k] * v[k]
+            total = passed if binary else total + gap[k] * passed
+        along = np.sqrt(square)
+        passed, total, square = 0.0, 0.0, 0.0
+        for k in range(groups):
+            total = passed if binary else total + gap[k] * passed
+            w[k] = total
+            square += many[k] * total * total
+            passed += many[k] * u[k]
+        whole = np.sqrt(square)
+        taken += 1
+        ratio = np.sqrt(move / before) if taken % LEAP == 0 else 0.0
+        further = ratio / (1.0 - ratio) if ratio < 1.0 else 0.0
+        before, move, shrink = move, 0.0, 1.0 / whole
+        for k in range(groups):
+            change = shrink * w[k] - v[k]
+            move += many[k] * change * change
+            v[k] += (1.0 + further) * change
+    if groups < size:
+        k, left = groups - 1, many[groups - 1]
+        for back in range(size):  # from the end: a group's number stands before its rows
+            i = size - 1 - back
+            u[i], v[i] = u[k], v[k]
+            left -= 1.0
+            if left == 0.0 and k > 0:
+                k -= 1
+                left = many[k]
+    return taken, along, whole
+
+
+@kernel
 def triplets(
     binary: bool,
+    ordered: bool,  # groups are single lists, and their rows stand in their order
     steps: int,
     tolerance: float,
     group_lists: Offsets,  # (G + 1,) lists whose matrices are added up
@@ -92,7 +147,8 @@ def triplets(
     place: Indices,  # (E,) row of the entry in its group
     value: Floats,  # (E,)
     rank: int,
-    out: Floats,  # (rows, 3 rank) filled: U, singular values, V
+    out: Floats,  # (rows, at + 3 rank or more) filled: U, singular values, V, from column at on
+    at: int,
     taken: Offsets,  # (G,) filled: steps
 ) -> None:
     """The leading triplets of every group of lists: one list each, or all lists of a query.
@@ -105,18 +161,24 @@ def triplets(
     for g in range(len(scale)):
         longest = max(longest, group_rows[g + 1] - group_rows[g])
     u, v, w = np.empty((rank, longest)), np.empty((rank, longest)), np.empty(longest)
+    gap, many = np.empty(longest), np.empty(longest)
     for g in range(len(scale)):
         top, size = group_rows[g], group_rows[g + 1] - group_rows[g]
         largest, root = 0.0, np.sqrt(scale[g])
         for t in range(rank):
-            length = 0.0
-            for i in range(size):
+            length, alone = 0.0, ordered and t == 0 and size > 0
+            for i in range(0 if alone else size):
                 w[i] = 1.0 / (1.0 + t * root * v[0, i]) if t > 0 else 1.0
                 length += w[i] * w[i]
-            for i in range(size):
+            for i in range(0 if alone else size):
                 v[t, i] = w[i] / np.sqrt(length)
             before, move, along, whole = np.inf, np.inf, 0.0, 0.0
-            for half in range(2 * steps):
+            if alone:
+                begin = entry_offsets[group_lists[g]]
+                taken[g], along, whole = first_triplet(
+                    binary, steps, tolerance, begin, size, value, u[0], v[0], w, gap, many
+                )
+            for half in range(0 if alone else 2 * steps):
                 turned = half % 2 == 1
                 length = multiply(
                     binary, turned, group_lists[g], group_lists[g + 1], entry_offsets, place, value, size,
@@ -153,6 +215,6 @@ def triplets(
             for i in range(size):
                 u[t, i] = np.copysign(1.0, sign) * u[t, i]
                 v[t, i] = np.copysign(1.0, sign) * v[t, i]
-                out[top + i, t] = root * u[t, i]
-                out[top + i, rank + t] = whole / along / scale[g]
-                out[top + i, 2 * rank + t] = root * v[t, i]
+                out[top + i, at + t] = root * u[t, i]
+                out[top + i, at + rank + t] = whole / along / scale[g]
+                out[top + i, at + 2 * rank + t] = root * v[t, i]

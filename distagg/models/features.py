@@ -89,13 +89,15 @@ class Features:
 
 def chunk_features(chunk: Chunk, settings: FeatureSettings) -> Features:
     """The features of a chunk."""
-    values = np.full((chunk.n_items if settings.shared else chunk.n_entries, settings.width), -1.0)
+    values = np.zeros((chunk.n_items if settings.shared else chunk.n_entries, settings.width))
+    values[:, -1] = -1.0
     if settings.kind == "borda":
         values[:, 0] = _points(chunk, settings.combined)
+    elif settings.kind == "cp":
+        values[:, :-1] = np.concatenate([_factors(chunk, f, settings) for f in settings.functions], axis=1)
     else:
-        make = _factors if settings.kind == "cp" else _triplets
-        made = [make(chunk, function, settings) for function in settings.functions]
-        values[:, :-1] = np.concatenate(made, axis=1)
+        for n, function in enumerate(settings.functions):
+            _fill_triplets(chunk, function, settings, values, 3 * settings.rank * n)
     if settings.shared:
         return _of_listed_items(chunk, values)
     expert = np.repeat(chunk.list_expert, np.diff(chunk.entry_offsets))
@@ -122,8 +124,8 @@ def _values(chunk: Chunk, function: str) -> Floats:
     return pair_values(chunk.entry_offsets, chunk.entry_rank, nobody, PAIR_FUNCTIONS[function])[0]
 
 
-def _triplets(chunk: Chunk, function: str, settings: FeatureSettings) -> Floats:
-    """Rows of U, singular values and V, by entry; shared: by item, of the sum of the query's matrices."""
+def _fill_triplets(chunk: Chunk, function: str, settings: FeatureSettings, out: Floats, at: int) -> None:
+    """Fill U, singular values and V, by entry; shared: by item, of the sum of the query's matrices; from column at."""
     value, sizes, n_lists = _values(chunk, function), np.diff(chunk.item_offsets), chunk.n_lists
     if settings.shared:
         lists, rows, scale, place = chunk.list_offsets, chunk.item_offsets, sizes, chunk.entry_item
@@ -133,18 +135,18 @@ def _triplets(chunk: Chunk, function: str, settings: FeatureSettings) -> Floats:
         scale = np.repeat(sizes, np.diff(chunk.list_offsets))
         place = (np.arange(chunk.n_entries) - starts).astype(INDEX)
     lists, place = _read_only(lists), _read_only(place)
-    out = np.zeros((int(rows[-1]), 3 * settings.rank))
     triplets(
-        function == "binary", STEPS, TOLERANCE, lists, rows, scale, chunk.entry_offsets, place, value, settings.rank,
-        out, np.zeros(len(scale), dtype=OFFSET),
+        function == "binary", not settings.shared, STEPS, TOLERANCE, lists, rows, scale, chunk.entry_offsets, place,
+        value, settings.rank, out, at, np.zeros(len(scale), dtype=OFFSET),
     )  # fmt: skip
-    return out
 
 
 def _factors(chunk: Chunk, function: str, settings: FeatureSettings) -> Floats:
     """Rows of U and V, by item, of all the query's matrices; the triplets of their sum are the start."""
     parts, value, binary = settings.rank, _values(chunk, function), function == "binary"
-    rows = np.delete(_triplets(chunk, function, settings), np.s_[parts : 2 * parts], axis=1)
+    start = np.zeros((chunk.n_items, 3 * parts))
+    _fill_triplets(chunk, function, settings, start, 0)
+    rows = np.delete(start, np.s_[parts : 2 * parts], axis=1)
     longest = int(np.diff(chunk.item_offsets).max(initial=0))
     most = int(np.diff(chunk.list_offsets).max(initial=0))
     fill_factors(
