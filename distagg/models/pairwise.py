@@ -118,14 +118,14 @@ class Pairwise(Solver):
         return FIT_COLUMNS
 
     def sent(self, params: Params) -> Params:
-        return {name: params[name] for name in ("route", "trial", "last") if name in params}
+        return {name: params[name] for name in ("route", "block", "trial", "last") if name in params}
 
     def map(self, chunk: Chunk, params: Params) -> Statistics:
         """Of the one query of an expert-partitioned chunk, by the route that the first round chose."""
         if "route" not in params:
             return pairwise_rounds.measure(self, chunk)
         if not params["route"][0]:
-            return {**self.counting(chunk).count(chunk).directed(), "items": np.array([chunk.n_items])}
+            return pairwise_rounds.block_counts(self, chunk, params["block"])
         if "trial" not in params:
             return pairwise_rounds.graph(self, chunk)
         return pairwise_rounds.slopes(self, chunk, params["trial"], valued="last" in params)
@@ -141,7 +141,7 @@ class Pairwise(Solver):
         if "trial" in params:
             return pairwise_rounds.moved(self, statistics, params)
         if "pair_winner" in statistics:
-            return {**params, **statistics, "over": np.ones(1)}
+            return pairwise_rounds.next_block(statistics, params)
         return {**params, **pairwise_rounds.started(statistics)}
 
     def done(self, params: Params) -> bool:

@@ -1,7 +1,8 @@
 """bradley_terry (and thurstone) on one query whose lists are spread over chunks.
 
-Two routes to the same scores. ``counts``: every chunk counts its pairs, counts merge over chunks, and the fit runs on
-them where the ranking is made; memory grows with distinct pairs. ``lists``: a round of map and reduce for each gradient
+Two routes to the same scores. ``counts``: every chunk counts its pairs, counts merge over chunks, a block of items (by
+a pair's lower item) in each round, and the fit runs on all of them where the ranking is made; a merge needs memory for
+a block, the fit for distinct pairs. ``lists``: a round of map and reduce for each gradient
 straight from the lists; memory grows with items, time with pairs x rounds. A first round measures both.
 """
 
@@ -36,6 +37,7 @@ SLOPE_SECONDS = 5e-9  # for a pair of a list, a round
 ROUND_SECONDS = 0.01  # beside the pairs
 ROUNDS = 40
 MERGED_BYTES = 1 << 30  # of the counts of all chunks
+BLOCK_BYTES = 1 << 28  # of the counts that are merged in one round
 
 
 def measure(model: Pairwise, chunk: Chunk) -> Statistics:
@@ -52,7 +54,8 @@ def decide(model: Pairwise, found: Statistics) -> Params:
     pairs, most, items = (float(found[name][0]) for name in ("all_pairs", "most", "items"))
     cells = max(items * (items - 1) / 2, 1.0)
     distinct = cells * -np.expm1(-pairs / cells)  # were they spread evenly; they are fewer
-    counts = pairs * COUNT_SECONDS + distinct * MERGE_SECONDS
+    blocks = int(np.ceil(max(distinct * PAIR_BYTES, 1.0) / BLOCK_BYTES))
+    counts = pairs * COUNT_SECONDS * blocks + distinct * MERGE_SECONDS
     lists = (pairs * SLOPE_SECONDS + ROUND_SECONDS) * ROUNDS
     able = model.link == LOGIT and model.prior == "gaussian" and model.errors == "none" and not found["raw"][0]
     fits = distinct * PAIR_BYTES <= MERGED_BYTES and most * PAIR_BYTES <= PAIRS_BYTES
@@ -60,15 +63,44 @@ def decide(model: Pairwise, found: Statistics) -> Params:
     if route == "auto":
         route = "counts" if fits and (counts <= lists or not able) else "lists"
     log.info(
-        "%s: %.3g pairs of lists, at most %.3g distinct (%.2g GB): about %.2g s by counts, %.2g s by lists; route=%s",
-        model.name, pairs, distinct, distinct * PAIR_BYTES / 1e9, counts, lists, route,
+        "%s: %.3g pairs of lists, at most %.3g distinct (%.2g GB, %d blocks): about %.2g s by counts, %.2g s by lists; "
+        "route=%s",
+        model.name, pairs, distinct, distinct * PAIR_BYTES / 1e9, blocks, counts, lists, route,
     )  # fmt: skip
     if route == "lists" and not able:
         raise UsageError(
             f"{model.name}: {pairs:.2g} pairs by route=lists, which is for lists, bradley_terry with ties=half or "
             "ignore, prior=gaussian, errors=none and unlisted=ignore; choose these, or hear fewer experts (--where)"
         )
-    return {"route": np.array([float(route == "lists")])}
+    return {"route": np.array([float(route == "lists")]), "block": np.array([0.0, blocks, items])}
+
+
+def block_counts(model: Pairwise, chunk: Chunk, block: np.ndarray) -> Statistics:
+    """Counts of the pairs whose lower item is in a block: its number, of how many, of how many items."""
+    found = model.counting(chunk).count(chunk).directed()
+    number, blocks, items = (int(value) for value in block)
+    low = np.minimum(found["pair_winner"], found["pair_loser"])
+    first, end = edge(number, blocks, items), edge(number + 1, blocks, items)
+    here = (low >= first) & (low < end)
+    kept = {name: found[name][here] for name in ("pair_winner", "pair_loser", "pair_weight")}
+    return {**kept, "ties": found["ties"] * float(number == 0), "items": np.array([items])}
+
+
+def edge(number: int, blocks: int, items: int) -> int:
+    """The first item of a block, such that all have as many pairs: the first items are the lower one of most."""
+    return items if number >= blocks else int(items * (1.0 - np.sqrt(1.0 - number / blocks)))
+
+
+def next_block(found: Statistics, params: Params) -> Params:
+    """The blocks so far, and the number of the next; ``over`` after the last."""
+    joined = {
+        name: np.concatenate([params[name], found[name]]) if name in params else found[name]
+        for name in ("pair_winner", "pair_loser", "pair_weight")
+    }
+    ties = found["ties"] + params.get("ties", 0.0)
+    block = params["block"] + np.array([1.0, 0.0, 0.0])
+    over = {"over": np.ones(1)} if block[0] >= block[1] else {}
+    return {**params, **joined, "ties": ties, "items": found["items"], "block": block, **over}
 
 
 def graph(model: Pairwise, chunk: Chunk) -> Statistics:

@@ -18,9 +18,13 @@ from distagg.engine import solve
 from distagg.engine.cluster import local_cluster
 from distagg.engine.result import Result
 from distagg.errors import UsageError
-from distagg.models import NotConvergedWarning
+from distagg.models import NotConvergedWarning, pairwise_rounds
 from distagg.models.ascent import ascend, begin
+from distagg.models.base import Statistics
+from distagg.models.counts import PAIR_BYTES
 from distagg.models.luce_rounds import join
+from distagg.models.pairwise import Pairwise
+from distagg.models.pairwise_rounds import edge
 
 SETTINGS = [
     ("plackett_luce", {}), ("plackett_luce", {"solver": "mm", "tolerance": 1e-9}),
@@ -63,6 +67,37 @@ def test_rounds_end_where_the_whole_fit_does(name: str, settings: dict, crowd: P
         assert list(there[item][1:]) == rest
     mine, theirs = pieces.fits.to_pylist()[0], whole.fits.to_pylist()[0]
     assert mine["likelihood"] == pytest.approx(theirs["likelihood"], rel=1e-9)
+
+
+def test_counts_merge_a_block_of_items_at_a_time(split: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No merge holds more than its block, all blocks together are the counts of one, and ties count once."""
+    whole = solve("bradley_terry", split, route="counts")
+    seen: list[tuple[int, int]] = []
+    reduce = Pairwise.reduce
+
+    def watched(self: Pairwise, a: Statistics, b: Statistics) -> Statistics:
+        made = reduce(self, a, b)
+        if "pair_winner" in made:
+            low = np.minimum(made["pair_winner"], made["pair_loser"])
+            seen.append((int(low.min()), int(low.max())))
+        return made
+
+    monkeypatch.setattr(Pairwise, "reduce", watched)
+    monkeypatch.setattr(pairwise_rounds, "BLOCK_BYTES", 60 * 59 // 2 * PAIR_BYTES // 3)
+    blocks = solve("bradley_terry", split, route="counts")
+    assert by_item(blocks) == by_item(whole)
+    assert blocks.fits.equals(whole.fits)
+    assert len(seen) == 3 * 6  # merges of 7 chunks
+    edges = [edge(n, 3, 60) for n in range(4)]
+    for n, (least, most) in enumerate(seen):
+        assert edges[n // 6] <= least <= most < edges[n // 6 + 1]
+
+
+@pytest.mark.parametrize(("blocks", "items"), [(1, 5), (3, 60), (7, 7), (4, 2)])
+def test_blocks_hold_every_item_once(blocks: int, items: int) -> None:
+    edges = [edge(n, blocks, items) for n in range(blocks + 1)]
+    assert (edges[0], edges[-1]) == (0, items)
+    assert edges == sorted(edges)
 
 
 @pytest.mark.cluster
