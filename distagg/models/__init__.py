@@ -63,14 +63,20 @@ def completion_named(name: str, settings: dict[str, Any] | None = None) -> Compl
 
 
 def model_named(name: str, settings: dict[str, Any] | None = None) -> Model:
-    """A model by its name, with its parameters by name.
+    """A model by its name, with its parameters by name. ``lambdarank`` with ``ranker=lightgbm`` is ``lambdamart``.
 
     >>> model_named("rrf", {"c": "10"})
     Rrf(c=10.0)
+    >>> model_named("lambdarank", {"ranker": "lightgbm"}).name
+    'lambdamart'
     """
     if name not in MODELS:
         raise unknown("model", name, MODELS)
-    return make(MODELS[name], settings or {})
+    given = dict(settings or {})
+    if name == LambdaRank.name and given.get("ranker") == "lightgbm":
+        del given["ranker"]
+        return make(LambdaMart, {"features": LambdaRank().features, **given})
+    return make(MODELS[name], given)
 
 
 __all__ = [

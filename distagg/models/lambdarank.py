@@ -12,10 +12,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from distagg.dataset.chunk import Chunk
+from distagg.errors import UsageError
 from distagg.kernels.lambdarank import OBJECTIVES, climb
 from distagg.models.base import Params, param
 from distagg.models.scorer import Scorer, best_dcg, longest_query
 from distagg.types import INDEX, OFFSET, Floats
+
+RANKERS = ("sgd", "lightgbm")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,8 +29,18 @@ class LambdaRank(Scorer):
     summary: ClassVar[str] = "features of every expert's list, weighted by LambdaRank from labels"
     paper: ClassVar[str] = "000 section 3.5; Burges, Ragno & Le 2006"
 
+    ranker: Any = param(
+        "sgd",
+        "what learns on them: sgd (LambdaRank), or lightgbm (an extra): the model lambdamart, with its settings",
+        choices=RANKERS,
+    )
     objective: Any = param("ndcg", "the metric to train for", choices=tuple(OBJECTIVES))
     rate: Any = param(0.003, "length of a step (the papers' 0.01 is more than these forces need)", above=0.0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.ranker != "sgd":
+            raise UsageError("ranker=lightgbm is the model lambdamart: LambdaMart(features='svd')")
 
     def _climb(
         self, chunk: Chunk, params: Params, queries: np.ndarray, net: tuple[Floats, ...], step: float,
@@ -59,4 +72,5 @@ class RankAgg(LambdaRank):
     summary: ClassVar[str] = "features of lists, weighted for the plain metric (the baseline of stagg)"
     paper: ClassVar[str] = "004 section 5.2; Volkovs, Larochelle & Zemel 2012"
 
+    ranker: Any = param("sgd", "what learns on the features", choices=("sgd",))
     objective: Any = param("ndcg", "the metric to train for", choices=("ndcg", "err", "rbp"))

@@ -25,6 +25,7 @@ from distagg.errors import UsageError
 from distagg.models import MODELS, model_named
 from distagg.models.blend import Blend
 from distagg.models.lambdamart import COMMON, LambdaMart, standardised
+from distagg.models.lambdarank import LambdaRank
 
 
 @pytest.fixture(scope="module")
@@ -237,3 +238,12 @@ def test_boost_needs_a_labelled_validation_query(halves: tuple[Dataset, Dataset]
     lists = pa.table({"query": ["q"] * 2, "expert": [halves[0].experts[0]] * 2, "item": ["x", "y"], "rank": [1, 2]})
     with pytest.raises(UsageError, match="learns from labels"):
         boost(LambdaMart(trees=2), halves[0], Dataset.from_arrow(lists))
+
+
+def test_lambdarank_with_ranker_lightgbm_is_lambdamart_on_its_features() -> None:
+    made = model_named("lambdarank", {"ranker": "lightgbm", "rank": "2", "trees": "9"})
+    assert made == LambdaMart(features="svd", rank=2, trees=9)
+    with pytest.raises(UsageError, match=r"LambdaMart\(features='svd'\)"):
+        LambdaRank(ranker="lightgbm")
+    with pytest.raises(UsageError, match="hidden"):
+        model_named("lambdarank", {"ranker": "lightgbm", "hidden": 3})
