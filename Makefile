@@ -35,6 +35,7 @@ format: $(READY)  ## let ruff fix and format
 
 bench: $(READY)  ## benchmarks against the peers, installed into .venv-peers
 	$(BIN)/python jobs/bench/run.py
+	$(BIN)/python jobs/peers/run.py --report out/peers.html
 
 clean:  ## remove what the other targets made
 	rm -rf $(VENV) .venv-peers out build *.egg-info
