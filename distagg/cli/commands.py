@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow.compute as pc
 
 from distagg.dataset import Dataset
+from distagg.dataset.place import Place, local, place
 from distagg.engine.fit import Through
 from distagg.engine.progress import metered
 from distagg.engine.runner import InlineRunner, Runner
@@ -64,10 +65,10 @@ def run_expand(arguments: argparse.Namespace) -> None:
     from distagg.dataset.expand import expand_dataset
 
     dataset = Dataset.open(arguments.dataset)
-    refuse_existing(Path(arguments.output))
+    refuse_existing(place(arguments.output))
     times = {"experts": arguments.experts, "items": arguments.items}
     with metered("expand, entries", dataset.manifest.entries * arguments.experts * arguments.items) as progress:
-        expand_dataset(dataset, Path(arguments.output), **times, progress=progress)
+        expand_dataset(dataset, arguments.output, **times, progress=progress)
     made = Dataset.open(arguments.output)
     if arguments.json:
         _print_json(made.info())
@@ -82,7 +83,7 @@ def run_info(arguments: argparse.Namespace) -> None:
         from distagg.engine.describe import describe
         from distagg.reports import dataset_report, write_report
 
-        write_report(dataset_report(describe(dataset)), Path(arguments.report), overwrite=True)
+        write_report(dataset_report(describe(dataset)), arguments.report, overwrite=True)
         say(f"report: {arguments.report}")
     if arguments.json:
         _print_json(info)
@@ -137,7 +138,7 @@ def run_fit(arguments: argparse.Namespace) -> None:
 
     models = variants(arguments.model, _settings(arguments.settings), tries=arguments.tries, seed=arguments.seed)
     model, goal, tried = models[0], Goal(arguments.goal, arguments.protocol), []
-    refuse_existing(Path(arguments.output))
+    refuse_existing(place(arguments.output))
     dataset = Dataset.open(arguments.dataset)
     valid = Dataset.open(arguments.valid) if arguments.valid else None
     with run_in(arguments) as runner:
@@ -150,7 +151,7 @@ def run_fit(arguments: argparse.Namespace) -> None:
         with metered(f"fit {model.name}", len(dataset.plan())) as progress:
             params = fit(model, dataset, valid=valid, goal=goal, runner=runner, progress=progress)
     about = {"goal": arguments.goal, "tried": tried}
-    save_model(Path(arguments.output), Fitted(model, params, dataset.experts), about)
+    save_model(arguments.output, Fitted(model, params, dataset.experts), about)
     learned = {name: value.tolist() for name, value in params.items()}
     if arguments.json:
         _print_json({"model": model.name, "settings": dataclasses.asdict(model), "params": learned, "tried": tried})
@@ -169,7 +170,7 @@ def run_rank(arguments: argparse.Namespace) -> None:
     from distagg.engine.saved import load_model
     from distagg.engine.shown import Shown
 
-    target = Path(arguments.output)
+    target = place(arguments.output)
     fmt = arguments.format or SUFFIXES.get(target.suffix, "parquet")
     if arguments.report and fmt == "trec":
         raise UsageError(
@@ -181,10 +182,10 @@ def run_rank(arguments: argparse.Namespace) -> None:
         resamples=arguments.bootstrap, seed=arguments.seed,
     )  # fmt: skip
     with run_in(arguments) as runner, metered("rank", len(dataset.plan())) as progress:
-        if arguments.model not in MODELS and Path(arguments.model).exists():
+        if arguments.model not in MODELS and place(arguments.model).exists():
             if arguments.settings:
                 raise UsageError("-p belongs to 'distagg fit'; a fitted model has its parameters already")
-            fitted = load_model(Path(arguments.model))
+            fitted = load_model(arguments.model)
             model, params = fitted.model, fitted.params_for(dataset.experts)
         else:
             model = model_named(arguments.model, _settings(arguments.settings))
@@ -196,7 +197,7 @@ def run_rank(arguments: argparse.Namespace) -> None:
             target, model, params, dataset, fmt=fmt, shown=shown, through=through, runner=runner, progress=progress
         )
     if arguments.report:
-        _report_ranking(target, model.name, Path(arguments.report))
+        _report_ranking(target, model.name, arguments.report)
     about = {"model": model.name, "rows": rows, "output": str(target), "format": fmt}
     if arguments.json:
         _print_json(about)
@@ -204,7 +205,7 @@ def run_rank(arguments: argparse.Namespace) -> None:
         say(f"ranked {rows:,} items with {model.name}: {target}")
 
 
-def _report_ranking(target: Path, model: str, report: Path) -> None:
+def _report_ranking(target: Place, model: str, report: str) -> None:
     """Both ends of the first query's ranking, with the columns it has, and what is known of its uncertainty."""
     from distagg.dataset.rankings import read_rankings
     from distagg.reports import consensus_report, write_report
@@ -244,7 +245,7 @@ def run_evaluate(arguments: argparse.Namespace) -> None:
         raise UsageError("--where and -c belong to --complete: labels are the same for everybody")
     if not dataset.manifest.labels:
         raise UsageError(f"{arguments.dataset} has no labels to evaluate against; import it with them")
-    table = read_rankings(Path(arguments.rankings))
+    table = read_rankings(place(arguments.rankings))
     metrics = arguments.metrics or list(DEFAULT_METRICS)
     result = evaluate_rankings(table, dataset, metrics, protocol=arguments.protocol, source=arguments.rankings)
     if arguments.json:
@@ -262,7 +263,7 @@ def _evaluate_users(arguments: argparse.Namespace, dataset: Dataset) -> None:
     from distagg.dataset.rankings import read_rankings
     from distagg.engine.complete import evaluate_users
 
-    table = read_rankings(Path(arguments.rankings))
+    table = read_rankings(place(arguments.rankings))
     metrics = arguments.metrics or ["ndcg@1", "ndcg@5", "ndcg@10"]
     with run_in(arguments) as runner, metered("evaluate", len(dataset.plan())) as progress:
         through = _completed(arguments, dataset, runner)
@@ -315,7 +316,7 @@ def run_certificates(arguments: argparse.Namespace) -> None:
     from distagg.engine.certificates import make_certificates
 
     hosts = [host for host in arguments.hosts.split(",") if host]
-    make_certificates(Path(arguments.folder), hosts, days=arguments.days, at=arguments.at)
+    make_certificates(local(arguments.folder, "certificates"), hosts, days=arguments.days, at=arguments.at)
     if arguments.json:
         _print_json({"folder": arguments.folder, "hosts": hosts, "days": arguments.days})
     else:
@@ -334,7 +335,7 @@ def show_comparison(result: dict[str, Any], dataset: Dataset, report: str | None
         from distagg.engine.describe import describe
         from distagg.reports import compare_report, write_report
 
-        write_report(compare_report({**result, "dataset": describe(dataset)}), Path(report), overwrite=True)
+        write_report(compare_report({**result, "dataset": describe(dataset)}), report, overwrite=True)
         say(f"report: {report}")
     if as_json:
         _print_json({key: value for key, value in result.items() if key != "per_query"})

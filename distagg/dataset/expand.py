@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +19,7 @@ from distagg.dataset.block import BlockTables, list_column, lists_schema, nullab
 from distagg.dataset.chunk import Chunk, spans
 from distagg.dataset.commit import staged_directory
 from distagg.dataset.manifest import MANIFEST, Manifest
+from distagg.dataset.place import Place, place
 from distagg.dataset.reader import Dataset
 from distagg.dataset.tally import Tally, count_labels, count_values
 from distagg.dataset.writer import BLOCK_ENTRIES, DatasetWriter, Layout, make_manifest
@@ -31,7 +31,7 @@ READ_ENTRIES = 1 << 17
 
 def expand_dataset(
     dataset: Dataset,
-    target: Path,
+    target: str | Place,
     *,
     experts: int = 1,
     items: int = 1,
@@ -45,7 +45,7 @@ def expand_dataset(
     check_expansion(dataset.manifest, experts, items)
     layout = Layout("lists", dataset.manifest.partition, dataset.manifest.scores, expert_names(dataset, experts))
     try:
-        with staged_directory(Path(target)) as staging:
+        with staged_directory(place(target)) as staging:
             with DatasetWriter(staging, layout) as writer:
                 for chunk in _pieces(dataset, experts * items, block_entries):
                     tables = _tables(expand_chunk(chunk, experts=experts, items=items), layout)

@@ -1,0 +1,329 @@
+"""Where data is: a path on this machine, or a URL of an object store (``s3://bucket/prefix``).
+
+A local place is a ``pathlib.Path`` and nothing else. A ``Store`` speaks the few words of it that datasets, rankings
+and models need, through pyarrow's file systems. A store has no renames, and a write that fails half way may leave a
+cut object: what is written goes to names of its own, and becomes visible by one small write (``commit.py``).
+
+Endpoint and region come from the URL (``?endpoint_override=HOST:PORT&scheme=http&region=R``) or the usual variables
+(AWS_ENDPOINT_URL, AWS_REGION), credentials from variables or profile. Connecting takes at most three tries of five
+seconds.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import io
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from fnmatch import fnmatch
+from pathlib import Path, PurePosixPath
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import pyarrow as pa
+
+from distagg.errors import DistaggError, InfrastructureError, InputError, UsageError
+
+CONNECT_SECONDS = 5.0
+TRIES = 3
+_URL = re.compile(r"([a-zA-Z][\w+.-]*)://")
+_DENIED = re.compile(
+    r"ACCESS_DENIED|INVALID_ACCESS_KEY|InvalidAccessKeyId|INVALID_CLIENT_TOKEN|SIGNATURE_DOES_NOT_MATCH|UNAUTHORIZED|"
+    r"SignatureDoesNotMatch|EXPIRED|ExpiredToken|FORBIDDEN|HTTP status 40[13]|credentials|NOT_AUTHORIZED",
+    re.IGNORECASE,
+)
+_NETWORK = re.compile(r"NETWORK_CONNECTION|curlCode|REQUEST_TIMEOUT|timed? ?out|[Cc]onnect")
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """A place in an object store; ``/`` goes deeper, ``str`` gives the URL back."""
+
+    root: str  # scheme and bucket: s3://bucket
+    key: str = ""
+    query: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.root}/{self.key}".rstrip("/") + (f"?{self.query}" if self.query else "")
+
+    def __truediv__(self, name: str) -> Store:
+        return replace(self, key=f"{self.key}/{name}".strip("/"))
+
+    @property
+    def name(self) -> str:
+        return PurePosixPath(self.key).name
+
+    @property
+    def suffix(self) -> str:
+        return PurePosixPath(self.key).suffix
+
+    @property
+    def stem(self) -> str:
+        return PurePosixPath(self.key).stem
+
+    @property
+    def parent(self) -> Store:
+        return replace(self, key=self.key.rpartition("/")[0])
+
+    def with_name(self, name: str) -> Store:
+        return self.parent / name
+
+    def resolve(self) -> Store:
+        return self
+
+    def mkdir(self, *, parents: bool = False, exist_ok: bool = False) -> None:
+        """Nothing: folders are only beginnings of names."""
+
+    @property
+    def filesystem(self) -> Any:
+        with explained(self):
+            return _filesystem(self.root, self.query, _endpoint())[0]
+
+    @property
+    def inside(self) -> str:
+        """The name that the file system knows it by."""
+        with explained(self):
+            return f"{_filesystem(self.root, self.query, _endpoint())[1]}/{self.key}".rstrip("/")
+
+    def exists(self) -> bool:
+        return self._kind() != "NotFound"
+
+    def is_file(self) -> bool:
+        return self._kind() == "File"
+
+    def is_dir(self) -> bool:
+        return self._kind() == "Directory"
+
+    def _kind(self) -> str:
+        with explained(self):
+            kind = str(self.filesystem.get_file_info(self.inside).type.name)
+            if kind == "NotFound":
+                self._check_bucket()
+            return kind
+
+    def _check_bucket(self) -> None:
+        """Tell a bucket that is not there from a name that is not there in it."""
+        top = Store(self.root, "", self.query).inside
+        if top and self.filesystem.get_file_info(top).type.name == "NotFound":
+            raise OSError("NO_SUCH_BUCKET")
+
+    def sizes(self) -> dict[str, int]:
+        """The bytes of every object directly inside, by name."""
+        from pyarrow.fs import FileSelector
+
+        with explained(self):
+            found = self.filesystem.get_file_info(FileSelector(self.inside, allow_not_found=True))
+            if not found:
+                self._check_bucket()
+            return {one.base_name: one.size if one.type.name == "File" else 0 for one in found}
+
+    def iterdir(self) -> list[Store]:
+        return [self / name for name in sorted(self.sizes())]
+
+    def glob(self, pattern: str) -> list[Store]:
+        return [one for one in self.iterdir() if fnmatch(one.name, pattern)]
+
+    def open(self, mode: str = "r", *, encoding: str = "utf-8") -> Any:
+        """A stream: ``r`` (text), ``rb``, or ``wb`` (visible once it is closed, however it is closed)."""
+        with explained(self):
+            if mode == "wb":
+                return self.filesystem.open_output_stream(self.inside, compression=None)
+            stream = self.filesystem.open_input_stream(self.inside, compression=None)
+            return stream if mode == "rb" else io.TextIOWrapper(stream, encoding=encoding)
+
+    def read_bytes(self) -> bytes:
+        with explained(self), self.open("rb") as stream:
+            body: bytes = stream.read()
+            return body
+
+    def read_text(self, *, encoding: str = "utf-8", errors: str = "strict") -> str:
+        return self.read_bytes().decode(encoding, errors)
+
+    def write_bytes(self, body: bytes) -> None:
+        with explained(self), self.open("wb") as stream:
+            stream.write(body)
+
+    def write_text(self, text: str, *, encoding: str = "utf-8") -> None:
+        self.write_bytes(text.encode(encoding))
+
+    def copy_to(self, target: Store) -> None:
+        """The same bytes under another name, copied inside the store: there whole, or not at all."""
+        with explained(target):
+            self.filesystem.copy_file(self.inside, target.inside)
+
+    def unlink(self, *, missing_ok: bool = False) -> None:
+        with explained(self):
+            try:
+                self.filesystem.delete_file(self.inside)
+            except FileNotFoundError:
+                if not missing_ok:
+                    raise
+
+    def rmdir(self) -> None:
+        """Nothing: a folder ends with what is in it."""
+
+    def remove(self) -> None:
+        """Delete everything below."""
+        with explained(self):
+            self.filesystem.delete_dir_contents(self.inside, missing_dir_ok=True)
+
+
+Place = Path | Store
+P = TypeVar("P", bound=Path | Store)
+
+
+def place(where: str | Place) -> Place:
+    """The place that a path or URL names.
+
+    >>> str(place("s3://bucket/a/?region=eu-west-1") / "b"), place("file:///a/b") == Path("/a/b"), place("a").name
+    ('s3://bucket/a/b?region=eu-west-1', True, 'a')
+    """
+    if not isinstance(where, str):
+        return where
+    url = _URL.match(where)
+    if url is None:
+        return Path(where)
+    split = urlsplit(where)
+    if url[1].lower() == "file":
+        if split.netloc not in ("", "localhost"):
+            raise UsageError(f"{where}: found the host '{split.netloc}', expected file:///PATH")
+        return Path(unquote(split.path))
+    if not split.netloc and split.scheme == "s3":
+        raise UsageError(f"{where}: found no bucket, expected s3://BUCKET/PREFIX")
+    return Store(f"{split.scheme}://{split.netloc}", split.path.strip("/"), split.query)
+
+
+def is_url(where: str) -> bool:
+    """Whether this names a place in a store."""
+    return isinstance(place(where), Store)
+
+
+def is_found(reference: str) -> bool:
+    """Whether a resolved field of a job is a place: a URL or an absolute path, not a step's or a model's name."""
+    return _URL.match(reference) is not None or Path(reference).is_absolute()
+
+
+def local(where: str, what: str) -> Path:
+    """The local path that is needed for ``what``; a store's URL is refused."""
+    found = place(where)
+    if isinstance(found, Store):
+        raise UsageError(f"{where}: {what} must be on a local disk, and this is a URL; name a path")
+    return found
+
+
+@contextmanager
+def explained(where: Place) -> Iterator[None]:
+    """Say what a store's errors mean and what to do about them; a local disk's stay as they are."""
+    try:
+        yield
+    except OSError as error:
+        if isinstance(where, Path):
+            raise
+        known = reason(where, error)
+        raise known or InfrastructureError(f"{where}: {error}; see to the store, then run again") from error
+
+
+def reason(where: Place, error: Exception) -> DistaggError | None:
+    """What an error of a store means, where it is one of those that people meet; None for others and local disks."""
+    if isinstance(where, Path):
+        return None
+    text = str(error).splitlines()[0] if str(error) else type(error).__name__
+    if re.search(r"NO_SUCH_BUCKET|NoSuchBucket", text):
+        return InputError(
+            str(where), found="no such bucket", expected="one that exists",
+            remedy="make it first, or correct the URL or the endpoint (AWS_ENDPOINT_URL)",
+        )  # fmt: skip
+    if isinstance(error, FileNotFoundError):
+        return InputError(str(where), found="nothing there", expected="an object")
+    if _DENIED.search(text):
+        return InfrastructureError(
+            f"{where}: access denied; check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or AWS_PROFILE) and what they "
+            f"may do in this bucket, then run again ({text})"
+        )
+    if _NETWORK.search(text):
+        endpoint = dict(parse_qsl(where.query)).get("endpoint_override") or _endpoint() or "the store"
+        return InfrastructureError(
+            f"{where}: no answer from {endpoint}; check the network and AWS_ENDPOINT_URL (or endpoint_override in the "
+            f"URL), then run again ({text})"
+        )
+    return None
+
+
+def _endpoint() -> str:
+    return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
+
+
+@functools.lru_cache(maxsize=16)
+def _filesystem(root: str, query: str, endpoint: str) -> tuple[Any, str]:
+    """The file system of a root, and the name that it has there."""
+    from pyarrow import fs
+
+    split = urlsplit(root)
+    if split.scheme != "s3":
+        try:
+            filesystem, top = fs.FileSystem.from_uri(f"{root}/" + (f"?{query}" if query else ""))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError, ImportError) as error:
+            raise UsageError(
+                f"{root}: found '{split.scheme}://' ({str(error).splitlines()[0]}), expected a path, s3://, file:// or "
+                "another scheme that pyarrow knows"
+            ) from error
+        return filesystem, top.rstrip("/")
+    options = dict(parse_qsl(query))
+    for name in options:
+        if name not in ("endpoint_override", "scheme", "region"):
+            raise UsageError(f"{root}: unknown option '{name}'; known: endpoint_override, scheme, region")
+    given = urlsplit(endpoint if "://" in endpoint else f"//{endpoint}")
+    override = options.get("endpoint_override") or given.netloc or None
+    region = options.get("region") or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    if region is None and override is not None:
+        region = "us-east-1"  # other servers do not ask; without it the SDK would look for Amazon's machines
+    made = fs.S3FileSystem(
+        endpoint_override=override,
+        scheme=options.get("scheme") or (given.scheme if "endpoint_override" not in options else "") or "https",
+        region=region if region is not None else fs.resolve_s3_region(split.netloc),
+        connect_timeout=CONNECT_SECONDS,
+        request_timeout=CONNECT_SECONDS,
+        retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=TRIES),
+    )
+    return made, split.netloc
+
+
+class Sink:
+    """An object of a store while it is written, hashed and counted on the way: it need not be read again."""
+
+    def __init__(self, target: Store) -> None:
+        self._target, self._stream, self._hash = target, target.open("wb"), hashlib.sha256()
+        self.bytes, self.closed = 0, False
+
+    def write(self, body: Any) -> int:
+        with explained(self._target):
+            self._stream.write(body)
+        self._hash.update(body)
+        self.bytes += len(body)
+        return len(body)
+
+    def tell(self) -> int:
+        return self.bytes
+
+    def flush(self) -> None:
+        """Nothing: an object appears when it is closed."""
+
+    def writable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        self.closed = True
+        with explained(self._target):
+            self._stream.close()
+
+    @property
+    def name(self) -> str:
+        return self._target.name
+
+    @property
+    def sha256(self) -> str:
+        return self._hash.hexdigest()
