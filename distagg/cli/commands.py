@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from distagg.dataset import Dataset
+from distagg.dataset import Dataset, expanded
 from distagg.dataset.place import Place, local, place
 from distagg.engine.fit import Through
 from distagg.engine.progress import metered
@@ -139,8 +139,8 @@ def run_fit(arguments: argparse.Namespace) -> None:
     models = variants(arguments.model, _settings(arguments.settings), tries=arguments.tries, seed=arguments.seed)
     model, goal, tried = models[0], Goal(arguments.goal, arguments.protocol), []
     refuse_existing(place(arguments.output))
-    dataset = Dataset.open(arguments.dataset)
-    valid = Dataset.open(arguments.valid) if arguments.valid else None
+    dataset = _opened(arguments, arguments.dataset)
+    valid = _opened(arguments, arguments.valid) if arguments.valid else None
     with run_in(arguments) as runner:
         if len(models) > 1:
             folds = arguments.folds
@@ -176,7 +176,7 @@ def run_rank(arguments: argparse.Namespace) -> None:
         raise UsageError(
             "--report draws what stands beside scores, and TREC runs hold none of it; write parquet or csv"
         )
-    dataset = _heard(Dataset.open(arguments.dataset), arguments.where)
+    dataset = _heard(_opened(arguments, arguments.dataset), arguments.where)
     shown = Shown(
         support=arguments.support, least=arguments.min_support, titles=arguments.titles,
         resamples=arguments.bootstrap, seed=arguments.seed,
@@ -223,6 +223,13 @@ def _report_ranking(target: Place, model: str, report: str) -> None:
     say(f"report: {report}")
 
 
+def _opened(arguments: argparse.Namespace, path: str) -> Dataset:
+    """The dataset, expanded as it is read where that is asked for."""
+    dataset = Dataset.open(path)
+    times = {"experts": arguments.expand_experts, "items": arguments.expand_items}
+    return expanded(dataset, **times) if times != {"experts": 1, "items": 1} else dataset
+
+
 def _heard(dataset: Dataset, condition: str | None) -> Dataset:
     """The dataset with the experts that a condition names, which is said."""
     if condition is None:
@@ -237,7 +244,7 @@ def run_evaluate(arguments: argparse.Namespace) -> None:
     from distagg.engine.compare import DEFAULT_METRICS
     from distagg.metrics import evaluate_rankings
 
-    dataset = _heard(Dataset.open(arguments.dataset), arguments.where)
+    dataset = _heard(_opened(arguments, arguments.dataset), arguments.where)
     if arguments.complete:
         _evaluate_users(arguments, dataset)
         return
@@ -294,7 +301,7 @@ def run_compare(arguments: argparse.Namespace) -> None:
     from distagg.engine.compare import DEFAULT_METRICS, compare
     from distagg.engine.folds import count_folds
 
-    dataset = Dataset.open(arguments.dataset)
+    dataset = _opened(arguments, arguments.dataset)
     names = arguments.models.split(",") if arguments.models else all_models(dataset, arguments.folds)
     settings: dict[str, dict[str, str]] = {}
     for key, value in _settings(arguments.settings).items():

@@ -5,8 +5,8 @@ and models need, through pyarrow's file systems. A store has no renames, and a w
 cut object: what is written goes to names of its own, and becomes visible by one small write (``commit.py``).
 
 Endpoint and region come from the URL (``?endpoint_override=HOST:PORT&scheme=http&region=R``) or the usual variables
-(AWS_ENDPOINT_URL, AWS_REGION), credentials from variables or profile. Connecting takes at most three tries of five
-seconds.
+(AWS_ENDPOINT_URL, AWS_REGION), credentials from variables or profile. There are three tries,
+of at most five seconds to connect and ten without a byte.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ import pyarrow as pa
 from distagg.errors import DistaggError, InfrastructureError, InputError, UsageError
 
 CONNECT_SECONDS = 5.0
+SILENT_SECONDS = 10.0  # without a byte
 TRIES = 3
 _URL = re.compile(r"([a-zA-Z][\w+.-]*)://")
 _DENIED = re.compile(
@@ -286,7 +287,7 @@ def _filesystem(root: str, query: str, endpoint: str) -> tuple[Any, str]:
         scheme=options.get("scheme") or (given.scheme if "endpoint_override" not in options else "") or "https",
         region=region if region is not None else fs.resolve_s3_region(split.netloc),
         connect_timeout=CONNECT_SECONDS,
-        request_timeout=CONNECT_SECONDS,
+        request_timeout=SILENT_SECONDS,
         retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=TRIES),
     )
     return made, split.netloc

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,9 @@ from distagg.dataset.chunk import Chunk, chunk_from_tables
 from distagg.dataset.manifest import Block, Kind, Manifest, Partition, load_manifest
 from distagg.dataset.place import Place, Store, place, reason
 from distagg.errors import InputError, UsageError, unknown
+
+if TYPE_CHECKING:
+    from distagg.dataset.view import Piece
 
 ITEMS_FILE = "items.parquet"
 CHUNK_ENTRIES = 1 << 20  # about 12 MB of ranks; tens of milliseconds of work for a linear model
@@ -63,6 +66,7 @@ class ChunkRef:
     scores: bool
     where: Selection = EVERYTHING
     held: Chunk | None = None
+    pieces: tuple[Piece, ...] = ()  # of a view, for each block: how it is made
 
     @property
     def entries(self) -> int:
@@ -79,6 +83,10 @@ class ChunkRef:
         return chunk.repeat_experts(audience(self.path, self.where.audience)) if self.where.audience else chunk
 
     def _read(self, ids: bool) -> Chunk:
+        if self.pieces:
+            from distagg.dataset.view import read_pieces
+
+            return read_pieces(self, ids)
         query_columns = ["query", "part", "label", "missed"] + (["item"] if ids else [])
         columns = ["query", "expert", "item", "rank"] + (["score"] if self.scores else [])
         if self.partition == "expert":  # every block holds lists of the one query
@@ -148,6 +156,7 @@ class Dataset:
     experts: tuple[str, ...]
     where: Selection = EVERYTHING
     held: tuple[Chunk, ...] = ()
+    pieces: tuple[Piece, ...] = ()  # of a view (``expanded``), for each block
 
     @classmethod
     def open(cls, path: str | Place) -> Dataset:
@@ -251,7 +260,7 @@ class Dataset:
         return replace(self, where=where)
 
     def _checked_audience(self, text: str) -> str:
-        if not self.path:
+        if not self.path or self.pieces:
             raise UsageError("experts are chosen by the columns of a dataset on disk; import it with --users")
         if not audience(self.path, text).any():
             raise UsageError(f"condition {text!r}: it holds for none of the {self.manifest.experts:,} experts")
@@ -295,7 +304,8 @@ class Dataset:
             else:
                 groups.append([block])
                 cost = weight
-        return tuple(make(tuple(group)) for group in groups)
+        made = dict(zip(self.manifest.blocks, self.pieces, strict=True)) if self.pieces else {}
+        return tuple(make(tuple(group), pieces=tuple(made[b] for b in group if made)) for group in groups)
 
     def chunks(self, *, ids: bool = True) -> Iterator[Chunk]:
         for ref in self.plan():
