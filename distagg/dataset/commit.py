@@ -46,7 +46,7 @@ def staged_directory(target: P) -> Iterator[P]:
             refuse_existing(target)
         except BaseException:
             with suppress(DistaggError):
-                attempt.remove()
+                attempt.rmdir()
             raise
         (target / MARKER).write_text(attempt.name)  # if this fails nobody knows whether it arrived: the files stay
         return

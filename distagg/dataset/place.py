@@ -17,7 +17,7 @@ import io
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
@@ -104,6 +104,8 @@ class Store:
             kind = str(self.filesystem.get_file_info(self.inside).type.name)
             if kind == "NotFound":
                 self._check_bucket()
+            if kind == "Directory" and self.key and not self.sizes():
+                return "NotFound"  # deleting leaves empty folders behind
             return kind
 
     def _check_bucket(self) -> None:
@@ -165,12 +167,9 @@ class Store:
                     raise
 
     def rmdir(self) -> None:
-        """Nothing: a folder ends with what is in it."""
-
-    def remove(self) -> None:
-        """Delete everything below."""
-        with explained(self):
-            self.filesystem.delete_dir_contents(self.inside, missing_dir_ok=True)
+        """Delete the folder, and everything in it."""
+        with explained(self), suppress(FileNotFoundError):
+            self.filesystem.delete_dir(self.inside)
 
 
 Place = Path | Store
@@ -288,6 +287,7 @@ def _filesystem(root: str, query: str, endpoint: str) -> tuple[Any, str]:
         region=region if region is not None else fs.resolve_s3_region(split.netloc),
         connect_timeout=CONNECT_SECONDS,
         request_timeout=SILENT_SECONDS,
+        background_writes=False,  # else what waits for a slow network would pile up in memory
         retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=TRIES),
     )
     return made, split.netloc

@@ -209,7 +209,7 @@ class DatasetWriter:
                 table = table.append_column(column, known[column].take(rows))
         sink = _sink(self._directory / file)
         pq.write_table(table, sink, use_dictionary=False, **_SHARED)
-        self._files.append(self._pool.submit(_describe, sink, len(table)))
+        self._described(sink, len(table))
 
     def _append(self, table: str, file: int, schema: pa.Schema, rows: pa.Table) -> None:
         name = f"{table}-{file:05d}.parquet"
@@ -223,8 +223,13 @@ class DatasetWriter:
     def _close(self) -> None:
         for name, writer in self._open.items():
             writer.close()
-            self._files.append(self._pool.submit(_describe, self._sinks.pop(name), self._rows[name]))
+            self._described(self._sinks.pop(name), self._rows[name])
         self._open = {}
+
+    def _described(self, written: Path | Sink, rows: int) -> None:
+        if isinstance(written, Sink):  # at once: what is not closed holds memory
+            written.close()
+        self._files.append(self._pool.submit(_describe, written, rows))
 
 
 def _sink(file: Place) -> Path | Sink:
@@ -232,8 +237,7 @@ def _sink(file: Place) -> Path | Sink:
 
 
 def _describe(written: Path | Sink, rows: int) -> File:
-    """The manifest's entry for a file; an object of a store is complete from here on."""
+    """The manifest's entry for a file."""
     if isinstance(written, Sink):
-        written.close()
         return File(path=written.name, rows=rows, bytes=written.bytes, sha256=written.sha256)
     return File(path=written.name, rows=rows, bytes=written.stat().st_size, sha256=digest(written))

@@ -142,7 +142,7 @@ def _link(source: Place, target: Place) -> None:
 
 def _remove(folder: Place, *, quietly: bool = False) -> None:
     if isinstance(folder, Store):
-        folder.remove()
+        folder.rmdir()
     else:
         shutil.rmtree(folder, ignore_errors=quietly)
 
