@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import signal
 import socket
 import subprocess
@@ -20,7 +21,7 @@ from distagg.cli.main import main
 from distagg.dataset import Dataset, write_dataset
 from distagg.dataset.commit import staged_directory, staged_file
 from distagg.dataset.manifest import committed
-from distagg.dataset.place import Place, Store, place
+from distagg.dataset.place import CONNECT_SECONDS, SILENT_SECONDS, Place, Store, place
 from distagg.dataset.rankings import read_rankings
 from distagg.engine.parts import rank_in_parts
 from distagg.engine.rank import rank_to
@@ -115,6 +116,11 @@ def test_every_command_gives_what_it_gives_on_a_disk(
         said(capsys, "rank", "rrf", data, "-o", f"{base}/ranked.csv", "--report", f"{base}/page.html")
         said(capsys, "rank", "rrf", data, "-o", f"{base}/ranked.run")
         run += [said(capsys, "evaluate", f"{base}/{n}", data, "--json") for n in ("fitted", "ranked.csv", "ranked.run")]
+        said(capsys, "evaluate", f"{base}/ranked", data, "-o", f"{base}/figures.json")
+        run.append(place(f"{base}/figures.json").read_text(encoding="utf-8"))
+        assert "exists already" in said(
+            capsys, "evaluate", f"{base}/ranked", data, "-o", f"{base}/figures.json", code=2
+        )
         compared = json.loads(said(capsys, "compare", data, "--models", "rrf", "--json"))
         run += [json.dumps([compared["means"], compared["results"]]), *parts_of(f"{base}/ranked")]
         run += [place(f"{base}/ranked.{ending}").read_text(encoding="utf-8") for ending in ("csv", "run")]
@@ -126,8 +132,17 @@ def test_every_command_gives_what_it_gives_on_a_disk(
         found.append(run)
     for mine, theirs in zip(*found, strict=True):
         assert mine == theirs
-    left = [one.name for one in place(store).iterdir()]
-    assert sorted(left) == ["fitted", "model", "more", "page.html", "ranked", "ranked.csv", "ranked.run"]
+    left = sorted(one.name for one in place(store).iterdir())
+    assert sorted(left) == [
+        "figures.json",
+        "fitted",
+        "model",
+        "more",
+        "page.html",
+        "ranked",
+        "ranked.csv",
+        "ranked.run",
+    ]
 
 
 def test_an_import_has_the_same_bytes(store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -365,6 +380,24 @@ def test_a_job_reads_from_the_store_and_runs_on_a_disk(
     assert "no such bucket" in said(
         capsys, "run", str(tmp_path / "1.json"), "steps.ranked.dataset=s3://no-such-bucket/x", code=2
     )
+
+
+def test_the_page_is_right(address: str, store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its commands run as they stand, with another bucket and without processes; its messages are ours."""
+    page = (Path(__file__).parents[1] / "cluster" / "stores" / "README.md").read_text()
+    block = page.split("```\n")[1]
+    commands = [line.replace("s3://bucket", store) for line in block.splitlines() if line.startswith("distagg ")]
+    assert len(commands) == 6
+    monkeypatch.chdir(tmp_path)
+    lines = [
+        f"{r % 3} qid:{q} 1:{r + 1} 2:{(r * 5 + q) % 7 + 1} #docid = d{q}-{r}\n" for q in range(6) for r in range(7)
+    ]
+    Path("A1.txt").write_text("".join(lines))
+    for line in commands:
+        assert main(line.replace(" --workers 2", "").split()[1:]) == 0, line
+    for message in re.findall(r"^\| `([^`]+)` \| [34] \|", page, flags=re.MULTILINE):
+        assert message in Path(__file__).read_text(), message
+    assert f"{CONNECT_SECONDS:.0f} s to connect, {SILENT_SECONDS:.0f} s without" in page
 
 
 def test_local_places_are_paths(tmp_path: Path) -> None:

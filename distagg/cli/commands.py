@@ -244,6 +244,7 @@ def run_evaluate(arguments: argparse.Namespace) -> None:
     from distagg.engine.compare import DEFAULT_METRICS
     from distagg.metrics import evaluate_rankings
 
+    _free(arguments.output)
     dataset = _heard(_opened(arguments, arguments.dataset), arguments.where)
     if arguments.complete:
         _evaluate_users(arguments, dataset)
@@ -255,8 +256,10 @@ def run_evaluate(arguments: argparse.Namespace) -> None:
     table = read_rankings(place(arguments.rankings))
     metrics = arguments.metrics or list(DEFAULT_METRICS)
     result = evaluate_rankings(table, dataset, metrics, protocol=arguments.protocol, source=arguments.rankings)
+    body = {"means": result.means, "protocol": arguments.protocol, "queries": len(result.query_ids)}
+    _keep(arguments.output, body)
     if arguments.json:
-        _print_json({"means": result.means, "protocol": arguments.protocol, "queries": len(result.query_ids)})
+        _print_json(body)
     else:
         print(_means_table(result.means))
 
@@ -277,8 +280,10 @@ def _evaluate_users(arguments: argparse.Namespace, dataset: Dataset) -> None:
         assert through is not None
         found = evaluate_users({arguments.rankings: table}, dataset, through, metrics, runner=runner, progress=progress)
     means = found.means[arguments.rankings]
+    body = {"means": means, "complete": arguments.complete, "users": len(found.values[arguments.rankings])}
+    _keep(arguments.output, body)
     if arguments.json:
-        _print_json({"means": means, "complete": arguments.complete, "users": len(found.values[arguments.rankings])})
+        _print_json(body)
     else:
         print(
             render_table(["metric", "mean, %"], [[name, f"{100 * value:.2f}"] for name, value in means.items()], "lr")
@@ -301,6 +306,7 @@ def run_compare(arguments: argparse.Namespace) -> None:
     from distagg.engine.compare import DEFAULT_METRICS, compare
     from distagg.engine.folds import count_folds
 
+    _free(arguments.output)
     dataset = _opened(arguments, arguments.dataset)
     names = arguments.models.split(",") if arguments.models else all_models(dataset, arguments.folds)
     settings: dict[str, dict[str, str]] = {}
@@ -316,6 +322,7 @@ def run_compare(arguments: argparse.Namespace) -> None:
             seed=arguments.seed, runner=runner, progress=progress,
         )  # fmt: skip
     result["command"] = "distagg " + " ".join(sys.argv[1:])
+    _keep(arguments.output, {key: value for key, value in result.items() if key != "per_query"})
     show_comparison(result, dataset, arguments.report, as_json=arguments.json)
 
 
@@ -394,6 +401,24 @@ def _info_table(info: dict[str, Any]) -> str:
         return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
     return render_table(["", ""], [[key, shown(value)] for key, value in info.items()], "ll")
+
+
+def _free(output: str | None) -> None:
+    """Refuse a result file that is there already, before any work is done for it."""
+    if output:
+        from distagg.dataset.commit import refuse_existing
+
+        refuse_existing(place(output))
+
+
+def _keep(output: str | None, value: Any) -> None:
+    """Write what ``--json`` prints to a file, where one is asked for."""
+    if output:
+        from distagg.dataset.commit import staged_file
+
+        with staged_file(place(output)) as file:
+            file.write_bytes((json.dumps(value, indent=1) + "\n").encode())
+        say(f"wrote: {output}")
 
 
 def _print_json(value: Any) -> None:

@@ -212,6 +212,10 @@ def _expanded(parser: argparse.ArgumentParser) -> None:
         )
 
 
+def _result(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-o", "--output", metavar="FILE.json", help="keep what --json prints in a new file")
+
+
 def _where(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--where", metavar="CONDITION", help="hear only these experts: \"age < 25 and gender = 'F'\"")
 
@@ -230,6 +234,7 @@ def _evaluate(commands: Any) -> None:
         "rankings", metavar="RANKINGS", help="what 'distagg rank' made, or a TREC run, CSV or Parquet file"
     )
     parser.add_argument("dataset", metavar="DATASET")
+    _result(parser)
     _expanded(parser)
     _where(parser)
     _complete(parser, "complete every user's ratings by it, and give the mean of their ndcg@k")
@@ -240,6 +245,7 @@ def _evaluate(commands: Any) -> None:
 def _compare(commands: Any) -> None:
     parser = _command(commands, "compare", "evaluate models side by side, with significance tests")
     parser.add_argument("dataset", metavar="DATASET")
+    _result(parser)
     _expanded(parser)
     parser.add_argument("--models", metavar="a,b,...", help="default: all that fit the data")
     parser.add_argument("--folds", metavar="letor5|K", help="cross-validate; needed by models that learn")
