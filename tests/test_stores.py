@@ -20,8 +20,9 @@ from small_jobs import CHUNK, ranking_job, write_small
 from distagg.cli.main import main
 from distagg.dataset import Dataset, write_dataset
 from distagg.dataset.commit import staged_directory, staged_file
+from distagg.dataset.filesystem import CONNECT_SECONDS, SILENT_SECONDS
 from distagg.dataset.manifest import committed
-from distagg.dataset.place import CONNECT_SECONDS, SILENT_SECONDS, Place, Store, place
+from distagg.dataset.place import Place, Store, place
 from distagg.dataset.rankings import read_rankings
 from distagg.engine.parts import rank_in_parts
 from distagg.engine.rank import rank_to
@@ -348,8 +349,8 @@ def test_wrong_credentials(address: str, there: str, store: str, capsys: pytest.
 
 
 def test_a_silent_server_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("distagg.dataset.place.SILENT_SECONDS", 1.0)
-    monkeypatch.setattr("distagg.dataset.place.TRIES", 1)
+    monkeypatch.setattr("distagg.dataset.filesystem.SILENT_SECONDS", 1.0)
+    monkeypatch.setattr("distagg.dataset.filesystem.TRIES", 1)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()

@@ -3,18 +3,12 @@
 A local place is a ``pathlib.Path`` and nothing else. A ``Store`` speaks the few words of it that datasets, rankings
 and models need, through pyarrow's file systems. A store has no renames, and a write that fails half way may leave a
 cut object: what is written goes to names of its own, and becomes visible by one small write (``commit.py``).
-
-Endpoint and region come from the URL (``?endpoint_override=HOST:PORT&scheme=http&region=R``) or the usual variables
-(AWS_ENDPOINT_URL, AWS_REGION), credentials from variables or profile. There are three tries,
-of at most five seconds to connect and ten without a byte.
 """
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import io
-import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -22,22 +16,12 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
-import pyarrow as pa
+from distagg.dataset.filesystem import endpoint, filesystem_of, meaning
+from distagg.errors import DistaggError, InfrastructureError, UsageError
 
-from distagg.errors import DistaggError, InfrastructureError, InputError, UsageError
-
-CONNECT_SECONDS = 5.0
-SILENT_SECONDS = 10.0  # without a byte
-TRIES = 3
 _URL = re.compile(r"([a-zA-Z][\w+.-]*)://")
-_DENIED = re.compile(
-    r"ACCESS_DENIED|INVALID_ACCESS_KEY|InvalidAccessKeyId|INVALID_CLIENT_TOKEN|SIGNATURE_DOES_NOT_MATCH|UNAUTHORIZED|"
-    r"SignatureDoesNotMatch|EXPIRED|ExpiredToken|FORBIDDEN|HTTP status 40[13]|credentials|NOT_AUTHORIZED",
-    re.IGNORECASE,
-)
-_NETWORK = re.compile(r"NETWORK_CONNECTION|curlCode|REQUEST_TIMEOUT|timed? ?out|[Cc]onnect")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +66,13 @@ class Store:
     @property
     def filesystem(self) -> Any:
         with explained(self):
-            return _filesystem(self.root, self.query, _endpoint())[0]
+            return filesystem_of(self.root, self.query, endpoint())[0]
 
     @property
     def inside(self) -> str:
         """The name that the file system knows it by."""
         with explained(self):
-            return f"{_filesystem(self.root, self.query, _endpoint())[1]}/{self.key}".rstrip("/")
+            return f"{filesystem_of(self.root, self.query, endpoint())[1]}/{self.key}".rstrip("/")
 
     def exists(self) -> bool:
         return self._kind() != "NotFound"
@@ -223,74 +207,14 @@ def explained(where: Place) -> Iterator[None]:
     except OSError as error:
         if isinstance(where, Path):
             raise
-        known = reason(where, error)
-        raise known or InfrastructureError(f"{where}: {error}; see to the store, then run again") from error
+        raise meaning(str(where), error) or InfrastructureError(
+            f"{where}: {error}; see to the store, then run again"
+        ) from error
 
 
 def reason(where: Place, error: Exception) -> DistaggError | None:
-    """What an error of a store means, where it is one of those that people meet; None for others and local disks."""
-    if isinstance(where, Path):
-        return None
-    text = str(error).splitlines()[0] if str(error) else type(error).__name__
-    if re.search(r"NO_SUCH_BUCKET|NoSuchBucket", text):
-        return InputError(
-            str(where), found="no such bucket", expected="one that exists",
-            remedy="make it first, or correct the URL or the endpoint (AWS_ENDPOINT_URL)",
-        )  # fmt: skip
-    if isinstance(error, FileNotFoundError):
-        return InputError(str(where), found="nothing there", expected="an object")
-    if _DENIED.search(text):
-        return InfrastructureError(
-            f"{where}: access denied; check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or AWS_PROFILE) and what they "
-            f"may do in this bucket, then run again ({text})"
-        )
-    if _NETWORK.search(text):
-        endpoint = dict(parse_qsl(where.query)).get("endpoint_override") or _endpoint() or "the store"
-        return InfrastructureError(
-            f"{where}: no answer from {endpoint}; check the network and AWS_ENDPOINT_URL (or endpoint_override in the "
-            f"URL), then run again ({text})"
-        )
-    return None
-
-
-def _endpoint() -> str:
-    return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
-
-
-@functools.lru_cache(maxsize=16)
-def _filesystem(root: str, query: str, endpoint: str) -> tuple[Any, str]:
-    """The file system of a root, and the name that it has there."""
-    from pyarrow import fs
-
-    split = urlsplit(root)
-    if split.scheme != "s3":
-        try:
-            filesystem, top = fs.FileSystem.from_uri(f"{root}/" + (f"?{query}" if query else ""))
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError, ImportError) as error:
-            raise UsageError(
-                f"{root}: found '{split.scheme}://' ({str(error).splitlines()[0]}), expected a path, s3://, file:// or "
-                "another scheme that pyarrow knows"
-            ) from error
-        return filesystem, top.rstrip("/")
-    options = dict(parse_qsl(query))
-    for name in options:
-        if name not in ("endpoint_override", "scheme", "region"):
-            raise UsageError(f"{root}: unknown option '{name}'; known: endpoint_override, scheme, region")
-    given = urlsplit(endpoint if "://" in endpoint else f"//{endpoint}")
-    override = options.get("endpoint_override") or given.netloc or None
-    region = options.get("region") or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
-    if region is None and override is not None:
-        region = "us-east-1"  # other servers do not ask; without it the SDK would look for Amazon's machines
-    made = fs.S3FileSystem(
-        endpoint_override=override,
-        scheme=options.get("scheme") or (given.scheme if "endpoint_override" not in options else "") or "https",
-        region=region if region is not None else fs.resolve_s3_region(split.netloc),
-        connect_timeout=CONNECT_SECONDS,
-        request_timeout=SILENT_SECONDS,
-        background_writes=False,  # else what waits for a slow network would pile up in memory
-        retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=TRIES),
-    )
-    return made, split.netloc
+    """What a store's error means, where it is a usual one; None for others and local disks."""
+    return meaning(str(where), error) if isinstance(where, Store) else None
 
 
 class Sink:
