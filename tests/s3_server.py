@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 import subprocess
 import time
@@ -20,9 +19,9 @@ WITHOUT_PROFILE = {
 
 
 def command() -> str | None:
-    """The server's program: DISTAGG_S3_SERVER, that of .venv-s3 ('make test' makes it), or one in the path."""
+    """The server's program: DISTAGG_S3_SERVER, or that of .venv-s3, which 'make test' makes."""
     made = Path(__file__).parents[1] / ".venv-s3" / "bin" / "moto_server"
-    return os.environ.get("DISTAGG_S3_SERVER") or (str(made) if made.exists() else shutil.which("moto_server"))
+    return os.environ.get("DISTAGG_S3_SERVER") or (str(made) if made.exists() else None)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 import re
@@ -22,7 +23,7 @@ from distagg.dataset import Dataset, write_dataset
 from distagg.dataset.commit import staged_directory, staged_file
 from distagg.dataset.filesystem import CONNECT_SECONDS, SILENT_SECONDS
 from distagg.dataset.manifest import committed
-from distagg.dataset.place import Place, Store, place
+from distagg.dataset.place import Place, Sink, Store, place
 from distagg.dataset.rankings import read_rankings
 from distagg.engine.parts import rank_in_parts
 from distagg.engine.rank import rank_to
@@ -279,6 +280,24 @@ def test_what_fails_is_removed(store: str) -> None:
         raise StoppedError
     assert all(not (place(store) / name).exists() for name in ("file", "folder"))
     assert [one.iterdir() for one in place(store).iterdir() if not one.name.startswith("attempt")] in ([], [[]])
+
+
+def test_a_broken_import_leaves_nothing(store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even what is written when a half-written object is given up."""
+    plain = Sink.write
+    calls = []
+
+    def fails(self: Sink, body: bytes) -> int:
+        calls.append(len(body))
+        if len(calls) == 4:
+            raise StoppedError
+        return plain(self, body)
+
+    monkeypatch.setattr(Sink, "write", fails)
+    with pytest.raises(StoppedError):
+        write_dataset(SyntheticSource(queries=9, shape="mq2008", seed=3), f"{store}/data")
+    gc.collect()
+    assert not place(f"{store}/data").exists()
 
 
 def test_a_copy_made_by_another_tool_is_read(here: Path, there: str, store: str, tmp_path: Path) -> None:

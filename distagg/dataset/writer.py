@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from distagg.dataset.reader import ITEMS_FILE
 from distagg.dataset.regroup import MEMORY_BYTES, no_progress, regroup
 from distagg.dataset.tally import Tally, spread
 from distagg.dataset.whole import digest
-from distagg.errors import InfrastructureError
+from distagg.errors import DistaggError, InfrastructureError
 from distagg.types import PAIRS_TABLE, QUERIES_TABLE
 
 BLOCK_ENTRIES = 1 << 17
@@ -177,6 +178,10 @@ class DatasetWriter:
     def __exit__(self, *error: object) -> None:
         for writer in self._open.values():
             writer.close()
+        for sink in self._sinks.values():  # after a failure: not later, when what was written is removed already
+            if isinstance(sink, Sink):
+                with suppress(DistaggError):
+                    sink.close()
         self._pool.shutdown(cancel_futures=True)
 
     def write(self, tables: BlockTables) -> None:
