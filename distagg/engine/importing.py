@@ -8,14 +8,15 @@ from typing import Any
 
 from distagg.dataset import Dataset, write_dataset
 from distagg.dataset.commit import refuse_existing
+from distagg.dataset.place import Place, local, place
 from distagg.engine.progress import Progress, silent
 from distagg.errors import InputError, unknown
 
 
 def import_dataset(
-    kind: str, sources: Sequence[str | Path], target: str | Path, *, progress: Progress = silent, **options: Any
+    kind: str, sources: Sequence[str | Path], target: str | Place, *, progress: Progress = silent, **options: Any
 ) -> Dataset:
-    """Read source files of a kind (letor, trec, ratings, rankings, pairs) into a dataset directory.
+    """Read source files of a kind (letor, trec, ratings, rankings, pairs) into a dataset at a path or URL.
 
     Options are the source's. Those of ratings: ``users`` and ``items`` name files about them, whose columns the dataset
     keeps; ``scale`` is the least and the largest rating that is taken.
@@ -25,11 +26,11 @@ def import_dataset(
 
     if kind not in SOURCES:
         raise unknown("source kind", kind, SOURCES)
-    refuse_existing(Path(target))
-    files = [file for source in sources for file in _files(Path(source))]
+    refuse_existing(place(target))
+    files = [file for source in sources for file in _files(local(str(source), "source files"))]
     about = {name: read_about(Path(options[name])) for name in ("users", "items") if options.get(name) is not None}
     options = {name: value for name, value in {**options, **about}.items() if value is not None}
-    write_dataset(SOURCES[kind](files, **options), Path(target), progress=progress, **about)
+    write_dataset(SOURCES[kind](files, **options), target, progress=progress, **about)
     return Dataset.open(target)
 
 

@@ -14,13 +14,13 @@ import json
 import os
 import shutil
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.dataset.commit import staged_directory, staged_file
+from distagg.dataset.place import Place, Store, place
 from distagg.dataset.rankings import Format, RankedPart, Written, publish_directory, publish_file
 from distagg.dataset.reader import CHUNK_ENTRIES, Dataset
 from distagg.dataset.whole import digest, sync, write_whole
@@ -28,6 +28,7 @@ from distagg.engine.checkpoint import nothing_said
 from distagg.engine.progress import Progress, silent
 from distagg.engine.rank import ready, write_task
 from distagg.engine.runner import InlineRunner, Runner, Work
+from distagg.errors import InputError
 from distagg.models import Model, Params
 from distagg.models.base import collecting, not_converged
 
@@ -35,8 +36,8 @@ PURPOSE = "purpose.json"
 
 
 def rank_in_parts(
-    target: Path,
-    staging: Path,
+    target: Place,
+    staging: Place,
     model: Model,
     params: Params,
     dataset: Dataset,
@@ -69,23 +70,24 @@ def rank_in_parts(
     notes = list(dict.fromkeys(note for _, said in ordered for note in said))
     before_publishing(notes)
     _publish(target, staging, [part for part, _ in ordered], fmt, model, dataset)
-    shutil.rmtree(staging, ignore_errors=True)  # a worker that lost its driver may still be writing
+    _remove(staging, quietly=True)  # a worker that lost its driver may still be writing
     for note in notes:
         not_converged(note)
     return sum(part.rows for part, _ in ordered)
 
 
-def accepted_parts(staging: Path) -> tuple[dict[int, tuple[RankedPart, list[str]]], list[str]]:
+def accepted_parts(staging: Place) -> tuple[dict[int, tuple[RankedPart, list[str]]], list[str]]:
     """For each part the first attempt whose slip and bytes agree, with its notes; and the names that do not."""
     parts: dict[int, tuple[RankedPart, list[str]]] = {}
     damaged = []
-    for slip in sorted(staging.glob("part-*.json")):
+    slips: list[Place] = sorted([*staging.glob("part-*.json")], key=str)
+    for slip in slips:
         try:
             body = json.loads(slip.read_text(encoding="utf-8"))
             fits = Written(**body["fits"]) if body["fits"] else None
             part = RankedPart(Written(**body["ranking"]), fits, tuple(body["columns"]), body["unfinished"])
             whole = all(digest(staging / one.attempt) == one.sha256 for one in (part.ranking, fits) if one)
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, InputError, ValueError, KeyError, TypeError):
             whole = False
         if not whole:
             damaged.append(slip.stem)
@@ -97,7 +99,7 @@ def accepted_parts(staging: Path) -> tuple[dict[int, tuple[RankedPart, list[str]
 
 def _part_task(chunk: Chunk, index: int, payload: tuple[Any, ...]) -> tuple[RankedPart, list[str]]:
     model, params, shown, staging, fmt, numbers = payload
-    number, folder = numbers[index], Path(staging)
+    number, folder = numbers[index], place(staging)
     part, notes = collecting(lambda: write_task(chunk, number, (model, params, shown, staging, fmt)))
     for written in (part.ranking, part.fits):
         if written is not None:
@@ -107,7 +109,9 @@ def _part_task(chunk: Chunk, index: int, payload: tuple[Any, ...]) -> tuple[Rank
     return part, notes
 
 
-def _publish(target: Path, staging: Path, parts: list[RankedPart], fmt: Format, model: Model, dataset: Dataset) -> None:
+def _publish(
+    target: Place, staging: Place, parts: list[RankedPart], fmt: Format, model: Model, dataset: Dataset
+) -> None:
     if fmt != "parquet":
         with staged_file(target) as file:
             publish_file(staging, parts, file, fmt)
@@ -122,18 +126,31 @@ def _publish(target: Path, staging: Path, parts: list[RankedPart], fmt: Format, 
         publish_directory(folder, parts, about)
 
 
-def _link(source: Path, target: Path) -> None:
+def _link(source: Place, target: Place) -> None:
     """The same bytes under another name; the first name stays, in case the driver dies before the end."""
+    if isinstance(source, Store) and isinstance(target, Store):
+        source.copy_to(target)
+        return
+    if isinstance(source, Store) or isinstance(target, Store):
+        target.write_bytes(source.read_bytes())
+        return
     try:
         os.link(source, target)
     except OSError:  # no links on this file system
         shutil.copyfile(source, target)
 
 
-def _claim(staging: Path, purpose: bytes) -> None:
+def _remove(folder: Place, *, quietly: bool = False) -> None:
+    if isinstance(folder, Store):
+        folder.rmdir()
+    else:
+        shutil.rmtree(folder, ignore_errors=quietly)
+
+
+def _claim(staging: Place, purpose: bytes) -> None:
     file = staging / PURPOSE
     if staging.exists() and not (file.is_file() and file.read_bytes() == purpose):
-        shutil.rmtree(staging)
+        _remove(staging)
     if not staging.exists():
         staging.mkdir(parents=True)
         write_whole(file, purpose)

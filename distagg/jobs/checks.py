@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from distagg.dataset.place import is_found
 from distagg.dataset.reader import Dataset
 from distagg.engine.fit import check_fits
 from distagg.engine.folds import make_folds
@@ -99,7 +99,7 @@ def _fits(where: str, model: Model, dataset: Dataset) -> None:
 
 def _opened(reference: str) -> Dataset | None:
     """The dataset at a path; those that steps make are not there yet."""
-    return Dataset.open(reference) if Path(reference).is_absolute() else None
+    return Dataset.open(reference) if is_found(reference) else None
 
 
 def _at(where: str, call: Callable[[], Any]) -> Any:

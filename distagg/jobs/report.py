@@ -39,7 +39,8 @@ def write_run_report(job: Job, folder: RunFolder) -> Path:
         "pages": pages, "rankings": tops, "notes": [n for step in job.steps for n in folder.notes(step)],
         "events": folder.events(),
     })  # fmt: skip
-    return write_report(html, folder.path / "report.html", overwrite=True)
+    write_report(html, folder.path / "report.html", overwrite=True)
+    return folder.path / "report.html"
 
 
 def _top(step: Step, folder: RunFolder) -> list[dict[str, Any]]:

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from distagg.dataset.place import is_url, place
 from distagg.dataset.reader import Dataset
 from distagg.errors import DistaggError, UsageError, unknown
 from distagg.jobs.fields import CHECKPOINTS, MAKES, PLACE, REQUIRED, STEPS, TOP, Field
@@ -109,6 +110,8 @@ def make_job(body: dict[str, Any]) -> Job:
     steps: list[Step] = []
     for name, values in top["steps"].items():
         steps.append(_step(name, values, steps, list(top["steps"]), top["seed"]))
+    if is_url(top["runs"]):
+        raise UsageError(f"runs: found the URL {top['runs']}, expected a local folder: run directories hold a lease")
     return Job(top["name"], str(Path(top["runs"]).absolute()), top["seed"], place, checkpoints, tuple(steps))
 
 
@@ -220,6 +223,8 @@ def _name(text: str) -> str:
 
 
 def _path(text: str) -> str:
+    if is_url(text):
+        return text
     path = Path(text).expanduser()
     if not path.exists():
         raise UsageError(f"found '{text}', and there is no such file; relative paths start where the command is run")
@@ -256,7 +261,7 @@ def _reference(kind: str, text: str, before: Sequence[Step], names: Sequence[str
         raise UsageError(f"step '{text}' does not come before; put it first")
     if kind == "ranker" and text in MODELS:
         return text
-    if not Path(text).expanduser().exists():
+    if not (place(text) if is_url(text) else Path(text).expanduser()).exists():
         makers = [step.name for step in before if MAKES.get(step.do) == wanted]
         known = [*makers, *(MODELS if kind == "ranker" else ())]
         raise unknown(f"step or path (a {wanted} is wanted)", text, known)
@@ -266,7 +271,7 @@ def _reference(kind: str, text: str, before: Sequence[Step], names: Sequence[str
     elif kind == "ranker":
         from distagg.engine.saved import load_model
 
-        load_model(Path(path))
+        load_model(path)
     return path
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from distagg.dataset.commit import staged_file
 from distagg.dataset.expand import expand_dataset
+from distagg.dataset.place import Place, place
 from distagg.dataset.rankings import read_rankings
 from distagg.dataset.reader import Dataset
 from distagg.engine.checkpoint import Checkpoints
@@ -38,10 +39,10 @@ class Site:
     folder: RunFolder
     runner: Callable[[], Runner]  # called by steps that need one: a cluster is not started for nothing
 
-    def path(self, reference: str) -> Path:
+    def path(self, reference: str) -> Place:
         """What a field refers to: an earlier step's output, or a path."""
         step = self.job.step(reference)
-        return self.folder.output(step) if step is not None else Path(reference)
+        return self.folder.output(step) if step is not None else place(reference)
 
     def dataset(self, reference: str) -> Dataset:
         return Dataset.open(self.path(reference))
