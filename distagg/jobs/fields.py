@@ -28,6 +28,7 @@ class Field:
 TOP = {
     "name": Field("name", "what the job is called: letters, digits, dots, dashes"),
     "runs": Field("text", "the folder in which run directories are made", "runs"),
+    "keep": Field("whole", "so many finished runs are kept, the newest; all without it", None, least=1),
     "seed": Field("whole", "seed of everything that draws", 0, least=0),
     "place": Field("table", "where it runs", {}),
     "checkpoints": Field("table", "how often training is saved", {}),

@@ -38,6 +38,7 @@ def write_run_report(job: Job, folder: RunFolder) -> Path:
         **about, "job": job.to_dict(), "environment": folder.read("environment.json"), "figures": figures,
         "pages": pages, "rankings": tops, "notes": [n for step in job.steps for n in folder.notes(step)],
         "events": folder.events(),
+        "changes": folder.read("changes.json") if (folder.path / "changes.json").is_file() else None,
     })  # fmt: skip
     return write_report(html, folder.path / "report.html", overwrite=True)
 

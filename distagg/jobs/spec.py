@@ -50,6 +50,7 @@ class Job:
     place: dict[str, Any]
     checkpoints: dict[str, Any]
     steps: tuple[Step, ...]
+    keep: int | None = None
 
     def step(self, name: str) -> Step | None:
         return next((step for step in self.steps if step.name == name), None)
@@ -57,8 +58,9 @@ class Job:
     def to_dict(self) -> dict[str, Any]:
         """The resolved specification, defaults filled in."""
         steps = {step.name: {"do": step.do, **step.values} for step in self.steps}
+        kept = {} if self.keep is None else {"keep": self.keep}
         return {
-            "name": self.name, "runs": self.runs, "seed": self.seed, "place": self.place,
+            "name": self.name, "runs": self.runs, **kept, "seed": self.seed, "place": self.place,
             "checkpoints": self.checkpoints, "steps": steps,
         }  # fmt: skip
 
@@ -109,7 +111,8 @@ def make_job(body: dict[str, Any]) -> Job:
     steps: list[Step] = []
     for name, values in top["steps"].items():
         steps.append(_step(name, values, steps, list(top["steps"]), top["seed"]))
-    return Job(top["name"], str(Path(top["runs"]).absolute()), top["seed"], place, checkpoints, tuple(steps))
+    runs = str(Path(top["runs"]).absolute())
+    return Job(top["name"], runs, top["seed"], place, checkpoints, tuple(steps), top.get("keep"))
 
 
 def _step(name: str, values: Any, before: Sequence[Step], names: list[str], seed: int) -> Step:

@@ -20,10 +20,13 @@ from distagg.engine.folds import count_folds
 from distagg.engine.importing import import_dataset
 from distagg.engine.parts import rank_in_parts
 from distagg.engine.progress import metered
+from distagg.engine.reuse import Reuse
 from distagg.engine.runner import Runner
 from distagg.engine.saved import Fitted, load_model, save_model
 from distagg.engine.search import differing, search, variants
 from distagg.jobs.folder import RunFolder, as_json
+from distagg.jobs.key import code_key
+from distagg.jobs.reuse import Before
 from distagg.jobs.spec import Job, Step
 from distagg.metrics import evaluate_rankings
 from distagg.models import MODELS, model_named
@@ -37,6 +40,8 @@ class Site:
     job: Job
     folder: RunFolder
     runner: Callable[[], Runner]  # called by steps that need one: a cluster is not started for nothing
+    before: Before | None = None
+    among: bool = False  # whether it is one of a job's runs in one folder
 
     def path(self, reference: str) -> Path:
         """What a field refers to: an earlier step's output, or a path."""
@@ -103,8 +108,18 @@ def do_rank(step: Step, site: Site) -> None:
             site.folder.output(step), site.folder.staging(step), model, params, dataset, fmt=values["format"],
             chunk_entries=values["chunk_entries"], runner=runner, progress=progress, say=site.say(step),
             before_publishing=lambda notes: site.folder.keep_notes(step, [*first, *notes]),
+            reuse=_reuse(step, site) if site.among else None,
         )  # fmt: skip
     _repeat(first)
+
+
+def _reuse(step: Step, site: Site) -> Reuse:
+    """Parts of the run before, where the step was a ranking then too."""
+    context = {"code": code_key(), "seed": site.job.seed}
+    if site.before is None:
+        return Reuse(site.folder.recipe_file(step), context)
+    then = site.before.folder
+    return Reuse(site.folder.recipe_file(step), context, then.output(step), then.recipe_file(step))
 
 
 def do_evaluate(step: Step, site: Site) -> None:

@@ -20,6 +20,18 @@ from distagg.engine.cluster import SETTINGS, DaskRunner, share_out
 from distagg.engine.runner import Work
 
 STEP = 100  # workers that are started at once
+QUIET = {
+    "distributed.scheduler.worker-ttl": None,
+    "distributed.comm.timeouts.connect": "120s",
+    "distributed.admin.tick.interval": "10s",
+    "distributed.admin.tick.limit": "600s",
+    "distributed.admin.tick.cycle": "10s",
+    "distributed.admin.system-monitor.interval": "60s",
+    "distributed.admin.system-monitor.disk": False,
+    "distributed.admin.system-monitor.host-cpu": False,
+    "distributed.admin.system-monitor.gil.enabled": False,
+    "distributed.worker.profile.enabled": False,
+}
 
 
 @contextmanager
@@ -28,7 +40,7 @@ def crowd(workers: int) -> Iterator[DaskRunner]:
     import dask
     from distributed import Client, LocalCluster
 
-    calm = {**SETTINGS, "distributed.scheduler.worker-ttl": None, "distributed.comm.timeouts.connect": "120s"}
+    calm = {**SETTINGS, **QUIET}
     with (
         dask.config.set(calm),
         LocalCluster(

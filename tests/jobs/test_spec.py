@@ -28,7 +28,7 @@ WRONG: dict[str, list[Any]] = {
 def every_step(small: Path, source: Path) -> dict[str, Any]:
     """A job with every kind of step and every field, all right."""
     return {
-        "name": "all", "runs": "runs", "seed": 1, "place": {"workers": 0},
+        "name": "all", "runs": "runs", "keep": 3, "seed": 1, "place": {"workers": 0},
         "checkpoints": {"rounds": 5, "seconds": 1.5},
         "steps": {
             "data": {"do": "import", "source": "trec", "files": [str(source)], "qrels": str(source), "expert": "file",
@@ -59,7 +59,7 @@ def cases() -> list[tuple[str, Any]]:
     for do, step in homes.items():
         found += [(f"steps.{step}.{name}", value) for name, f in STEPS[do].items() for value in WRONG[f.kind]]
         found += [(f"steps.{step}.do", value) for value in ("rankk", 3)]
-    more = {"steps.chosen.folds": 2, "steps.model.settings": {"k": 3}, "steps.ranked.settings": {"c": 3},
+    more = {"keep": 0, "steps.chosen.folds": 2, "steps.model.settings": {"k": 3}, "steps.ranked.settings": {"c": 3},
             "steps.compared.settings": {"mc4": {}}, "steps.compared.baseline": "mc4",
             "steps.compared.settings.rrf": {"c": -1}}  # fmt: skip
     return found + list(more.items())
