@@ -169,11 +169,11 @@ def _read(field: Field, value: Any, before: Sequence[Step], names: Sequence[str]
         return _of(value, dict, "a table")
     if field.kind == "folds":
         return _folds(value)
-    if field.kind in ("paths", "metrics", "models"):
-        words = _of(value, list, f'a list, such as ["{_EXAMPLES[field.kind]}"]')
+    if field.kind in ("paths", "metrics", "models", "counts"):
+        words = _of(value, list, f"a list, such as [{_EXAMPLES[field.kind]}]")
         if not words:
             raise UsageError("found an empty list, expected at least one")
-        read = [_WORDS[field.kind[:-1]](_text(word)) for word in words]
+        read: list[Any] = [_word(field.kind, word) for word in words]
         twice = next((word for word in read if read.count(word) > 1), None)
         if twice is not None:
             raise UsageError(f"found '{twice}' twice")
@@ -186,6 +186,11 @@ def _read(field: Field, value: Any, before: Sequence[Step], names: Sequence[str]
     if field.kind in ("dataset", "ranker", "rankings"):
         return _reference(field.kind, text, before, names)
     return _WORDS[field.kind](text)
+
+
+def _word(kind: str, value: Any) -> Any:
+    """One of a list."""
+    return _number(Field("whole", "", least=1), value) if kind == "counts" else _WORDS[kind[:-1]](_text(value))
 
 
 def _number(field: Field, value: Any) -> float:
@@ -243,7 +248,7 @@ def _model(text: str) -> str:
 _WORDS: dict[str, Callable[[str], str]] = {
     "text": lambda text: text, "name": _name, "path": _path, "metric": _metric, "model": _model,
 }  # fmt: skip
-_EXAMPLES = {"paths": "A1.txt", "metrics": "ndcg@5", "models": "rrf"}
+_EXAMPLES = {"paths": '"A1.txt"', "metrics": '"ndcg@5"', "models": '"rrf"', "counts": "1, 2, 4"}
 
 
 def _reference(kind: str, text: str, before: Sequence[Step], names: Sequence[str]) -> str:

@@ -27,6 +27,7 @@ from distagg.engine.search import differing, search, variants
 from distagg.jobs.folder import RunFolder, as_json
 from distagg.jobs.key import code_key
 from distagg.jobs.reuse import Before
+from distagg.jobs.scale import scale
 from distagg.jobs.spec import Job, Step
 from distagg.metrics import evaluate_rankings
 from distagg.models import MODELS, model_named
@@ -147,9 +148,14 @@ def do_compare(step: Step, site: Site) -> None:
     _repeat(notes)
 
 
+def do_scale(step: Step, site: Site) -> None:
+    dataset = site.dataset(step.values["dataset"]) if "dataset" in step.values else None
+    _write(site.folder.output(step), scale(step.values, dataset, site.folder.staging(step), site.say(step)))
+
+
 STEPS: dict[str, Callable[[Step, Site], None]] = {
     "import": do_import, "expand": do_expand, "fit": do_fit, "rank": do_rank, "evaluate": do_evaluate,
-    "compare": do_compare,
+    "compare": do_compare, "scale": do_scale,
 }  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from distagg.reports.changes import changes_sections
 from distagg.reports.markup import Child, Markup, element
 from distagg.reports.page import folded, page, section, table
 from distagg.reports.rankings import rankings_section
+from distagg.reports.scaling import scaling_sections
 from distagg.reports.text import NOTHING, number, percent
 
 _EVENTS = 200
@@ -27,6 +28,7 @@ def run_report(run: Mapping[str, Any]) -> str:
         section("Steps", _steps(run.get("steps") or ()), _anew(run.get("events") or ())),
         *changes_sections(run.get("changes")),
         *(_figures(name, models, run) for name, models in (run.get("figures") or {}).items()),
+        *(part for name, found in (run.get("scaling") or {}).items() for part in scaling_sections(name, found)),
         rankings_section(run.get("rankings") or ()),
         section("Where it came from", *_origin(run)),
     ]

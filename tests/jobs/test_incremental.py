@@ -217,23 +217,6 @@ def test_what_is_damaged_in_the_run_before_is_not_taken_over() -> None:
     assert whys == {"checked": ["its output in the run before is damaged"], "more": ["the run before had no such step"]}
 
 
-def test_not_converged_is_said_of_parts_and_steps_that_were_taken_over() -> None:
-    found = lists(12)
-    write(found)
-    body = json.loads(Path(job("mpm")).read_text())
-    body["steps"]["ranked"]["settings"] = {"steps": 1}
-    Path("job.json").write_text(json.dumps(body))
-    assert main(["run", "job.json"]) == 1
-    assert main(["run", "job.json", "steps.checked.metrics=['p@3']"]) == 1  # the whole step
-    found["q11"][0].reverse()
-    write(found)
-    assert main(["run", "job.json"]) == 1
-    now = Path("runs/nightly/latest").resolve()
-    assert events(now, "parts reused")[0]["count"] > 0
-    assert main(["run", "job.json", "-o", "alone"]) == 1
-    assert fingerprints(now) == fingerprints(Path("alone"))
-
-
 def test_a_run_that_stopped_takes_over_from_the_same_run_when_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
     found = lists()
     write(found)
