@@ -19,13 +19,13 @@ from typing import Any
 
 from distagg.dataset import Dataset, write_dataset
 from distagg.dataset.expand import expand_dataset
-from distagg.dataset.whole import write_whole
 from distagg.engine import law
 from distagg.engine.cluster import DaskRunner, local_cluster
 from distagg.engine.fit import check_fits
 from distagg.engine.scaling import middle, passes, round_cost
 from distagg.engine.simulation import crowd, rounds_at, simulated_refs
 from distagg.errors import InfrastructureError, UsageError
+from distagg.jobs.kept import Kept
 from distagg.models import Model, model_named
 from distagg.sources.synthetic import SyntheticSource
 
@@ -33,21 +33,6 @@ PAIR = 2  # workers on which all but their number is varied
 CHUNK = 1 << 18  # entries, where the chunk is not what is varied
 ROUNDS = 20  # of nothing, for each repeat of a pass
 Runs = list[dict[str, float]]
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """Figures in a folder: those that are there are not measured again."""
-
-    folder: Path
-    say: Callable[..., None]
-
-    def __call__(self, name: str, measure: Callable[[], Any]) -> Any:
-        file = self.folder / f"{name}.json"
-        if not file.is_file():
-            self.say("measuring", what=name)
-            write_whole(file, json.dumps(measure()).encode())
-        return json.loads(file.read_text(encoding="utf-8"))
 
 
 def scale(values: dict[str, Any], dataset: Dataset | None, folder: Path, say: Callable[..., None]) -> dict[str, Any]:

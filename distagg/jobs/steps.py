@@ -25,6 +25,7 @@ from distagg.engine.runner import Runner
 from distagg.engine.saved import Fitted, load_model, save_model
 from distagg.engine.search import differing, search, variants
 from distagg.jobs.folder import RunFolder, as_json
+from distagg.jobs.kept import Kept
 from distagg.jobs.key import code_key
 from distagg.jobs.reuse import Before
 from distagg.jobs.scale import scale
@@ -139,8 +140,11 @@ def do_compare(step: Step, site: Site) -> None:
     models = values.pop("models")
     with metered(f"{step.name}, fits", len(models) * count_folds(values.get("folds"))) as progress:
         result, notes = collecting(
-            lambda: compare(dataset, models, **values, seed=site.job.seed, runner=site.runner(), progress=progress)
-        )
+            lambda: compare(
+                dataset, models, **values, seed=site.job.seed, runner=site.runner(), progress=progress,
+                kept=Kept(site.folder.staging(step), site.say(step)),
+            )
+        )  # fmt: skip
     site.say(step)("compared", seconds=result.pop("seconds"))  # the output holds nothing that differs from run to run
     result["dataset"]["path"] = step.values["dataset"]
     site.folder.keep_notes(step, notes)

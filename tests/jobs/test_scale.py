@@ -10,7 +10,7 @@ import pytest
 
 from distagg.cli.main import main
 from distagg.jobs.folder import RunFolder
-from distagg.jobs.scale import Kept
+from distagg.jobs.kept import Kept
 from distagg.reports.scaling import overtaken
 
 SMALL = {
