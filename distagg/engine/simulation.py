@@ -9,6 +9,7 @@ What workers do beside their work (looking at the machine, profiling themselves,
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -52,7 +53,12 @@ def crowd(workers: int) -> Iterator[DaskRunner]:
         for count in [*range(STEP, workers, STEP), workers]:
             cluster.scale(count)
             client.wait_for_workers(count, timeout=120)
-        yield DaskRunner(client)
+        gc.collect()
+        gc.freeze()  # what a thousand workers hold is not looked through again at every turn
+        try:
+            yield DaskRunner(client)
+        finally:
+            gc.unfreeze()
 
 
 @contextmanager

@@ -31,6 +31,7 @@ from distagg.sources.synthetic import SyntheticSource
 
 PAIR = 2  # workers on which all but their number is varied
 CHUNK = 1 << 18  # entries, where the chunk is not what is varied
+LAW_POINTS = 3  # numbers of workers: the law has three parameters
 ROUNDS = 20  # of nothing, for each repeat of a pass
 Runs = list[dict[str, float]]
 
@@ -52,10 +53,11 @@ def scale(values: dict[str, Any], dataset: Dataset | None, folder: Path, say: Ca
     for workers in values["workers"]:
         _measure(found, workers, values, _Data(dataset, folder), model, kept)
     _simulate(found, values, dataset, kept)
-    found["laws"] = {"strong, measured": _law(_rates(found["strong"]))} | {
-        f"simulated, chunks of {size:,}": _law(_rates(runs, values["simulated_entries"]))
+    rates = {"strong, measured": _rates(found["strong"])} | {
+        f"simulated, chunks of {size:,}": _rates(runs, values["simulated_entries"])
         for size, runs in found["simulated"].items()
     }
+    found["laws"] = {name: _law(some) for name, some in rates.items() if len(some) >= LAW_POINTS}
     found["simulated_entries"] = values["simulated_entries"]
     return json.loads(json.dumps(found))
 
