@@ -83,7 +83,7 @@ def check(now: Path, file: str, *overrides: str) -> tuple[int, list[str]]:
 
 
 @pytest.mark.parametrize("fmt", ["parquet", "csv", "trec"])
-def test_only_the_part_whose_block_changed_is_ranked_again(fmt: str) -> None:
+def test_only_the_part_whose_block_changed_is_ranked_again(fmt: str, capsys: pytest.CaptureFixture[str]) -> None:
     found = lists()
     write(found)
     first = run(job(fmt=fmt))
@@ -99,7 +99,19 @@ def test_only_the_part_whose_block_changed_is_ranked_again(fmt: str) -> None:
     ranked = status(second)["steps"][0]
     assert ranked["reused"] == f"{reused} of {reused + 1} parts"
     assert ranked["why"] == "input blocks changed (1 parts)"
-    assert "input block" in (second / "report.html").read_text()
+    html = (second / "report.html").read_text()
+    assert "input block" in html
+    changes = json.loads((second / "changes.json").read_text())
+    assert changes["before"] == first.name
+    assert changes["rankings"]["ranked"]["queries"] == {"same": QUERIES - 1, "changed": 1, "new": 0, "vanished": 0}
+    assert {one["query"] for one in changes["rankings"]["ranked"]["movers"]} == {"q13"}
+    assert (
+        changes["metrics"]["checked"]["ranked"]["map"]["before"]
+        != changes["metrics"]["checked"]["ranked"]["map"]["now"]
+    )
+    assert f"ranked, since {first.name}" in html
+    assert "ranks of moved items" in html
+    assert "ranked changed in 1 of 40 queries" in capsys.readouterr().err
     same = {(first / file).stat().st_ino for file in fingerprints(first)}
     if fmt == "parquet":  # links, not copies
         assert sum((second / file).stat().st_ino in same for file in fingerprints(second)) == reused
@@ -176,6 +188,9 @@ def test_steps_are_taken_over_whole_and_a_changed_input_trains_again() -> None:
     assert events(third, "step reused") == []
     assert "inputs" in events(third, "step")[0]["why"][0]
     assert {one["why"] for one in events(third, "part anew")} == {"the model was fitted anew"}
+    (moved,) = json.loads((third / "changes.json").read_text())["models"]["model"]["arrays"].values()
+    assert {one["expert"] for one in moved["experts"]} >= {"e0", "e1"}
+    assert "Experts of model, since" in (third / "report.html").read_text()
     assert fingerprints(third) == fingerprints(full(job("model", steps=fit())))
     assert first not in (second, third)
 
