@@ -18,6 +18,7 @@ from distagg.jobs.plan import plan
 from distagg.jobs.report import write_run_report
 from distagg.jobs.spec import Job, read_job
 from distagg.jobs.status import job_of, status
+from distagg.reports.scaling import scaling_tables
 from distagg.reports.terminal import render_table
 
 RUN = "a run directory (its lease, events and checkpoints)"
@@ -111,6 +112,10 @@ def _drive(job: Job, arguments: argparse.Namespace, target: Path | None, *, poin
         print(json.dumps({"run": str(folder.path), "metrics": folder.read("metrics.json")}, indent=1))
     else:
         _show(folder.read("metrics.json"))
+        for step in job.steps:
+            if step.do == "scale":
+                for title, head, rows in scaling_tables(json.loads(folder.output(step).read_text(encoding="utf-8"))):
+                    print(f"{title}\n{render_table(head, rows, 'l' + 'r' * (len(head) - 1))}\n")
         say(f"report: {folder.path / 'report.html'}")
 
 

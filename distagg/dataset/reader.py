@@ -114,7 +114,7 @@ class ChunkRef:
 def read_groups(file: Place, groups: list[int] | None, columns: list[str] | None) -> pa.Table:
     """Row groups (None: all) of a Parquet file; damage is an InputError that names the file."""
     try:
-        with _parquet(file) as parquet:
+        with open_parquet(file) as parquet:
             wanted = list(range(parquet.num_row_groups)) if groups is None else groups
             return parquet.read_row_groups(wanted, columns=columns, use_threads=False)
     except (OSError, pa.ArrowException) as error:
@@ -126,7 +126,8 @@ def read_groups(file: Place, groups: list[int] | None, columns: list[str] | None
         ) from error
 
 
-def _parquet(file: Place) -> pq.ParquetFile:
+def open_parquet(file: Place) -> pq.ParquetFile:
+    """A Parquet file on a disk or in a store."""
     if isinstance(file, Store):  # many small reads are joined into few
         return pq.ParquetFile(file.inside, filesystem=file.filesystem, pre_buffer=True)
     return pq.ParquetFile(file, memory_map=False)

@@ -11,12 +11,9 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Callable
 from typing import Any
-
-import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.dataset.commit import staged_directory, staged_file
@@ -27,6 +24,7 @@ from distagg.dataset.whole import digest, sync, write_whole
 from distagg.engine.checkpoint import nothing_said
 from distagg.engine.progress import Progress, silent
 from distagg.engine.rank import ready, write_task
+from distagg.engine.reuse import Earlier, Recipe, Reuse, Slip, learned, link, recipe_of
 from distagg.engine.runner import InlineRunner, Runner, Work
 from distagg.errors import InputError
 from distagg.models import Model, Params
@@ -48,10 +46,12 @@ def rank_in_parts(
     progress: Progress = silent,
     say: Callable[..., None] = nothing_said,
     before_publishing: Callable[[list[str]], None] = lambda notes: None,
+    reuse: Reuse | None = None,
 ) -> int:
     """Write rankings to ``target``, keeping finished parts in ``staging`` until then; gives the number of rows.
 
-    ``before_publishing`` is told what models noted (not converged), also of parts that were there already.
+    ``before_publishing`` is told what models noted (not converged), also of parts that were there already. ``reuse``
+    takes parts of an earlier ranking whose inputs are the same, says why the others are ranked, and keeps the recipe.
     """
     runner = runner or InlineRunner()
     params, refs, shown = ready(model, params, dataset, runner, chunk_entries=chunk_entries or CHUNK_ENTRIES)
@@ -59,8 +59,12 @@ def rank_in_parts(
     parts, damaged = accepted_parts(staging)
     for name in damaged:
         say("part damaged", file=name)
+    taken = len(parts)
+    recipe = recipe_of(model, params, dataset, refs, fmt, runner, reuse.context) if reuse is not None else None
+    if reuse is not None and recipe is not None:
+        _take_earlier(reuse, recipe, parts, staging, say)
     missing = [n for n in range(len(refs)) if n not in parts]
-    say("parts", total=len(refs), taken=len(parts), missing=len(missing))
+    say("parts", total=len(refs), taken=taken, missing=len(missing))
     work = Work(_part_task, (model, params, shown, str(staging.resolve()), fmt, missing), ids=True)
     done = runner.map(work, [refs[n] for n in missing], progress)
     for n, (part, notes) in zip(missing, done, strict=True):
@@ -69,6 +73,8 @@ def rank_in_parts(
     ordered = [parts[n] for n in range(len(refs))]
     notes = list(dict.fromkeys(note for _, said in ordered for note in said))
     before_publishing(notes)
+    if reuse is not None and recipe is not None:
+        recipe.write(reuse.recipe, [(_unnamed(part), said) for part, said in ordered])
     _publish(target, staging, [part for part, _ in ordered], fmt, model, dataset)
     _remove(staging, quietly=True)  # a worker that lost its driver may still be writing
     for note in notes:
@@ -76,9 +82,31 @@ def rank_in_parts(
     return sum(part.rows for part, _ in ordered)
 
 
-def accepted_parts(staging: Place) -> tuple[dict[int, tuple[RankedPart, list[str]]], list[str]]:
+def _take_earlier(
+    reuse: Reuse, recipe: Recipe, parts: dict[int, Slip], staging: Place, say: Callable[..., None]
+) -> None:
+    """Add what an earlier ranking has, and say why the rest must be ranked; runs that follow one another are on disk."""
+    earlier = Earlier.open(reuse)
+    if earlier is None or isinstance(staging, Store):
+        return
+    then = earlier.find(recipe)
+    reused = 0
+    for n in range(len(recipe.blocks)):
+        if n in parts:
+            continue
+        slip = earlier.take(then[n], staging, n) if n in then else None
+        if slip is None:
+            say("part anew", number=n, why="the earlier part is damaged" if n in then else earlier.why(recipe, n))
+            continue
+        _write_slip(staging, n, *slip)
+        parts[n] = slip
+        reused += 1
+    say("parts reused", count=reused, of=len(recipe.blocks))
+
+
+def accepted_parts(staging: Place) -> tuple[dict[int, Slip], list[str]]:
     """For each part the first attempt whose slip and bytes agree, with its notes; and the names that do not."""
-    parts: dict[int, tuple[RankedPart, list[str]]] = {}
+    parts: dict[int, Slip] = {}
     damaged = []
     slips: list[Place] = sorted([*staging.glob("part-*.json")], key=str)
     for slip in slips:
@@ -97,16 +125,26 @@ def accepted_parts(staging: Place) -> tuple[dict[int, tuple[RankedPart, list[str
     return parts, damaged
 
 
-def _part_task(chunk: Chunk, index: int, payload: tuple[Any, ...]) -> tuple[RankedPart, list[str]]:
+def _part_task(chunk: Chunk, index: int, payload: tuple[Any, ...]) -> Slip:
     model, params, shown, staging, fmt, numbers = payload
     number, folder = numbers[index], place(staging)
     part, notes = collecting(lambda: write_task(chunk, number, (model, params, shown, staging, fmt)))
     for written in (part.ranking, part.fits):
         if written is not None:
             sync(folder / written.attempt)
+    _write_slip(folder, number, part, notes)
+    return part, notes
+
+
+def _write_slip(folder: Place, number: int, part: RankedPart, notes: list[str]) -> None:
     slip = {"number": number, "notes": notes, **dataclasses.asdict(part)}
     write_whole(folder / f"{part.ranking.attempt}.json", json.dumps(slip).encode())
-    return part, notes
+
+
+def _unnamed(part: RankedPart) -> RankedPart:
+    """Without the names of attempts, which differ from run to run."""
+    fits = dataclasses.replace(part.fits, attempt="") if part.fits is not None else None
+    return dataclasses.replace(part, ranking=dataclasses.replace(part.ranking, attempt=""), fits=fits)
 
 
 def _publish(
@@ -120,7 +158,7 @@ def _publish(
         for part in parts:
             for written in (part.ranking, part.fits):
                 if written is not None:
-                    _link(staging / written.attempt, folder / written.attempt)
+                    _link(staging / written.attempt, folder / written.attempt)  # the first stays, should the driver die
         converged = not any(part.unfinished for part in parts)
         about = {"model": model.name, "queries": dataset.manifest.queries, "converged": converged}
         publish_directory(folder, parts, about)
@@ -134,10 +172,7 @@ def _link(source: Place, target: Place) -> None:
     if isinstance(source, Store) or isinstance(target, Store):
         target.write_bytes(source.read_bytes())
         return
-    try:
-        os.link(source, target)
-    except OSError:  # no links on this file system
-        shutil.copyfile(source, target)
+    link(source, target)
 
 
 def _remove(folder: Place, *, quietly: bool = False) -> None:
@@ -158,12 +193,8 @@ def _claim(staging: Place, purpose: bytes) -> None:
 
 def _purpose(model: Model, params: Params, dataset: Dataset, fmt: Format, parts: int) -> bytes:
     """What the parts depend on."""
-    learned = hashlib.sha256()
-    for name in sorted(params):
-        array = np.ascontiguousarray(params[name])
-        learned.update(f"{name} {array.dtype} {array.shape}".encode() + array.tobytes())
     body = {
-        "model": model.name, "settings": dataclasses.asdict(model), "params": learned.hexdigest(), "format": fmt,
+        "model": model.name, "settings": dataclasses.asdict(model), "params": learned(params), "format": fmt,
         "dataset": hashlib.sha256(dataset.manifest.to_json().encode()).hexdigest(), "parts": parts,
     }  # fmt: skip
     return json.dumps(body, sort_keys=True).encode()

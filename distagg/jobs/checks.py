@@ -19,9 +19,16 @@ if TYPE_CHECKING:
 
 def check_step(step: Step, where: str, before: Sequence[Step], seed: int) -> None:
     """Refuse settings that no model takes, fields that do not go together, and data that cannot do."""
-    check = {"import": _import, "fit": _fit, "rank": _rank, "compare": _compare, "evaluate": _evaluate}.get(step.do)
-    if check is not None:
-        check(step.values, where, seed)
+    checks = {
+        "import": _import,
+        "fit": _fit,
+        "rank": _rank,
+        "compare": _compare,
+        "evaluate": _evaluate,
+        "scale": _scale,
+    }
+    if step.do in checks:
+        checks[step.do](step.values, where, seed)
 
 
 def _import(values: dict[str, Any], where: str, seed: int) -> None:
@@ -86,6 +93,19 @@ def _compare(values: dict[str, Any], where: str, seed: int) -> None:
         raise UsageError(f"{where}.baseline: {unknown('baseline', values['baseline'], values['models'])}")
     if dataset is not None:
         _check_folds(values, where, dataset)
+
+
+def _scale(values: dict[str, Any], where: str, seed: int) -> None:
+    model = model_named(values["model"])
+    if model.learns:
+        raise UsageError(f"{where}.model: {model.name} must be fitted, and what is measured is a pass without; try rrf")
+    if 2 not in values["workers"]:
+        raise UsageError(f"{where}.workers: found {values['workers']}, expected 2 among them")
+    dataset = _opened(values["dataset"]) if "dataset" in values else None
+    if dataset is not None:
+        _fits(f"{where}.dataset", model, dataset)
+        if dataset.manifest.partition != "query":
+            raise UsageError(f"{where}.dataset: is partitioned by expert; scaling is measured on whole queries")
 
 
 def _check_folds(values: dict[str, Any], where: str, dataset: Dataset) -> None:

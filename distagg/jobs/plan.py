@@ -47,6 +47,8 @@ def _row(step: Step, sizes: dict[str, float]) -> dict[str, Any]:
     if step.do == "import":
         row["bytes"] = sum(_bytes(Path(file)) for file in step.values["files"])
         return row
+    if "dataset" not in step.values:  # synthetic data
+        return row
     reference = step.values["dataset"]
     chunk = step.values.get("chunk_entries", TRAIN_ENTRIES if step.do == "fit" else CHUNK_ENTRIES)
     manifest = _manifest(reference)
