@@ -85,7 +85,7 @@ def rank_in_parts(
 def _take_earlier(
     reuse: Reuse, recipe: Recipe, parts: dict[int, Slip], staging: Place, say: Callable[..., None]
 ) -> None:
-    """Add what an earlier ranking has, and say why the rest must be ranked; runs that follow one another are on disk."""
+    """Add what an earlier ranking has, and say why the rest must be ranked; such runs are on a disk."""
     earlier = Earlier.open(reuse)
     if earlier is None or isinstance(staging, Store):
         return

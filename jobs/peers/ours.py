@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,8 @@ FUSION = {
 
 def fuse(folder: Path, name: str) -> pa.Table:
     """From the TREC files, through a dataset on disk, as the command line does."""
-    target = folder / "ours"
-    distagg.import_dataset("trec", sorted(folder.glob("run*.txt")), target, overwrite=True)
+    target = folder / f"ours-{os.getpid()}"
+    distagg.import_dataset("trec", sorted(folder.glob("run*.txt")), target)
     return distagg.rank(name, distagg.Dataset.open(target))
 
 

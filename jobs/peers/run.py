@@ -180,7 +180,7 @@ def main() -> int:
                 entries += contest(task, size, 1 if given.quick or n else given.rounds, python, Path(root))
     print(render_table(COLUMNS, rows(entries), "lllllllrrll"))
     print("\nWho has what")
-    print(render_table(HEAD, capability_rows(), "l" + "c" * (len(HEAD) - 1)))
+    print(render_table(HEAD, capability_rows(), "l" * len(HEAD)))
     if given.json:
         given.json.write_text(json.dumps([asdict(entry) for entry in entries], indent=1) + "\n", encoding="utf-8")
     if given.report:

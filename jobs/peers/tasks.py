@@ -79,8 +79,38 @@ def judge_runs(folder: Path, answer: Path) -> dict[str, float]:
     for query, known in labels.items():
         gain = [2.0 ** known.get(item, 0) - 1.0 for item in ranked.get(query, [])[:10]]
         best = np.sort([2.0**label - 1.0 for label in known.values()])[::-1][:10]
+        if not best.any():
+            continue  # nothing relevant
         values.append(float(np.dot(gain, discount[: len(gain)]) / np.dot(best, discount[: len(best)])))
     return {"NDCG@10": float(np.mean(values))}
+
+
+def judge_consensus(folder: Path, answer: Path) -> dict[str, float]:
+    """Pairs of a query that a list orders the other way, unlisted items last, over all lists; and who was answered."""
+    table = pq.read_table(answer)
+    place: dict[str, dict[str, int]] = {}
+    for query, item in zip(table["query"].to_pylist(), table["item"].to_pylist(), strict=True):
+        place.setdefault(query, {})[item] = len(place.get(query, {}))
+    lists: dict[str, list[list[str]]] = {}
+    for file in sorted(folder.glob("run*.txt")):
+        for query, items in _ranked(file).items():
+            lists.setdefault(query, []).append(items)
+    wrong = 0
+    for query, own in lists.items():
+        for items in own:
+            behind = [item for item in place[query] if item not in set(items)]
+            listed = np.array([place[query][item] for item in items])
+            wrong += int((listed[:, None] > listed[None, :])[np.triu_indices(len(listed), 1)].sum())
+            wrong += int((listed[:, None] > np.array([place[query][item] for item in behind])[None, :]).sum())
+    return {"discordant pairs a query": wrong / len(lists), "answered": len(place) / len(lists)}
+
+
+def _ranked(file: Path) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for line in file.open(encoding="utf-8"):
+        query, _, item, *_ = line.split()
+        found.setdefault(query, []).append(item)
+    return found
 
 
 def write_battles(folder: Path, size: Size) -> None:
@@ -193,7 +223,7 @@ TASKS = (
     Task(
         "a consensus order (Kemeny)", "the order with the fewest discordant pairs, query by query",
         ({"queries": 50, "experts": 10, "depth": 15}, {"queries": 200, "experts": 20, "depth": 50}),
-        {"queries": 5, "experts": 4, "depth": 8}, write_runs, judge_runs, ("corankco",), "NDCG@10", 0.5,
+        {"queries": 5, "experts": 4, "depth": 8}, write_runs, judge_consensus, ("corankco",), "answered", 1.0,
     ),
     Task(
         "learning from labels", "labelled lists to a ranking of the queries held out",
