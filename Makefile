@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format bench clean
+.PHONY: help setup demo test lint format bench docs clean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /	/' | column -t -s '	'
@@ -35,6 +35,9 @@ format: $(READY)  ## let ruff fix and format
 
 bench: $(READY)  ## benchmarks against the peers, installed into .venv-peers
 	$(BIN)/python jobs/bench/run.py
+
+docs: $(READY)  ## the API reference, from docstrings: out/docs/distagg.html
+	$(BIN)/python jobs/guides/reference.py out/docs
 
 clean:  ## remove what the other targets made
 	rm -rf $(VENV) .venv-peers out build *.egg-info
