@@ -15,7 +15,7 @@ from distagg.models import MODELS
 
 ROOT = Path(__file__).parents[1]
 GUIDES = ROOT / "jobs" / "guides"
-PAGES = [ROOT / "README.md", ROOT / "jobs" / "README.md", *sorted(GUIDES.glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted(GUIDES.glob("*.md"))]
 
 
 def write_letor(folder: Path) -> None:
