@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -18,23 +17,10 @@ GUIDES = ROOT / "jobs" / "guides"
 PAGES = [ROOT / "README.md", *sorted(GUIDES.glob("*.md"))]
 
 
-def write_letor(folder: Path) -> None:
-    """Five small parts in which the first of three experts is right."""
-    draw = random.Random(0)
-    for part in range(1, 6):
-        lines = []
-        for query in range(4):
-            for place, label in enumerate([2, 1, 0, 0, 0, 0], start=1):
-                ranks = f"1:{place} 2:{draw.randint(1, 40)} 3:NULL"
-                lines.append(f"{label} qid:{part}{query} {ranks} #docid = d{place}")
-        (folder / f"A{part}.txt").write_text("\n".join(lines) + "\n")
-
-
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: f"{page.parent.name}/{page.stem}")
 def test_what_a_page_says_is_so(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write_letor(tmp_path)  # the README's; guides make their own
     wanted = shutil.ignore_patterns("bench", "peers", "reproduce", "scaling", "__pycache__")
     shutil.copytree(ROOT / "jobs", tmp_path / "jobs", ignore=wanted)
     monkeypatch.chdir(tmp_path)
