@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+STORE := .venv-s3
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint format bench docs clean
@@ -15,12 +16,17 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	touch $(READY)
 
+$(STORE)/.ready: tests/s3-server.txt
+	$(PYTHON) -m venv $(STORE)
+	$(STORE)/bin/python -m pip install --quiet --disable-pip-version-check --requirement tests/s3-server.txt
+	touch $(STORE)/.ready
+
 setup: $(READY)  ## make the environment in .venv
 
 demo: $(READY)  ## everything on synthetic data, ending in a table and out/demo/report.html
 	$(BIN)/distagg demo
 
-test: $(READY)  ## all tests; those on real data run when it is there (DISTAGG_DATA, default ../shared/data)
+test: $(READY) $(STORE)/.ready  ## all tests; those on real data run when it is there (DISTAGG_DATA, default ../shared/data)
 	$(BIN)/python -m pytest -n auto --dist loadfile
 
 lint: $(READY)  ## style, types, layers
@@ -35,9 +41,10 @@ format: $(READY)  ## let ruff fix and format
 
 bench: $(READY)  ## benchmarks against the peers, installed into .venv-peers
 	$(BIN)/python jobs/bench/run.py
+	$(BIN)/python jobs/peers/run.py --report out/peers.html
 
 docs: $(READY)  ## the API reference, from docstrings: out/docs/distagg.html
 	$(BIN)/python jobs/guides/reference.py out/docs
 
 clean:  ## remove what the other targets made
-	rm -rf $(VENV) .venv-peers out build *.egg-info
+	rm -rf $(VENV) $(STORE) .venv-peers out build *.egg-info

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import shutil
@@ -16,15 +17,26 @@ import pytest
 
 from distagg.cli.main import main
 
-# Every audit event of an unpickler that looks up a name; and whether the planted code ran.
+# Every audit event of an unpickler that looks up a name, for each of several commands in one process. While a command
+# runs, a file may hold other bytes.
 WATCH = """
-import sys
+import json, sys
+from pathlib import Path
 import numba, scipy.stats, sparse, pandas  # these look things up when imported
 from distagg.cli.main import main
 seen = []
 sys.addaudithook(lambda event, args: seen.append(args) if event == "pickle.find_class" else None)
-code = main(sys.argv[1:])
-print("FOUND", code, len(seen))
+found = []
+for step in json.loads(sys.argv[1]):
+    seen.clear()
+    if step["file"]:
+        kept = Path(step["file"]).read_bytes()
+        Path(step["file"]).write_bytes(Path(step["bytes"]).read_bytes().ljust(len(kept), bytes(1)))
+    code = main(step["command"])
+    if step["file"]:
+        Path(step["file"]).write_bytes(kept)
+    found.append([code, len(seen)])
+print("FOUND", json.dumps(found))
 """
 
 
@@ -38,14 +50,19 @@ class Trap:
         return os.mkdir, (str(self.marker),)
 
 
-def watched(*arguments: str | Path) -> tuple[int, int]:
-    """Exit code of a command, and how many names unpicklers looked up on the way."""
-    command = [sys.executable, "-c", WATCH, *map(str, arguments)]
+def watched(
+    commands: list[tuple[str | Path, ...]], files: list[Path] | None = None, trap: Path | None = None
+) -> list[tuple[int, int]]:
+    """Exit codes of commands, and how many names unpicklers looked up on the way; each may have a file replaced."""
+    steps = [
+        {"command": [str(word) for word in command], "file": str(files[n]) if files else "", "bytes": str(trap)}
+        for n, command in enumerate(commands)
+    ]
     settings = {name: value for name, value in os.environ.items() if name != "DISTAGG_JIT_CACHE"}  # as users have it
+    command = [sys.executable, "-c", WATCH, json.dumps(steps)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True, env=settings)
     found = next(line for line in done.stdout.splitlines() if line.startswith("FOUND"))
-    code, names = found.split()[1:]
-    return int(code), int(names)
+    return [(code, names) for code, names in json.loads(found.removeprefix("FOUND"))]
 
 
 @pytest.fixture(scope="module")
@@ -61,9 +78,12 @@ def made(planted: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_trap_works(tmp_path: Path) -> None:
     pickle.loads(pickle.dumps(Trap(tmp_path / "sprung")))
     assert (tmp_path / "sprung").exists()
-    watch = WATCH.replace("main(sys.argv[1:])", "__import__('pickle').loads(__import__('pickle').dumps(print))")
-    done = subprocess.run([sys.executable, "-c", watch], capture_output=True, text=True, timeout=300, check=True)
-    assert done.stdout.split()[-1] == "1"
+    watch = WATCH.replace(
+        'main(step["command"])', "len([__import__('pickle').loads(__import__('pickle').dumps(print))])"
+    )
+    step = json.dumps([{"command": [], "file": "", "bytes": ""}])
+    done = subprocess.run([sys.executable, "-c", watch, step], capture_output=True, text=True, timeout=300, check=True)
+    assert done.stdout.endswith(", 1]]\n")
 
 
 def test_nothing_written_is_a_pickle(made: Path) -> None:
@@ -76,8 +96,8 @@ def test_nothing_written_is_a_pickle(made: Path) -> None:
 
 
 def test_whole_runs_unpickle_nothing(made: Path, tmp_path: Path) -> None:
-    assert watched("rank", made / "model", made / "dataset", "-o", tmp_path / "out") == (0, 0)
-    assert watched("evaluate", made / "rankings", made / "dataset") == (0, 0)
+    rank = ("rank", made / "model", made / "dataset", "-o", tmp_path / "out")
+    assert watched([rank, ("evaluate", made / "rankings", made / "dataset")]) == [(0, 0), (0, 0)]
 
 
 @pytest.mark.parametrize("part", ["dataset", "model", "rankings"])
@@ -88,15 +108,13 @@ def test_pickles_in_place_of_files_are_refused_unread(part: str, made: Path, tmp
         "model": lambda at: ("rank", at, made / "dataset", "-o", tmp_path / "out"),
         "rankings": lambda at: ("evaluate", at, made / "dataset"),
     }
-    trap = pickle.dumps(Trap(tmp_path / "sprung"))
+    trap = tmp_path / "trap"
+    trap.write_bytes(pickle.dumps(Trap(tmp_path / "sprung")))
     planted = tmp_path / part
     shutil.copytree(made / part, planted)
-    for file in sorted(f for f in planted.iterdir() if f.suffix == ".parquet" or f.name == "manifest.json"):
-        kept = file.read_bytes()
-        file.write_bytes(trap + b"\x00" * max(0, len(kept) - len(trap)))
-        code, names = watched(*commands[part](planted))
-        assert (code, names) == (3, 0), file.name
-        file.write_bytes(kept)
+    files = sorted(f for f in planted.iterdir() if f.suffix == ".parquet" or f.name == "manifest.json")
+    found = watched([commands[part](planted)] * len(files), files, trap)
+    assert dict(zip(files, found, strict=True)) == dict.fromkeys(files, (3, 0))
     assert not (tmp_path / "sprung").exists()
     assert not (tmp_path / "out").exists()
 
@@ -110,11 +128,10 @@ def test_pickles_inside_files_stay_unread(made: Path, tmp_path: Path) -> None:
         table = pq.read_table(file)
         fields = [pa.field(f.name, f.type, metadata=metadata if f.name == "item" else None) for f in table.schema]
         pq.write_table(table.cast(pa.schema(fields)), file)
-    assert watched("evaluate", tmp_path / "rankings", made / "dataset")[1] == 0
     np.save(tmp_path / "objects.npy", np.array([Trap(tmp_path / "sprung")], dtype=object), allow_pickle=True)
     (tmp_path / "frame.pkl").write_bytes(trap)
-    for source in ("objects.npy", "frame.pkl"):
-        code, names = watched("import", "rankings", tmp_path / source, "-o", tmp_path / "out")
-        assert code in (2, 3)
-        assert names == 0
+    sources = [("import", "rankings", tmp_path / name, "-o", tmp_path / "out") for name in ("objects.npy", "frame.pkl")]
+    found = watched([("evaluate", tmp_path / "rankings", made / "dataset"), *sources])
+    assert [names for _, names in found] == [0, 0, 0]
+    assert all(code in (2, 3) for code, _ in found[1:])
     assert not (tmp_path / "sprung").exists()

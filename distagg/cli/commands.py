@@ -15,7 +15,8 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from distagg.dataset import Dataset
+from distagg.dataset import Dataset, expanded
+from distagg.dataset.place import Place, local, place
 from distagg.engine.fit import Through
 from distagg.engine.progress import metered
 from distagg.engine.runner import InlineRunner, Runner
@@ -64,10 +65,10 @@ def run_expand(arguments: argparse.Namespace) -> None:
     from distagg.dataset.expand import expand_dataset
 
     dataset = Dataset.open(arguments.dataset)
-    refuse_existing(Path(arguments.output))
+    refuse_existing(place(arguments.output))
     times = {"experts": arguments.experts, "items": arguments.items}
     with metered("expand, entries", dataset.manifest.entries * arguments.experts * arguments.items) as progress:
-        expand_dataset(dataset, Path(arguments.output), **times, progress=progress)
+        expand_dataset(dataset, arguments.output, **times, progress=progress)
     made = Dataset.open(arguments.output)
     if arguments.json:
         _print_json(made.info())
@@ -82,7 +83,7 @@ def run_info(arguments: argparse.Namespace) -> None:
         from distagg.engine.describe import describe
         from distagg.reports import dataset_report, write_report
 
-        write_report(dataset_report(describe(dataset)), Path(arguments.report), overwrite=True)
+        write_report(dataset_report(describe(dataset)), arguments.report, overwrite=True)
         say(f"report: {arguments.report}")
     if arguments.json:
         _print_json(info)
@@ -137,9 +138,9 @@ def run_fit(arguments: argparse.Namespace) -> None:
 
     models = variants(arguments.model, _settings(arguments.settings), tries=arguments.tries, seed=arguments.seed)
     model, goal, tried = models[0], Goal(arguments.goal, arguments.protocol), []
-    refuse_existing(Path(arguments.output))
-    dataset = Dataset.open(arguments.dataset)
-    valid = Dataset.open(arguments.valid) if arguments.valid else None
+    refuse_existing(place(arguments.output))
+    dataset = _opened(arguments, arguments.dataset)
+    valid = _opened(arguments, arguments.valid) if arguments.valid else None
     with run_in(arguments) as runner:
         if len(models) > 1:
             folds = arguments.folds
@@ -150,7 +151,7 @@ def run_fit(arguments: argparse.Namespace) -> None:
         with metered(f"fit {model.name}", len(dataset.plan())) as progress:
             params = fit(model, dataset, valid=valid, goal=goal, runner=runner, progress=progress)
     about = {"goal": arguments.goal, "tried": tried}
-    save_model(Path(arguments.output), Fitted(model, params, dataset.experts), about)
+    save_model(arguments.output, Fitted(model, params, dataset.experts), about)
     learned = {name: value.tolist() for name, value in params.items()}
     if arguments.json:
         _print_json({"model": model.name, "settings": dataclasses.asdict(model), "params": learned, "tried": tried})
@@ -169,22 +170,22 @@ def run_rank(arguments: argparse.Namespace) -> None:
     from distagg.engine.saved import load_model
     from distagg.engine.shown import Shown
 
-    target = Path(arguments.output)
+    target = place(arguments.output)
     fmt = arguments.format or SUFFIXES.get(target.suffix, "parquet")
     if arguments.report and fmt == "trec":
         raise UsageError(
             "--report draws what stands beside scores, and TREC runs hold none of it; write parquet or csv"
         )
-    dataset = _heard(Dataset.open(arguments.dataset), arguments.where)
+    dataset = _heard(_opened(arguments, arguments.dataset), arguments.where)
     shown = Shown(
         support=arguments.support, least=arguments.min_support, titles=arguments.titles,
         resamples=arguments.bootstrap, seed=arguments.seed,
     )  # fmt: skip
     with run_in(arguments) as runner, metered("rank", len(dataset.plan())) as progress:
-        if arguments.model not in MODELS and Path(arguments.model).exists():
+        if arguments.model not in MODELS and place(arguments.model).exists():
             if arguments.settings:
                 raise UsageError("-p belongs to 'distagg fit'; a fitted model has its parameters already")
-            fitted = load_model(Path(arguments.model))
+            fitted = load_model(arguments.model)
             model, params = fitted.model, fitted.params_for(dataset.experts)
         else:
             model = model_named(arguments.model, _settings(arguments.settings))
@@ -196,7 +197,7 @@ def run_rank(arguments: argparse.Namespace) -> None:
             target, model, params, dataset, fmt=fmt, shown=shown, through=through, runner=runner, progress=progress
         )
     if arguments.report:
-        _report_ranking(target, model.name, Path(arguments.report))
+        _report_ranking(target, model.name, arguments.report)
     about = {"model": model.name, "rows": rows, "output": str(target), "format": fmt}
     if arguments.json:
         _print_json(about)
@@ -204,7 +205,7 @@ def run_rank(arguments: argparse.Namespace) -> None:
         say(f"ranked {rows:,} items with {model.name}: {target}")
 
 
-def _report_ranking(target: Path, model: str, report: Path) -> None:
+def _report_ranking(target: Place, model: str, report: str) -> None:
     """Both ends of the first query's ranking, with the columns it has, and what is known of its uncertainty."""
     from distagg.dataset.rankings import read_rankings
     from distagg.reports import consensus_report, write_report
@@ -222,6 +223,13 @@ def _report_ranking(target: Path, model: str, report: Path) -> None:
     say(f"report: {report}")
 
 
+def _opened(arguments: argparse.Namespace, path: str) -> Dataset:
+    """The dataset, expanded as it is read where that is asked for."""
+    dataset = Dataset.open(path)
+    times = {"experts": arguments.expand_experts, "items": arguments.expand_items}
+    return expanded(dataset, **times) if times != {"experts": 1, "items": 1} else dataset
+
+
 def _heard(dataset: Dataset, condition: str | None) -> Dataset:
     """The dataset with the experts that a condition names, which is said."""
     if condition is None:
@@ -236,7 +244,8 @@ def run_evaluate(arguments: argparse.Namespace) -> None:
     from distagg.engine.compare import DEFAULT_METRICS
     from distagg.metrics import evaluate_rankings
 
-    dataset = _heard(Dataset.open(arguments.dataset), arguments.where)
+    _free(arguments.output)
+    dataset = _heard(_opened(arguments, arguments.dataset), arguments.where)
     if arguments.complete:
         _evaluate_users(arguments, dataset)
         return
@@ -244,11 +253,13 @@ def run_evaluate(arguments: argparse.Namespace) -> None:
         raise UsageError("--where and -c belong to --complete: labels are the same for everybody")
     if not dataset.manifest.labels:
         raise UsageError(f"{arguments.dataset} has no labels to evaluate against; import it with them")
-    table = read_rankings(Path(arguments.rankings))
+    table = read_rankings(place(arguments.rankings))
     metrics = arguments.metrics or list(DEFAULT_METRICS)
     result = evaluate_rankings(table, dataset, metrics, protocol=arguments.protocol, source=arguments.rankings)
+    body = {"means": result.means, "protocol": arguments.protocol, "queries": len(result.query_ids)}
+    _keep(arguments.output, body)
     if arguments.json:
-        _print_json({"means": result.means, "protocol": arguments.protocol, "queries": len(result.query_ids)})
+        _print_json(body)
     else:
         print(_means_table(result.means))
 
@@ -262,15 +273,17 @@ def _evaluate_users(arguments: argparse.Namespace, dataset: Dataset) -> None:
     from distagg.dataset.rankings import read_rankings
     from distagg.engine.complete import evaluate_users
 
-    table = read_rankings(Path(arguments.rankings))
+    table = read_rankings(place(arguments.rankings))
     metrics = arguments.metrics or ["ndcg@1", "ndcg@5", "ndcg@10"]
     with run_in(arguments) as runner, metered("evaluate", len(dataset.plan())) as progress:
         through = _completed(arguments, dataset, runner)
         assert through is not None
         found = evaluate_users({arguments.rankings: table}, dataset, through, metrics, runner=runner, progress=progress)
     means = found.means[arguments.rankings]
+    body = {"means": means, "complete": arguments.complete, "users": len(found.values[arguments.rankings])}
+    _keep(arguments.output, body)
     if arguments.json:
-        _print_json({"means": means, "complete": arguments.complete, "users": len(found.values[arguments.rankings])})
+        _print_json(body)
     else:
         print(
             render_table(["metric", "mean, %"], [[name, f"{100 * value:.2f}"] for name, value in means.items()], "lr")
@@ -293,7 +306,8 @@ def run_compare(arguments: argparse.Namespace) -> None:
     from distagg.engine.compare import DEFAULT_METRICS, compare
     from distagg.engine.folds import count_folds
 
-    dataset = Dataset.open(arguments.dataset)
+    _free(arguments.output)
+    dataset = _opened(arguments, arguments.dataset)
     names = arguments.models.split(",") if arguments.models else all_models(dataset, arguments.folds)
     settings: dict[str, dict[str, str]] = {}
     for key, value in _settings(arguments.settings).items():
@@ -308,6 +322,7 @@ def run_compare(arguments: argparse.Namespace) -> None:
             seed=arguments.seed, runner=runner, progress=progress,
         )  # fmt: skip
     result["command"] = "distagg " + " ".join(sys.argv[1:])
+    _keep(arguments.output, {key: value for key, value in result.items() if key != "per_query"})
     show_comparison(result, dataset, arguments.report, as_json=arguments.json)
 
 
@@ -315,7 +330,7 @@ def run_certificates(arguments: argparse.Namespace) -> None:
     from distagg.engine.certificates import make_certificates
 
     hosts = [host for host in arguments.hosts.split(",") if host]
-    make_certificates(Path(arguments.folder), hosts, days=arguments.days, at=arguments.at)
+    make_certificates(local(arguments.folder, "certificates"), hosts, days=arguments.days, at=arguments.at)
     if arguments.json:
         _print_json({"folder": arguments.folder, "hosts": hosts, "days": arguments.days})
     else:
@@ -334,7 +349,7 @@ def show_comparison(result: dict[str, Any], dataset: Dataset, report: str | None
         from distagg.engine.describe import describe
         from distagg.reports import compare_report, write_report
 
-        write_report(compare_report({**result, "dataset": describe(dataset)}), Path(report), overwrite=True)
+        write_report(compare_report({**result, "dataset": describe(dataset)}), report, overwrite=True)
         say(f"report: {report}")
     if as_json:
         _print_json({key: value for key, value in result.items() if key != "per_query"})
@@ -386,6 +401,24 @@ def _info_table(info: dict[str, Any]) -> str:
         return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
     return render_table(["", ""], [[key, shown(value)] for key, value in info.items()], "ll")
+
+
+def _free(output: str | None) -> None:
+    """Refuse a result file that is there already, before any work is done for it."""
+    if output:
+        from distagg.dataset.commit import refuse_existing
+
+        refuse_existing(place(output))
+
+
+def _keep(output: str | None, value: Any) -> None:
+    """Write what ``--json`` prints to a file, where one is asked for."""
+    if output:
+        from distagg.dataset.commit import staged_file
+
+        with staged_file(place(output)) as file:
+            file.write_bytes((json.dumps(value, indent=1) + "\n").encode())
+        say(f"wrote: {output}")
 
 
 def _print_json(value: Any) -> None:

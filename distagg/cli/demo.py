@@ -11,6 +11,7 @@ import numpy as np
 
 from distagg.cli.commands import all_models, run_in, say, show_comparison
 from distagg.dataset import Dataset, write_dataset
+from distagg.dataset.place import local
 from distagg.engine.compare import compare
 from distagg.engine.rank import rank_to
 from distagg.errors import UsageError
@@ -24,7 +25,7 @@ OURS = ("synthetic", "rankings", "report.html")
 def demo(arguments: argparse.Namespace) -> None:
     """Leaves the dataset, the rankings of the best model and report.html in the output folder."""
     began = time.perf_counter()
-    folder = Path(arguments.output)
+    folder = local(arguments.output, "the demo's folder")
     _clear(folder)
     say(f"1. synthetic data: {arguments.queries} queries, 25 experts, some good, some random, some adversarial")
     write_dataset(SyntheticSource(queries=arguments.queries, shape="mq2008", seed=arguments.seed), folder / "synthetic")

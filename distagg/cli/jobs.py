@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from distagg.cli.commands import run_in, say
+from distagg.dataset.place import local
 from distagg.errors import InfrastructureError, UsageError
 from distagg.jobs.drive import drive
 from distagg.jobs.fields import json_schema
@@ -17,18 +18,21 @@ from distagg.jobs.plan import plan
 from distagg.jobs.report import write_run_report
 from distagg.jobs.spec import Job, read_job
 from distagg.jobs.status import job_of, status
+from distagg.reports.scaling import scaling_tables
 from distagg.reports.terminal import render_table
+
+RUN = "a run directory (its lease, events and checkpoints)"
 
 
 def run_command(arguments: argparse.Namespace) -> None:
     if arguments.schema:
         print(json.dumps(json_schema(), indent=1))
         return
-    _drive(_job(arguments), arguments, Path(arguments.output) if arguments.output else None)
+    _drive(_job(arguments), arguments, local(arguments.output, RUN) if arguments.output else None)
 
 
 def resume_command(arguments: argparse.Namespace) -> None:
-    folder = RunFolder(Path(arguments.folder).resolve())
+    folder = RunFolder(local(arguments.folder, RUN).resolve())
     if not folder.begun:
         raise UsageError(f"{arguments.folder} is no run directory; 'distagg run JOB.toml' begins one")
     job = job_of(folder)
@@ -54,7 +58,7 @@ def plan_command(arguments: argparse.Namespace) -> None:
 
 
 def status_command(arguments: argparse.Namespace) -> None:
-    told = status(Path(arguments.folder))
+    told = status(local(arguments.folder, RUN))
     if arguments.json:
         print(json.dumps(told, indent=1))
         return
@@ -67,7 +71,7 @@ def status_command(arguments: argparse.Namespace) -> None:
 
 
 def report_command(arguments: argparse.Namespace) -> None:
-    folder = RunFolder(Path(arguments.folder))
+    folder = RunFolder(local(arguments.folder, RUN))
     file = write_run_report(job_of(folder), folder)
     print(json.dumps({"report": str(file)}) if arguments.json else f"report: {file}")
 
@@ -108,6 +112,10 @@ def _drive(job: Job, arguments: argparse.Namespace, target: Path | None, *, poin
         print(json.dumps({"run": str(folder.path), "metrics": folder.read("metrics.json")}, indent=1))
     else:
         _show(folder.read("metrics.json"))
+        for step in job.steps:
+            if step.do == "scale":
+                for title, head, rows in scaling_tables(json.loads(folder.output(step).read_text(encoding="utf-8"))):
+                    print(f"{title}\n{render_table(head, rows, 'l' + 'r' * (len(head) - 1))}\n")
         say(f"report: {folder.path / 'report.html'}")
 
 

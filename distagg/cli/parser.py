@@ -179,6 +179,7 @@ def _fit(commands: Any) -> None:
     parser = _command(commands, "fit", "learn a model's shared parameters")
     parser.add_argument("model", metavar="MODEL")
     parser.add_argument("dataset", metavar="DATASET")
+    _expanded(parser)
     parser.add_argument("-o", "--output", required=True, metavar="MODELDIR")
     parser.add_argument("--valid", metavar="DATASET", help="labelled data to choose on (default: the training data)")
     parser.add_argument(
@@ -192,6 +193,7 @@ def _rank(commands: Any) -> None:
     parser = _command(commands, "rank", "rank every query of a dataset")
     parser.add_argument("model", metavar="MODEL|MODELDIR", help="a model's name, or what 'distagg fit' made")
     parser.add_argument("dataset", metavar="DATASET")
+    _expanded(parser)
     parser.add_argument("-o", "--output", required=True, metavar="RANKINGS")
     parser.add_argument(
         "--format", choices=("parquet", "trec", "csv"), help="default: by the ending of RANKINGS, else parquet"
@@ -214,6 +216,18 @@ def _rank(commands: Any) -> None:
     _settings(parser, "key=value")
 
 
+def _expanded(parser: argparse.ArgumentParser) -> None:
+    """An expansion that is made while reading; 'distagg expand' writes one."""
+    for what in ("experts", "items"):
+        parser.add_argument(
+            f"--expand-{what}", type=int, default=1, metavar="T", help=f"read so many of every {what[:-1]} (default 1)"
+        )
+
+
+def _result(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-o", "--output", metavar="FILE.json", help="keep what --json prints in a new file")
+
+
 def _where(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--where", metavar="CONDITION", help="hear only these experts: \"age < 25 and gender = 'F'\"")
 
@@ -232,6 +246,8 @@ def _evaluate(commands: Any) -> None:
         "rankings", metavar="RANKINGS", help="what 'distagg rank' made, or a TREC run, CSV or Parquet file"
     )
     parser.add_argument("dataset", metavar="DATASET")
+    _result(parser)
+    _expanded(parser)
     _where(parser)
     _complete(parser, "complete every user's ratings by it, and give the mean of their ndcg@k")
     _metrics(parser)
@@ -241,6 +257,8 @@ def _evaluate(commands: Any) -> None:
 def _compare(commands: Any) -> None:
     parser = _command(commands, "compare", "evaluate models side by side, with significance tests")
     parser.add_argument("dataset", metavar="DATASET")
+    _result(parser)
+    _expanded(parser)
     parser.add_argument("--models", metavar="a,b,...", help="default: all that fit the data")
     parser.add_argument(
         "--folds", metavar="letor5|K", help="cross-validate: letor5 (five files), or K; needed by models that learn"

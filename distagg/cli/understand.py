@@ -6,12 +6,12 @@ import argparse
 import json
 from contextlib import closing
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from distagg.cli.commands import run_in, say
 from distagg.dataset import Dataset
 from distagg.dataset.commit import refuse_existing
+from distagg.dataset.place import local, place
 from distagg.engine import fit
 from distagg.engine.compare import evaluate_model
 from distagg.engine.explain import explain
@@ -32,11 +32,11 @@ from distagg.reports.text import p_value, percent
 
 
 def run_experts(arguments: argparse.Namespace) -> None:
-    fitted = load_model(Path(arguments.model))
+    fitted = load_model(arguments.model)
     if arguments.retrain:
         if not arguments.data:
             raise UsageError("--retrain needs the training data: give --data DATASET")
-        refuse_existing(Path(arguments.retrain))
+        refuse_existing(place(arguments.retrain))
     dataset = Dataset.open(arguments.data) if arguments.data else None
     valid = Dataset.open(arguments.valid) if arguments.valid else None
     goal, plan = Goal(arguments.goal, arguments.protocol), len(dataset.plan()) if dataset else 1
@@ -49,7 +49,7 @@ def run_experts(arguments: argparse.Namespace) -> None:
         if arguments.retrain and dataset is not None:
             result["retrained"] = _retrain(arguments, fitted, found, dataset, valid, goal, runner)
     if arguments.report:
-        write_report(experts_report(result), Path(arguments.report), overwrite=True)
+        write_report(experts_report(result), arguments.report, overwrite=True)
         say(f"report: {arguments.report}")
     if arguments.json:
         _print_json(result)
@@ -68,7 +68,7 @@ def _retrain(
     if not unused:
         raise UsageError("no expert is unused: there is nothing to train without")
     fewer = retrain(fitted, unused, train, valid=valid, goal=goal, runner=runner)
-    save_model(Path(arguments.retrain), fewer, {"goal": arguments.goal, "without": unused})
+    save_model(arguments.retrain, fewer, {"goal": arguments.goal, "without": unused})
     say(f"saved: {arguments.retrain}")
     judged = valid if valid is not None else train
     values = [
@@ -95,8 +95,8 @@ def _retrained_text(made: dict[str, Any], metric: str) -> str:
 
 def run_explain(arguments: argparse.Namespace) -> None:
     dataset = Dataset.open(arguments.dataset)
-    if arguments.model not in MODELS and Path(arguments.model).exists():
-        fitted = load_model(Path(arguments.model))
+    if arguments.model not in MODELS and place(arguments.model).exists():
+        fitted = load_model(arguments.model)
     else:
         model = model_named(arguments.model)
         if model.needs_labels:
@@ -104,7 +104,7 @@ def run_explain(arguments: argparse.Namespace) -> None:
         fitted = fit(model, dataset)
     results = [explain(fitted, dataset, query) for query in arguments.queries]
     if arguments.report:
-        write_report(explanation_report(results), Path(arguments.report), overwrite=True)
+        write_report(explanation_report(results), arguments.report, overwrite=True)
         say(f"report: {arguments.report}")
     if arguments.json:
         _print_json(results)
@@ -116,7 +116,7 @@ def run_features(arguments: argparse.Namespace) -> None:
     dataset = Dataset.open(arguments.dataset)
     settings = FeatureSettings(arguments.kind, arguments.pairs, arguments.rank, arguments.combined)
     with run_in(arguments) as runner, closing(Meter("features", len(dataset.plan()))) as progress:
-        rows = features_to(Path(arguments.output), dataset, settings, runner, progress)
+        rows = features_to(local(arguments.output, "features"), dataset, settings, runner, progress)
     if arguments.json:
         _print_json({"output": arguments.output, "rows": rows, **asdict(settings)})
     else:

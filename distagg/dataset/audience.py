@@ -10,13 +10,13 @@ import functools
 import operator
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from distagg.dataset.place import place
 from distagg.errors import UsageError, unknown
 from distagg.types import Offsets
 
@@ -135,7 +135,7 @@ def audience(path: str, text: str) -> Offsets:
     """How often each expert of the dataset at ``path`` is heard: 1 where the condition holds, else 0."""
     from distagg.dataset.reader import read_groups
 
-    experts = read_groups(Path(path) / "experts.parquet", None, None)
+    experts = read_groups(place(path) / "experts.parquet", None, None)
     kept = condition(text, experts.column_names)
     rows = experts.append_column("row of the expert", pa.array(np.arange(len(experts))))
     try:

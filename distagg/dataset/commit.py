@@ -1,33 +1,56 @@
 """All there or not there: directories and files that appear whole, at the end, or never.
 
-Work happens in a staging neighbour of the target; a rename publishes it. An interrupted run leaves only
-the staging neighbour, which the error path removes.
+On a local disk work happens in a staging neighbour of the target; a rename publishes it. An interrupted run leaves
+only the staging neighbour, which the error path removes.
+
+A store has no renames. There a directory's files go to a folder ``attempt-XXXXXXXX`` inside the target, a name that
+nobody else uses, and the marker, written last, holds that name: one small write publishes everything. An attempt that
+no marker names is never read, and another attempt may be made beside it. A single file is written under a name of its
+own and copied to the target inside the store, in one step.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from distagg.dataset.manifest import MARKER
+from distagg.dataset.manifest import ATTEMPT, MARKER
+from distagg.dataset.place import P, Place, Store
 from distagg.dataset.whole import sync
-from distagg.errors import UsageError
+from distagg.errors import DistaggError, UsageError
 
 
-def refuse_existing(target: Path) -> None:
+def refuse_existing(target: Place) -> None:
     """Refuse an output path that is taken, or whose parent cannot be written."""
-    if target.exists() or target.is_symlink():
+    if isinstance(target, Store):
+        taken = any(not ATTEMPT.fullmatch(name) for name in target.sizes()) or target.is_file()
+    else:
+        taken = target.exists() or target.is_symlink()
+    if taken:
         raise UsageError(f"output {target} exists already; name another path or remove it first")
 
 
 @contextmanager
-def staged_directory(target: Path) -> Iterator[Path]:
+def staged_directory(target: P) -> Iterator[P]:
     """A staging directory that becomes ``target``, marker included, when the block ends well."""
     refuse_existing(target)
+    if isinstance(target, Store):
+        attempt = target / f"attempt-{uuid.uuid4().hex[:8]}"
+        try:
+            yield attempt  # type: ignore[misc]
+            refuse_existing(target)
+        except BaseException:
+            with suppress(DistaggError):
+                attempt.rmdir()
+            raise
+        (target / MARKER).write_text(attempt.name)  # if this fails nobody knows whether it arrived: the files stay
+        return
+    assert isinstance(target, Path)
     staging = _staging(target)
     staging.mkdir(parents=True)
     try:
@@ -46,8 +69,22 @@ def staged_directory(target: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def staged_file(target: Path) -> Iterator[Path]:
-    """A staging file that becomes ``target`` when the block ends well."""
+def staged_file(target: P, *, overwrite: bool = False) -> Iterator[P]:
+    """A staging file that becomes ``target`` when the block ends well; ``overwrite`` is for stores."""
+    if isinstance(target, Store):
+        if not overwrite:
+            refuse_existing(target)
+        fresh = _staging(target)
+        try:
+            yield fresh
+            if not overwrite:
+                refuse_existing(target)
+            fresh.copy_to(target)
+        finally:
+            with suppress(DistaggError):
+                fresh.unlink(missing_ok=True)
+        return
+    assert isinstance(target, Path)
     refuse_existing(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     staging = _staging(target)
@@ -62,5 +99,17 @@ def staged_file(target: Path) -> Iterator[Path]:
         raise
 
 
-def _staging(target: Path) -> Path:
-    return target.parent / f".{target.name}.staging-{uuid.uuid4().hex[:8]}"
+@contextmanager
+def scratch(staging: Place, name: str) -> Iterator[Path]:
+    """A local folder to work in that is gone afterwards: inside a local staging directory, else a temporary one."""
+    if isinstance(staging, Store):
+        with tempfile.TemporaryDirectory(prefix="distagg-") as folder:
+            yield Path(folder)
+        return
+    (staging / name).mkdir()
+    yield staging / name
+    shutil.rmtree(staging / name)
+
+
+def _staging(target: P) -> P:
+    return target.with_name(f".{target.name}.staging-{uuid.uuid4().hex[:8]}")  # type: ignore[return-value]

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -19,8 +18,10 @@ from distagg.dataset.arrays import as_arrow
 from distagg.dataset.block import BlockTables, list_column, lists_schema, nullable
 from distagg.dataset.chunk import Chunk, spans
 from distagg.dataset.commit import staged_directory
-from distagg.dataset.manifest import MANIFEST, Manifest
+from distagg.dataset.manifest import MANIFEST, Manifest, Partition
+from distagg.dataset.place import Place, place
 from distagg.dataset.reader import Dataset
+from distagg.dataset.spill import run_starts
 from distagg.dataset.tally import Tally, count_labels, count_values
 from distagg.dataset.writer import BLOCK_ENTRIES, DatasetWriter, Layout, make_manifest
 from distagg.errors import InfrastructureError, UsageError
@@ -31,7 +32,7 @@ READ_ENTRIES = 1 << 17
 
 def expand_dataset(
     dataset: Dataset,
-    target: Path,
+    target: str | Place,
     *,
     experts: int = 1,
     items: int = 1,
@@ -45,13 +46,12 @@ def expand_dataset(
     check_expansion(dataset.manifest, experts, items)
     layout = Layout("lists", dataset.manifest.partition, dataset.manifest.scores, expert_names(dataset, experts))
     try:
-        with staged_directory(Path(target)) as staging:
+        with staged_directory(place(target)) as staging:
             with DatasetWriter(staging, layout) as writer:
                 for chunk in _pieces(dataset, experts * items, block_entries):
                     tables = _tables(expand_chunk(chunk, experts=experts, items=items), layout)
-                    if layout.partition == "expert" and writer.blocks:  # the one query's items are there already
-                        tally = replace(tables.tally, queries=0, items=0, labels=Counter(), query_sizes=Counter())
-                        tables = replace(tables, queries=None, tally=tally)
+                    if layout.partition == "expert" and writer.blocks:
+                        tables = without_query(tables)
                     writer.write(tables)
                     progress(tables.tally.entries)
                 files = writer.finish()
@@ -60,6 +60,12 @@ def expand_dataset(
     except OSError as error:
         raise InfrastructureError(f"expanding into {target} failed: {error}; check the disk, run it again") from error
     return manifest
+
+
+def without_query(tables: BlockTables) -> BlockTables:
+    """A further block of the one query, whose items are there already."""
+    tally = replace(tables.tally, queries=0, items=0, labels=Counter(), query_sizes=Counter())
+    return replace(tables, queries=None, tally=tally)
 
 
 def check_expansion(manifest: Manifest, experts: int, items: int) -> None:
@@ -148,11 +154,23 @@ def _pieces(dataset: Dataset, times: int, block_entries: int) -> Iterator[Chunk]
     """Chunks that hold about a block each once they are expanded; of expert-partitioned data, runs of lists."""
     for ref in dataset.plan(READ_ENTRIES):
         chunk = ref.load()
-        whole = dataset.manifest.partition == "query"
-        cost = np.diff(chunk.entry_offsets[chunk.list_offsets] if whole else chunk.entry_offsets) * times
-        part = np.cumsum(cost) // max(block_entries, 1)
-        for number in np.unique(part):
-            yield chunk.select(part == number) if whole else _lists(chunk, part == number)
+        for first, last in cuts(chunk, ref.partition, times, block_entries):
+            yield piece_of(chunk, ref.partition, first, last)
+
+
+def cuts(chunk: Chunk, partition: Partition, times: int, block_entries: int) -> Iterator[tuple[int, int]]:
+    """Where a chunk is cut: ranges of its queries, or of its lists, of about a block each once they are expanded."""
+    whole = partition == "query"
+    cost = np.diff(chunk.entry_offsets[chunk.list_offsets] if whole else chunk.entry_offsets) * times
+    starts = run_starts(np.cumsum(cost) // max(block_entries, 1))
+    yield from zip(starts.tolist(), [*starts[1:].tolist(), len(cost)], strict=True)
+
+
+def piece_of(chunk: Chunk, partition: Partition, first: int, last: int) -> Chunk:
+    """The queries, or the lists of the one query, from ``first`` to ``last`` (exclusive)."""
+    keep = np.zeros(chunk.n_queries if partition == "query" else chunk.n_lists, dtype=np.bool_)
+    keep[first:last] = True
+    return chunk.select(keep) if partition == "query" else _lists(chunk, keep)
 
 
 def _lists(chunk: Chunk, keep: Bools) -> Chunk:
@@ -172,27 +190,38 @@ def _lists(chunk: Chunk, keep: Bools) -> Chunk:
 
 def _tables(chunk: Chunk, layout: Layout) -> BlockTables:
     """A chunk as the dataset's tables hold it."""
-    queries = pa.table(
-        [
-            chunk.query_ids, chunk.parts, list_column(chunk.item_offsets, chunk.item_ids),
-            list_column(chunk.item_offsets, nullable(chunk.labels)),
-            list_column(chunk.missed_offsets, nullable(chunk.missed_labels)),
-        ],
-        schema=QUERIES_TABLE,
-    )  # fmt: skip
+    parts = tuple(dict.fromkeys(chunk.parts.to_pylist()))
+    rows = lists_table(chunk, layout.scores)
+    return BlockTables(int(chunk.positions[0]), queries_of(chunk), rows, parts, tally_of(chunk))
+
+
+def queries_of(chunk: Chunk, *, ids: bool = True) -> pa.Table:
+    """The table of a chunk's queries; without ``ids`` it has no column of items."""
+    columns = {"query": chunk.query_ids, "part": chunk.parts}
+    if ids:
+        columns["item"] = list_column(chunk.item_offsets, chunk.item_ids)
+    columns["label"] = list_column(chunk.item_offsets, nullable(chunk.labels))
+    columns["missed"] = list_column(chunk.missed_offsets, nullable(chunk.missed_labels))
+    return pa.table(columns, schema=pa.schema([QUERIES_TABLE.field(name) for name in columns]))
+
+
+def lists_table(chunk: Chunk, scores: bool) -> pa.Table:
+    """The table of a chunk's lists."""
     columns = {
         "query": as_arrow(np.repeat(chunk.positions, np.diff(chunk.list_offsets))),
         "expert": as_arrow(chunk.list_expert),
         "item": list_column(chunk.entry_offsets, as_arrow(chunk.entry_item)),
         "rank": list_column(chunk.entry_offsets, as_arrow(chunk.entry_rank)),
     }
-    if layout.scores:
+    if scores:
         columns["score"] = list_column(chunk.entry_offsets, as_arrow(chunk.entry_score))
-    tally = Tally(
+    return pa.table(columns, schema=lists_schema(scores))
+
+
+def tally_of(chunk: Chunk) -> Tally:
+    """What a chunk holds."""
+    return Tally(
         queries=chunk.n_queries, items=chunk.n_items, lists=chunk.n_lists, entries=chunk.n_entries,
         ties=int(tied(chunk).sum()), positive=bool((chunk.entry_rank > 0).all()), labels=count_labels(chunk.labels),
         list_lengths=count_values(np.diff(chunk.entry_offsets)), query_sizes=count_values(np.diff(chunk.item_offsets)),
     )  # fmt: skip
-    rows = pa.table(columns, schema=lists_schema(layout.scores))
-    parts = tuple(dict.fromkeys(chunk.parts.to_pylist()))
-    return BlockTables(int(chunk.positions[0]), queries, rows, parts, tally)

@@ -7,15 +7,17 @@ marker is not a dataset: it is written last (see ``distagg.dataset.commit``).
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Literal
 
+from distagg.dataset.place import P, Place
 from distagg.errors import InputError
 from distagg.types import SCHEMA_VERSION
 
 MANIFEST = "manifest.json"
 MARKER = "_SUCCESS"
+ATTEMPT = re.compile(r"attempt-[0-9a-f]{8}")
 FORMAT = "distagg-dataset"
 
 Partition = Literal["query", "expert"]
@@ -77,9 +79,9 @@ class Manifest:
         return json.dumps(body, indent=1, sort_keys=True) + "\n"
 
 
-def load_manifest(directory: Path) -> Manifest:
-    """Read and check the manifest of a committed dataset directory."""
-    body = read_committed_json(directory, FORMAT, "a dataset made by 'distagg import'")
+def load_manifest(directory: P) -> tuple[P, Manifest]:
+    """Read and check the manifest of a committed dataset directory; gives the folder of its files too."""
+    directory, body = read_committed_json(directory, FORMAT, "a dataset made by 'distagg import'")
     del body["format"], body["schema"]
     try:
         body["files"] = tuple(File(**f) for f in body["files"])
@@ -87,7 +89,7 @@ def load_manifest(directory: Path) -> Manifest:
         body["parts"] = tuple(body["parts"])
         for name in ("list_lengths", "query_sizes"):
             body[name] = {key: body[name][key] for key in ("min", "median", "max")}
-        return Manifest(**body)
+        return directory, Manifest(**body)
     except (KeyError, TypeError) as error:
         raise InputError(
             str(directory / MANIFEST),
@@ -97,18 +99,10 @@ def load_manifest(directory: Path) -> Manifest:
         ) from error
 
 
-def read_committed_json(directory: Path, fmt: str, what: str, version: int = SCHEMA_VERSION) -> dict[str, Any]:
-    """The manifest of a committed directory, with its format checked, and its version: at most ``version``."""
-    if not directory.is_dir():
-        found = "a file" if directory.exists() else "nothing there"
-        raise InputError(str(directory), found=found, expected=what)
-    if not (directory / MARKER).is_file():
-        raise InputError(
-            str(directory),
-            found=f"no {MARKER} marker",
-            expected=what,
-            remedy="its writing never finished; delete it and make it again",
-        )
+def read_committed_json(directory: P, fmt: str, what: str, version: int = SCHEMA_VERSION) -> tuple[P, dict[str, Any]]:
+    """The folder of a committed directory's files, and its manifest with format and version (at most ``version``)
+    checked."""
+    directory = committed(directory, what)
     file = directory / MANIFEST
     try:
         body = json.loads(file.read_text(encoding="utf-8"))
@@ -124,4 +118,25 @@ def read_committed_json(directory: Path, fmt: str, what: str, version: int = SCH
             expected=f"at most {version}",
             remedy="it was written by a newer distagg; upgrade this one",
         )
-    return body
+    return directory, body
+
+
+def committed(directory: P, what: str) -> P:
+    """The folder of a committed directory's files: itself, or the attempt that its marker names (see ``commit``)."""
+    if not directory.is_dir():
+        found = "a file" if directory.exists() else "nothing there"
+        raise InputError(str(directory), found=found, expected=what)
+    marker: Place = directory / MARKER
+    if not marker.is_file():
+        raise InputError(
+            str(directory),
+            found=f"no {MARKER} marker",
+            expected=what,
+            remedy="its writing never finished; delete it and make it again",
+        )
+    attempt = marker.read_text(encoding="utf-8").strip()
+    if not attempt:
+        return directory
+    if not ATTEMPT.fullmatch(attempt):
+        raise InputError(str(marker), found=repr(attempt[:40]), expected="nothing, or the name of an attempt")
+    return directory / attempt  # type: ignore[return-value]

@@ -14,7 +14,6 @@ import shutil
 import uuid
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -24,6 +23,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from distagg.dataset.manifest import MANIFEST, read_committed_json
+from distagg.dataset.place import Place, Store, explained
 from distagg.dataset.reader import read_groups
 from distagg.errors import InputError
 from distagg.types import RANKINGS_TABLE, SCHEMA_VERSION
@@ -59,7 +59,7 @@ class RankedPart:
 
 
 def write_part(
-    table: pa.Table, folder: Path, index: int, fmt: Format, tag: str, *, fits: pa.Table | None = None,
+    table: pa.Table, folder: Place, index: int, fmt: Format, tag: str, *, fits: pa.Table | None = None,
     unfinished: int = 0,
 ) -> RankedPart:  # fmt: skip
     """Write one chunk's rankings as a new attempt; fits go beside Parquet only."""
@@ -74,8 +74,9 @@ def write_part(
     return RankedPart(ranking, told, tuple(table.column_names), unfinished)
 
 
-def _write_attempt(folder: Path, stem: str, body: bytes, rows: int) -> Written:
-    attempt = f"{stem}.{uuid.uuid4().hex[:8]}"
+def _write_attempt(folder: Place, stem: str, body: bytes, rows: int) -> Written:
+    ending = ".parquet" if isinstance(folder, Store) else ""  # no renames there: the name is the last one
+    attempt = f"{stem}.{uuid.uuid4().hex[:8]}{ending}"
     (folder / attempt).write_bytes(body)
     return Written(attempt, rows, len(body), hashlib.sha256(body).hexdigest())
 
@@ -86,28 +87,32 @@ def _as_parquet(table: pa.Table, dictionary: list[str] | bool) -> bytes:
     return sink.getvalue()
 
 
-def publish_directory(folder: Path, parts: Iterable[RankedPart], about: dict[str, Any]) -> None:
-    """Give the accepted attempts their final names and write the manifest; other attempts are dropped."""
+def publish_directory(folder: Place, parts: Iterable[RankedPart], about: dict[str, Any]) -> None:
+    """Give the accepted attempts their final names (on a store: leave them theirs) and write the manifest; other
+    attempts are dropped."""
     parts = list(parts)
     files = [_accept(folder, part.ranking, f"part-{index:05d}") for index, part in enumerate(parts)]
     fits = [_accept(folder, part.fits, f"fits-{index:05d}") for index, part in enumerate(parts) if part.fits]
+    accepted = {one["path"] for one in (*files, *fits)}
     for left in (*folder.glob("part-*"), *folder.glob("fits-*")):
-        if left.suffix != ".parquet":
+        if left.name not in accepted:
             left.unlink()
     body = {"format": RANKINGS_FORMAT, "schema": SCHEMA_VERSION, **about, "files": files, "fits": fits}
     (folder / MANIFEST).write_text(json.dumps(body, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
-def _accept(folder: Path, written: Written, stem: str) -> dict[str, Any]:
-    name = f"{stem}.parquet"
-    (folder / written.attempt).rename(folder / name)
+def _accept(folder: Place, written: Written, stem: str) -> dict[str, Any]:
+    name = written.attempt
+    if not isinstance(folder, Store):
+        name = f"{stem}.parquet"
+        (folder / written.attempt).rename(folder / name)
     return {"path": name, **{key: value for key, value in asdict(written).items() if key != "attempt"}}
 
 
-def publish_file(folder: Path, parts: Iterable[RankedPart], target: Path, fmt: Format) -> None:
+def publish_file(folder: Place, parts: Iterable[RankedPart], target: Place, fmt: Format) -> None:
     """Join the accepted attempts into one file."""
     parts = list(parts)
-    with target.open("wb") as out:
+    with explained(target), target.open("wb") as out:
         if fmt == "csv":
             names = parts[0].columns if parts else RANKINGS_TABLE.names
             out.write((",".join(names) + "\n").encode())
@@ -145,24 +150,25 @@ def _shortest(values: pa.ChunkedArray) -> pa.Array:
     return pa.array([repr(float(value)) for value in values.to_numpy()], pa.string())
 
 
-def read_rankings(path: Path) -> pa.Table:
+def read_rankings(path: Place) -> pa.Table:
     """Rankings of anybody: a committed directory, a Parquet, CSV or TREC run file."""
     if path.is_dir() or not path.exists():
-        body = read_committed_json(path, RANKINGS_FORMAT, "rankings made by 'distagg rank'")
-        pieces = [read_groups(path / file["path"], None, None) for file in body["files"]]
+        folder, body = read_committed_json(path, RANKINGS_FORMAT, "rankings made by 'distagg rank'")
+        pieces = [read_groups(folder / file["path"], None, None) for file in body["files"]]
         return pa.concat_tables(pieces or [RANKINGS_TABLE.empty_table()])
     if path.suffix == ".parquet":
         return _checked(read_groups(path, None, None), path)
     if path.suffix == ".csv":
         types = {"query": pa.string(), "item": pa.string()}
         try:
-            return _checked(pa_csv.read_csv(path, convert_options=pa_csv.ConvertOptions(column_types=types)), path)
+            source = path.open("rb") if isinstance(path, Store) else path
+            return _checked(pa_csv.read_csv(source, convert_options=pa_csv.ConvertOptions(column_types=types)), path)
         except pa.ArrowInvalid as error:
             raise InputError(str(path), found=str(error), expected="CSV with query, item, rank or score") from error
     return _read_trec(path)
 
 
-def _checked(table: pa.Table, path: Path) -> pa.Table:
+def _checked(table: pa.Table, path: Place) -> pa.Table:
     for name in ("query", "item"):
         if name not in table.column_names:
             raise InputError(
@@ -171,7 +177,7 @@ def _checked(table: pa.Table, path: Path) -> pa.Table:
     return table
 
 
-def _read_trec(path: Path) -> pa.Table:
+def _read_trec(path: Place) -> pa.Table:
     """A TREC run; the order inside a query is by descending score, as trec_eval has it."""
     queries, items, scores = [], [], []
     with path.open(encoding="utf-8") as lines:

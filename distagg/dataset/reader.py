@@ -8,8 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +17,11 @@ import pyarrow.parquet as pq
 from distagg.dataset.audience import audience, drawn
 from distagg.dataset.chunk import Chunk, chunk_from_tables
 from distagg.dataset.manifest import Block, Kind, Manifest, Partition, load_manifest
+from distagg.dataset.place import Place, Store, place, reason
 from distagg.errors import InputError, UsageError, unknown
+
+if TYPE_CHECKING:
+    from distagg.dataset.view import Piece
 
 ITEMS_FILE = "items.parquet"
 CHUNK_ENTRIES = 1 << 20  # about 12 MB of ranks; tens of milliseconds of work for a linear model
@@ -63,6 +66,7 @@ class ChunkRef:
     scores: bool
     where: Selection = EVERYTHING
     held: Chunk | None = None
+    pieces: tuple[Piece, ...] = ()  # of a view, for each block: how it is made
 
     @property
     def entries(self) -> int:
@@ -79,10 +83,14 @@ class ChunkRef:
         return chunk.repeat_experts(audience(self.path, self.where.audience)) if self.where.audience else chunk
 
     def _read(self, ids: bool) -> Chunk:
+        if self.pieces:
+            from distagg.dataset.view import read_pieces
+
+            return read_pieces(self, ids)
         query_columns = ["query", "part", "label", "missed"] + (["item"] if ids else [])
         columns = ["query", "expert", "item", "rank"] + (["score"] if self.scores else [])
         if self.partition == "expert":  # every block holds lists of the one query
-            queries = read_groups(Path(self.path) / "queries-00000.parquet", [0], query_columns)
+            queries = read_groups(place(self.path) / "queries-00000.parquet", [0], query_columns)
         else:
             queries = self._rows("queries", query_columns)
         rows = self._rows(self.kind, columns if self.kind == "lists" else None)
@@ -99,18 +107,18 @@ class ChunkRef:
         pieces = []
         for file in dict.fromkeys(block.file for block in self.blocks):
             groups = [block.group for block in self.blocks if block.file == file]
-            pieces.append(read_groups(Path(self.path) / f"{table}-{file:05d}.parquet", groups, columns))
+            pieces.append(read_groups(place(self.path) / f"{table}-{file:05d}.parquet", groups, columns))
         return pa.concat_tables(pieces)
 
 
-def read_groups(file: Path, groups: list[int] | None, columns: list[str] | None) -> pa.Table:
+def read_groups(file: Place, groups: list[int] | None, columns: list[str] | None) -> pa.Table:
     """Row groups (None: all) of a Parquet file; damage is an InputError that names the file."""
     try:
-        with pq.ParquetFile(file, memory_map=False) as parquet:
+        with open_parquet(file) as parquet:
             wanted = list(range(parquet.num_row_groups)) if groups is None else groups
             return parquet.read_row_groups(wanted, columns=columns, use_threads=False)
     except (OSError, pa.ArrowException) as error:
-        raise InputError(
+        raise reason(file, error) or InputError(
             str(file),
             found=f"an unreadable Parquet file ({error})",
             expected="the part that the manifest names",
@@ -118,13 +126,29 @@ def read_groups(file: Path, groups: list[int] | None, columns: list[str] | None)
         ) from error
 
 
+def open_parquet(file: Place) -> pq.ParquetFile:
+    """A Parquet file on a disk or in a store."""
+    if isinstance(file, Store):  # many small reads are joined into few
+        return pq.ParquetFile(file.inside, filesystem=file.filesystem, pre_buffer=True)
+    return pq.ParquetFile(file, memory_map=False)
+
+
+def _sizes(directory: Place, names: list[str]) -> dict[str, int | None]:
+    """Bytes of the files that a directory should hold; None where there is none."""
+    if isinstance(directory, Store):
+        there = directory.sizes()
+        return {name: there.get(name) for name in names}
+    files = {name: directory / name for name in names}
+    return {name: file.stat().st_size if file.is_file() else None for name, file in files.items()}
+
+
 @dataclass(frozen=True, slots=True)
 class Dataset:
     """Queries, items, lists and labels: opened from a directory, or built in memory.
 
     ``path`` is its directory, ``manifest`` what it holds, ``experts`` their names; ``where`` is what ``select`` chose,
-    ``held`` the chunks of a dataset in memory. Make one with ``open``, ``from_arrow``, ``from_pandas``,
-    ``from_polars``, or ``distagg.import_dataset``.
+    ``held`` the chunks of a dataset in memory, ``pieces`` how those of a view (``expanded``) are made. Make one with
+    ``open``, ``from_arrow``, ``from_pandas``, ``from_polars``, or ``distagg.import_dataset``.
 
     >>> import pyarrow as pa
     >>> table = pa.table({"query": ["q"] * 3, "expert": ["a"] * 3, "item": ["x", "y", "z"], "rank": [1, 2, 3]})
@@ -137,14 +161,15 @@ class Dataset:
     experts: tuple[str, ...]
     where: Selection = EVERYTHING
     held: tuple[Chunk, ...] = ()
+    pieces: tuple[Piece, ...] = ()  # of a view (``expanded``), for each block
 
     @classmethod
-    def open(cls, path: str | Path) -> Dataset:
-        """Open a committed dataset directory."""
-        directory = Path(path)
-        manifest = load_manifest(directory)
+    def open(cls, path: str | Place) -> Dataset:
+        """Open a committed dataset directory, given by its path or URL."""
+        directory, manifest = load_manifest(place(path))
+        sizes = _sizes(directory, [file.path for file in manifest.files])
         for file in manifest.files:
-            found = (directory / file.path).stat().st_size if (directory / file.path).is_file() else None
+            found = sizes[file.path]
             if found != file.bytes:
                 raise InputError(
                     str(directory / file.path),
@@ -247,7 +272,7 @@ class Dataset:
         return replace(self, where=where)
 
     def _checked_audience(self, text: str) -> str:
-        if not self.path:
+        if not self.path or self.pieces:
             raise UsageError("experts are chosen by the columns of a dataset on disk; import it with --users")
         if not audience(self.path, text).any():
             raise UsageError(f"condition {text!r}: it holds for none of the {self.manifest.experts:,} experts")
@@ -263,7 +288,7 @@ class Dataset:
         """Columns item, title and whatever else was imported about items; None where nothing was."""
         if all(file.path != ITEMS_FILE for file in self.manifest.files):
             return None
-        return read_groups(Path(self.path) / ITEMS_FILE, None, None)
+        return read_groups(place(self.path) / ITEMS_FILE, None, None)
 
     def plan(self, chunk_entries: int = CHUNK_ENTRIES) -> tuple[ChunkRef, ...]:
         """Consecutive blocks gathered up to the budget; one entry per chunk, in dataset order."""
@@ -291,7 +316,8 @@ class Dataset:
             else:
                 groups.append([block])
                 cost = weight
-        return tuple(make(tuple(group)) for group in groups)
+        made = dict(zip(self.manifest.blocks, self.pieces, strict=True)) if self.pieces else {}
+        return tuple(make(tuple(group), pieces=tuple(made[b] for b in group if made)) for group in groups)
 
     def chunks(self, *, ids: bool = True) -> Iterator[Chunk]:
         """The chunks of the plan, loaded one at a time; without ``ids`` their ids are left on disk."""

@@ -5,11 +5,15 @@ from __future__ import annotations
 import hashlib
 import os
 import uuid
-from pathlib import Path
+
+from distagg.dataset.place import Place, Store
 
 
-def write_whole(target: Path, body: bytes) -> None:
+def write_whole(target: Place, body: bytes) -> None:
     """Put ``body`` at ``target`` in one step: a reader, or whoever comes after a crash, sees the old or the new."""
+    if isinstance(target, Store):
+        target.write_bytes(body)
+        return
     fresh = target.with_name(f".{target.name}.new-{uuid.uuid4().hex[:8]}")
     try:
         with fresh.open("wb") as out:
@@ -22,8 +26,10 @@ def write_whole(target: Path, body: bytes) -> None:
     sync(target.parent)
 
 
-def sync(path: Path) -> None:
-    """Make a file's bytes, or the names in a folder, last."""
+def sync(path: Place) -> None:
+    """Make a file's bytes, or the names in a folder, last; what a store has taken lasts."""
+    if isinstance(path, Store):
+        return
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -31,7 +37,7 @@ def sync(path: Path) -> None:
         os.close(handle)
 
 
-def digest(path: Path) -> str:
+def digest(path: Place) -> str:
     """SHA-256 of a file's bytes."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

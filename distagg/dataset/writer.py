@@ -7,10 +7,9 @@ Zstandard are all slower one way or the other. No statistics: nothing reads them
 
 from __future__ import annotations
 
-import hashlib
-import shutil
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,13 +19,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from distagg.dataset.block import BlockTables, lists_schema
-from distagg.dataset.commit import staged_directory
+from distagg.dataset.commit import scratch, staged_directory
 from distagg.dataset.intake import Progress, Regroup, RowSource
 from distagg.dataset.manifest import MANIFEST, Block, File, Kind, Manifest, Partition
+from distagg.dataset.place import Place, Sink, Store, place
 from distagg.dataset.reader import ITEMS_FILE
 from distagg.dataset.regroup import MEMORY_BYTES, no_progress, regroup
 from distagg.dataset.tally import Tally, spread
-from distagg.errors import InfrastructureError
+from distagg.dataset.whole import digest
+from distagg.errors import DistaggError, InfrastructureError
 from distagg.types import PAIRS_TABLE, QUERIES_TABLE
 
 BLOCK_ENTRIES = 1 << 17
@@ -52,7 +53,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
 
 def write_dataset(
     source: RowSource,
-    target: Path,
+    target: str | Place,
     *,
     progress: Progress | None = None,
     memory_bytes: int = MEMORY_BYTES,
@@ -67,7 +68,7 @@ def write_dataset(
     source
         Files to read, as in ``distagg.sources``.
     target
-        The directory to make; it must not exist, and appears only when the import has succeeded.
+        The directory to make, by path or URL; it must not exist, and appears only when the import has succeeded.
     progress
         Called with the number of rows just read and, in the second pass, with the number just written.
     memory_bytes
@@ -83,21 +84,19 @@ def write_dataset(
     >>> from distagg.dataset.frames import TableSource
     >>> table = pa.table({"query": ["q", "q"], "expert": ["a", "a"], "item": ["x", "y"], "rank": [1.0, 2.0]})
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_dataset(TableSource(table), Path(folder) / "dataset").entries
+    ...     write_dataset(TableSource(table), f"{folder}/dataset").entries
     2
     """
     said = progress or no_progress
     try:
-        with staged_directory(Path(target)) as staging:
-            spills = staging / "spills"
-            spills.mkdir()
-            grouped = regroup(source, spills, memory_bytes=memory_bytes, progress=said)
-            with DatasetWriter(staging, layout := layout_of(grouped)) as writer:
-                for block in grouped.blocks(block_entries):
-                    writer.write(block)
-                    said(block.tally.entries)
-                files = writer.finish(users, items)
-            shutil.rmtree(spills)
+        with staged_directory(place(target)) as staging:
+            with scratch(staging, "spills") as spills:
+                grouped = regroup(source, spills, memory_bytes=memory_bytes, progress=said)
+                with DatasetWriter(staging, layout := layout_of(grouped)) as writer:
+                    for block in grouped.blocks(block_entries):
+                        writer.write(block)
+                        said(block.tally.entries)
+                    files = writer.finish(users, items)
             manifest = make_manifest(layout, writer.total, tuple(writer.blocks), files)
             (staging / MANIFEST).write_text(manifest.to_json(), encoding="utf-8")
     except OSError as error:
@@ -162,11 +161,12 @@ def make_block(tables: BlockTables, total: Tally, file: int, group: int) -> Bloc
 class DatasetWriter:
     """Rolling Parquet files; finished ones are hashed on a thread while the next are written."""
 
-    def __init__(self, directory: Path, layout: Layout) -> None:
+    def __init__(self, directory: Place, layout: Layout) -> None:
         self.total = Tally()
         self.blocks: list[Block] = []
         self._directory, self._layout = directory, layout
         self._open: dict[str, pq.ParquetWriter] = {}
+        self._sinks: dict[str, Path | Sink] = {}
         self._rows: dict[str, int] = {}
         self._files: list[Future[File]] = []
         self._items: pa.ChunkedArray | None = None  # of the last block's queries
@@ -178,6 +178,10 @@ class DatasetWriter:
     def __exit__(self, *error: object) -> None:
         for writer in self._open.values():
             writer.close()
+        for sink in self._sinks.values():  # after a failure: not later, when what was written is removed already
+            if isinstance(sink, Sink):
+                with suppress(DistaggError):
+                    sink.close()
         self._pool.shutdown(cancel_futures=True)
 
     def write(self, tables: BlockTables) -> None:
@@ -208,13 +212,15 @@ class DatasetWriter:
             rows = pc.index_in(ids, known.column(0).combine_chunks())
             for column in known.column_names[1:]:
                 table = table.append_column(column, known[column].take(rows))
-        pq.write_table(table, self._directory / file, use_dictionary=False, **_SHARED)
-        self._files.append(self._pool.submit(_describe, self._directory / file, len(table)))
+        sink = _sink(self._directory / file)
+        pq.write_table(table, sink, use_dictionary=False, **_SHARED)
+        self._described(sink, len(table))
 
     def _append(self, table: str, file: int, schema: pa.Schema, rows: pa.Table) -> None:
         name = f"{table}-{file:05d}.parquet"
         if name not in self._open:
-            self._open[name] = pq.ParquetWriter(self._directory / name, schema, **_SHARED, **_OPTIONS[table])
+            self._sinks[name] = _sink(self._directory / name)
+            self._open[name] = pq.ParquetWriter(self._sinks[name], schema, **_SHARED, **_OPTIONS[table])
             self._rows[name] = 0
         self._open[name].write_table(rows, row_group_size=max(1, len(rows)))
         self._rows[name] += len(rows)
@@ -222,11 +228,21 @@ class DatasetWriter:
     def _close(self) -> None:
         for name, writer in self._open.items():
             writer.close()
-            self._files.append(self._pool.submit(_describe, self._directory / name, self._rows[name]))
+            self._described(self._sinks.pop(name), self._rows[name])
         self._open = {}
 
+    def _described(self, written: Path | Sink, rows: int) -> None:
+        if isinstance(written, Sink):  # at once: what is not closed holds memory
+            written.close()
+        self._files.append(self._pool.submit(_describe, written, rows))
 
-def _describe(file: Path, rows: int) -> File:
-    with file.open("rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    return File(path=file.name, rows=rows, bytes=file.stat().st_size, sha256=digest)
+
+def _sink(file: Place) -> Path | Sink:
+    return Sink(file) if isinstance(file, Store) else file
+
+
+def _describe(written: Path | Sink, rows: int) -> File:
+    """The manifest's entry for a file."""
+    if isinstance(written, Sink):
+        return File(path=written.name, rows=rows, bytes=written.bytes, sha256=written.sha256)
+    return File(path=written.name, rows=rows, bytes=written.stat().st_size, sha256=digest(written))

@@ -11,6 +11,7 @@ Settings that differ from Dask's defaults, and why:
 - ``no-workers-timeout`` never -> 60 s: a job without workers should end with an error, not hang.
 - dashboard on loopback, any free port: a LocalCluster would listen on every interface, at 8787.
 - ``NUMBA_NUM_THREADS``, ``OMP_NUM_THREADS`` 1 in workers: parallelism is the engine's.
+- ``connection_limit`` 512 -> 8,192: a round calls every worker at once, and the 513th would wait for another to end.
 - work stealing off: spans are balanced by entries beforehand, and a stolen span loses its cached chunks.
 """
 
@@ -33,6 +34,7 @@ T = TypeVar("T")
 NO_WORKERS_SECONDS = 60.0
 POLL_SECONDS = 1.0
 SPANS_PER_THREAD = 4  # one-pass work: small enough to balance, large enough to hide the scheduler
+CONNECTIONS = 8192
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 SETTINGS = {
@@ -186,7 +188,7 @@ def local_cluster(workers: int) -> Iterator[DaskRunner]:
             memory_limit=0,
             silence_logs=50,
         ) as cluster,
-        Client(cluster, set_as_default=False) as client,
+        Client(cluster, set_as_default=False, connection_limit=CONNECTIONS) as client,
     ):
         yield DaskRunner(client)
 
@@ -209,7 +211,10 @@ def remote_cluster(address: str) -> Iterator[DaskRunner]:
             "with the folder that 'distagg certificates FOLDER' made for it"
         )
     try:
-        with dask.config.set(SETTINGS), Client(address, set_as_default=False, timeout=20) as client:
+        with (
+            dask.config.set(SETTINGS),
+            Client(address, set_as_default=False, timeout=20, connection_limit=CONNECTIONS) as client,
+        ):
             client.wait_for_workers(1, timeout=NO_WORKERS_SECONDS)
             yield DaskRunner(client)
     except (OSError, TimeoutError) as error:

@@ -19,6 +19,7 @@ from distagg.engine.search import fit_folds, variants
 from distagg.errors import UsageError, unknown
 from distagg.metrics import compare_all, highest_label, mean_over_queries, parse_metrics, score_chunk
 from distagg.models import Model, Params
+from distagg.models.base import collecting, not_converged
 
 DEFAULT_METRICS = ("ndcg@5", "ndcg@10", "p@5", "map")
 
@@ -62,6 +63,7 @@ def compare(
     runner: Runner | None = None,
     progress: Progress = silent,
     watch: Callable[[str, np.ndarray, float], None] = lambda name, means, seconds: None,
+    kept: Callable[[str, Callable[[], dict[str, Any]]], dict[str, Any]] = lambda name, found: found(),
 ) -> dict[str, Any]:
     """Evaluate models side by side, with paired significance tests.
 
@@ -100,6 +102,8 @@ def compare(
     watch
         Hears of every model when it is done: its name, its means over all queries in the order of ``metrics``, and
         seconds.
+    kept
+        May have what a model came to from an earlier attempt: called with its name and what finds it.
 
     Returns
     -------
@@ -130,24 +134,20 @@ def compare(
     adherence: dict[str, list[float]] = {}
     chosen: dict[str, list[dict[str, Any]]] = {}
     for name, group in groups.items():
-        began = time.perf_counter()
+        found = kept(
+            name,
+            lambda group=group: _tested(group, made, dataset, metrics, Goal(goal, protocol), runner, progress),  # type: ignore[misc]
+        )
         values[name] = np.full((dataset.manifest.queries, len(metrics)), np.nan)
-        common = {"protocol": protocol, "runner": runner}
-        if len(group) == 1 and not group[0].learns:
-            at, value = evaluate_model(group[0], {}, dataset, metrics, **common)  # type: ignore[arg-type]
+        for n, (at, value) in enumerate(found["folds"]):
             values[name][at] = value
-            progress(len(made))
-        else:
-            picks = fit_folds(group, made, Goal(goal, protocol), runner, progress)
-            for n, (fold, pick) in enumerate(zip(made, picks, strict=True)):
-                at, value = evaluate_model(pick.model, pick.params, fold.test, metrics, **common)  # type: ignore[arg-type]
-                values[name][at] = value
+            if found["folded"]:
                 fold_of[at] = n
-            if picks[0].model.adherence:
-                adherence[name] = picks[0].params["expert_theta"].tolist()
-            if len(group) > 1:
-                chosen[name] = [{"fold": f.name, **p.settings} for f, p in zip(made, picks, strict=True)]
-        seconds[name] = time.perf_counter() - began
+        adherence |= {name: found["adherence"]} if found["adherence"] else {}
+        chosen |= {name: found["chosen"]} if found["chosen"] else {}
+        seconds[name] = found["seconds"]
+        for note in found["notes"]:
+            not_converged(note)
         watch(name, mean_over_queries(values[name]), seconds[name])
     if (fold_of < 0).any():
         for n, fold in enumerate(made):
@@ -163,6 +163,36 @@ def compare(
         "seconds": seconds, "chosen": chosen,
         "adherence": {"fold": made[0].name, "experts": list(dataset.experts), "models": adherence} if adherence else {},
     }  # fmt: skip
+
+
+def _tested(
+    group: list[Model], made: list[Fold], dataset: Dataset, metrics: Sequence[str], goal: Goal, runner: Runner | None,
+    progress: Progress,
+) -> dict[str, Any]:  # fmt: skip
+    """What a model, or the best of a group in each fold, comes to; as plain lists, which can be kept."""
+    began = time.perf_counter()
+    found: dict[str, Any] = {"folds": [], "folded": False, "adherence": [], "chosen": []}
+
+    def test(model: Model, params: Params, on: Dataset) -> None:
+        at, value = evaluate_model(model, params, on, metrics, protocol=goal.protocol, runner=runner)
+        found["folds"].append((at.tolist(), value.tolist()))
+
+    def all_folds() -> None:
+        if len(group) == 1 and not group[0].learns:
+            test(group[0], {}, dataset)
+            progress(len(made))
+            return
+        picks = fit_folds(group, made, goal, runner, progress)
+        for fold, pick in zip(made, picks, strict=True):
+            test(pick.model, pick.params, fold.test)
+        found["folded"] = True
+        if picks[0].model.adherence:
+            found["adherence"] = picks[0].params["expert_theta"].tolist()
+        if len(group) > 1:
+            found["chosen"] = [{"fold": f.name, **p.settings} for f, p in zip(made, picks, strict=True)]
+
+    _, notes = collecting(all_folds)
+    return found | {"seconds": time.perf_counter() - began, "notes": notes}
 
 
 def _means(

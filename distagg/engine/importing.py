@@ -8,14 +8,15 @@ from typing import Any
 
 from distagg.dataset import Dataset, write_dataset
 from distagg.dataset.commit import refuse_existing
+from distagg.dataset.place import Place, local, place
 from distagg.engine.progress import Progress, silent
 from distagg.errors import InputError, unknown
 
 
 def import_dataset(
-    kind: str, sources: Sequence[str | Path], target: str | Path, *, progress: Progress = silent, **options: Any
+    kind: str, sources: Sequence[str | Path], target: str | Place, *, progress: Progress = silent, **options: Any
 ) -> Dataset:
-    """Read source files into a dataset directory, all or nothing.
+    """Read source files into a dataset at a path or URL, all or nothing.
 
     Parameters
     ----------
@@ -24,7 +25,7 @@ def import_dataset(
     sources
         Files, or directories of files.
     target
-        The directory to make; it must not be there yet.
+        The directory (or URL) to make; it must not be there yet.
     progress
         Called with the number of rows that were read and written since the last call.
     **options
@@ -42,11 +43,11 @@ def import_dataset(
 
     if kind not in SOURCES:
         raise unknown("source kind", kind, SOURCES)
-    refuse_existing(Path(target))
-    files = [file for source in sources for file in _files(Path(source))]
+    refuse_existing(place(target))
+    files = [file for source in sources for file in _files(local(str(source), "source files"))]
     about = {name: read_about(Path(options[name])) for name in ("users", "items") if options.get(name) is not None}
     options = {name: value for name, value in {**options, **about}.items() if value is not None}
-    write_dataset(SOURCES[kind](files, **options), Path(target), progress=progress, **about)
+    write_dataset(SOURCES[kind](files, **options), target, progress=progress, **about)
     return Dataset.open(target)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import pyarrow as pa
 
 from distagg.dataset.chunk import Chunk
 from distagg.dataset.commit import refuse_existing, staged_directory, staged_file
+from distagg.dataset.place import Place, place
 from distagg.dataset.rankings import Format, RankedPart, publish_directory, publish_file, write_part
 from distagg.dataset.reader import CHUNK_ENTRIES, ChunkRef, Dataset
 from distagg.engine.fit import Through, check_fits, gather
@@ -45,7 +45,7 @@ def solve(
 
 
 def rank_to(
-    target: Path,
+    target: Place,
     model: Model,
     params: Params,
     dataset: Dataset,
@@ -119,7 +119,7 @@ def _queries(dataset: Dataset) -> int:
 
 
 def _write_parts(
-    folder: Path,
+    folder: Place,
     what: tuple[Model, Params, Shown],
     refs: tuple[ChunkRef, ...],
     fmt: Format,
@@ -144,4 +144,4 @@ def write_task(chunk: Chunk, index: int, payload: tuple[Any, ...]) -> RankedPart
     table = ranking_of(chunk, outcome, ranking_schema(model, shown), shown, index)
     fits = fits_of(chunk, outcome, fits_schema(model)) if model.query_columns else None
     unfinished = int((~outcome.queries["converged"]).sum()) if "converged" in outcome.queries else 0
-    return write_part(table, Path(folder), index, fmt, model.name, fits=fits, unfinished=unfinished)
+    return write_part(table, place(folder), index, fmt, model.name, fits=fits, unfinished=unfinished)

@@ -6,6 +6,7 @@ the way (not converged) comes back with the result and is said again in the driv
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -76,21 +77,28 @@ class Cache:
     budget: int = CACHE_BYTES
     held: OrderedDict[tuple[ChunkRef, bool], Chunk] = field(default_factory=OrderedDict)
     size: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)  # a worker may have several threads
 
     def load(self, ref: ChunkRef, ids: bool) -> Chunk:
         key = (ref, ids)
-        if key in self.held:
-            self.held.move_to_end(key)
-            return self.held[key]
+        with self.lock:
+            if key in self.held:
+                self.held.move_to_end(key)
+                return self.held[key]
         chunk = ref.load(ids=ids)
-        for other in [other for other in self.held if not _same(other[0], ref)]:
+        with self.lock:
+            if key not in self.held:
+                self._keep(key, chunk)
+        return chunk
+
+    def _keep(self, key: tuple[ChunkRef, bool], chunk: Chunk) -> None:
+        for other in [other for other in self.held if not _same(other[0], key[0])]:
             if self.size + chunk.nbytes <= self.budget:
                 break
             self.size -= self.held.pop(other).nbytes
         if self.size + chunk.nbytes <= self.budget:
             self.held[key] = chunk
             self.size += chunk.nbytes
-        return chunk
 
 
 def _same(one: ChunkRef, other: ChunkRef) -> bool:

@@ -7,10 +7,11 @@ shape; ``experts.parquet`` the experts that the arrays named expert_* have a row
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import io
 import json
 import math
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,8 @@ import pyarrow.parquet as pq
 
 from distagg.dataset.commit import staged_directory
 from distagg.dataset.manifest import MANIFEST, read_committed_json
+from distagg.dataset.place import Place, place
 from distagg.dataset.reader import read_groups
-from distagg.dataset.whole import digest
 from distagg.engine.experts import align_experts
 from distagg.errors import InputError, UsageError
 from distagg.models import MODELS, Model, Params, model_named
@@ -43,12 +44,13 @@ class Fitted:
         return align_experts(self.params, self.experts, experts, strangers=self.model.takes_strangers)
 
 
-def save_model(target: Path, fitted: Fitted, about: dict[str, Any] | None = None) -> None:
+def save_model(target: str | Place, fitted: Fitted, about: dict[str, Any] | None = None) -> None:
     """Write a fitted model, all or nothing."""
-    with staged_directory(target) as folder:
-        pq.write_table(params_table(fitted.params), folder / "params.parquet")
-        pq.write_table(pa.table({"expert": pa.array(fitted.experts, pa.string())}), folder / "experts.parquet")
-        files = [{"path": f.name, "bytes": f.stat().st_size, "sha256": digest(f)} for f in sorted(folder.iterdir())]
+    experts = pa.table({"expert": pa.array(fitted.experts, pa.string())})
+    with staged_directory(place(target)) as folder:
+        files = [
+            _write(folder / "experts.parquet", experts), _write(folder / "params.parquet", params_table(fitted.params))
+        ]  # fmt: skip
         body = {
             "format": MODEL_FORMAT, "schema": MODEL_VERSION, "model": fitted.model.name,
             "settings": dataclasses.asdict(fitted.model), "about": about or {},
@@ -57,9 +59,17 @@ def save_model(target: Path, fitted: Fitted, about: dict[str, Any] | None = None
         (folder / MANIFEST).write_text(json.dumps(body, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
-def load_model(path: Path) -> Fitted:
+def _write(file: Place, table: pa.Table) -> dict[str, Any]:
+    sink = io.BytesIO()
+    pq.write_table(table, sink)
+    body = sink.getvalue()
+    file.write_bytes(body)
+    return {"path": file.name, "bytes": len(body), "sha256": hashlib.sha256(body).hexdigest()}
+
+
+def load_model(where: str | Place) -> Fitted:
     """Read a fitted model; what does not fit together is an InputError that names the file."""
-    body = read_committed_json(path, MODEL_FORMAT, "a model made by 'distagg fit'", MODEL_VERSION)
+    path, body = read_committed_json(place(where), MODEL_FORMAT, "a model made by 'distagg fit'", MODEL_VERSION)
     name, settings = body.get("model"), body.get("settings")
     if name not in MODELS:
         raise _damaged(path / MANIFEST, f"model '{name}'", f"one of {', '.join(MODELS)}")
@@ -83,7 +93,7 @@ def load_model(path: Path) -> Fitted:
     return Fitted(model, params, tuple(experts))
 
 
-def _damaged(file: Path, found: str, expected: str) -> InputError:
+def _damaged(file: Place, found: str, expected: str) -> InputError:
     return InputError(str(file), found=found, expected=expected, remedy="fit the model again")
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from distagg.dataset.place import is_found
 from distagg.dataset.reader import Dataset
 from distagg.engine.fit import check_fits
 from distagg.engine.folds import make_folds
@@ -19,9 +19,16 @@ if TYPE_CHECKING:
 
 def check_step(step: Step, where: str, before: Sequence[Step], seed: int) -> None:
     """Refuse settings that no model takes, fields that do not go together, and data that cannot do."""
-    check = {"import": _import, "fit": _fit, "rank": _rank, "compare": _compare, "evaluate": _evaluate}.get(step.do)
-    if check is not None:
-        check(step.values, where, seed)
+    checks = {
+        "import": _import,
+        "fit": _fit,
+        "rank": _rank,
+        "compare": _compare,
+        "evaluate": _evaluate,
+        "scale": _scale,
+    }
+    if step.do in checks:
+        checks[step.do](step.values, where, seed)
 
 
 def _import(values: dict[str, Any], where: str, seed: int) -> None:
@@ -88,6 +95,19 @@ def _compare(values: dict[str, Any], where: str, seed: int) -> None:
         _check_folds(values, where, dataset)
 
 
+def _scale(values: dict[str, Any], where: str, seed: int) -> None:
+    model = model_named(values["model"])
+    if model.learns:
+        raise UsageError(f"{where}.model: {model.name} must be fitted, and what is measured is a pass without; try rrf")
+    if 2 not in values["workers"]:
+        raise UsageError(f"{where}.workers: found {values['workers']}, expected 2 among them")
+    dataset = _opened(values["dataset"]) if "dataset" in values else None
+    if dataset is not None:
+        _fits(f"{where}.dataset", model, dataset)
+        if dataset.manifest.partition != "query":
+            raise UsageError(f"{where}.dataset: is partitioned by expert; scaling is measured on whole queries")
+
+
 def _check_folds(values: dict[str, Any], where: str, dataset: Dataset) -> None:
     if "folds" in values:
         _at(f"{where}.folds", lambda: make_folds(dataset, values["folds"]))
@@ -99,7 +119,7 @@ def _fits(where: str, model: Model, dataset: Dataset) -> None:
 
 def _opened(reference: str) -> Dataset | None:
     """The dataset at a path; those that steps make are not there yet."""
-    return Dataset.open(reference) if Path(reference).is_absolute() else None
+    return Dataset.open(reference) if is_found(reference) else None
 
 
 def _at(where: str, call: Callable[[], Any]) -> Any:

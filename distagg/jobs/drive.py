@@ -20,18 +20,20 @@ from distagg.dataset.manifest import MANIFEST, MARKER
 from distagg.dataset.whole import digest, sync, write_whole
 from distagg.engine.runner import Runner
 from distagg.errors import InfrastructureError, UsageError
+from distagg.jobs.changes import changes_since, told
 from distagg.jobs.environment import environment
-from distagg.jobs.folder import RunFolder
+from distagg.jobs.folder import RUN_FORMAT, RunFolder, as_json
 from distagg.jobs.key import difference, resume_key, short
 from distagg.jobs.plan import plan
 from distagg.jobs.report import write_run_report
+from distagg.jobs.retention import retain
+from distagg.jobs.reuse import Before, find_before, step_key, take_step
 from distagg.jobs.spec import Job, Step
 from distagg.jobs.steps import STEPS, Site, metrics_of, tidy
 from distagg.jobs.verify import files_of, sound
 from distagg.models.base import collecting, not_converged
 from distagg.types import SCHEMA_VERSION
 
-RUN_FORMAT = "distagg-run"
 Place = Callable[[], AbstractContextManager[Runner]]
 
 
@@ -40,20 +42,26 @@ def drive(
 ) -> RunFolder:
     """Run a job, or what is left of it, in ``target`` or in the folder that its resume key names.
 
-    ``latest`` is set in the second case, or when ``point`` asks for it.
+    In the second case, or when ``point`` asks for it, the run is one of a job's runs in one folder: it takes over from
+    the latest what did not change, ``latest`` is set to it, and old runs are deleted as the job's ``keep`` says.
     """
     key = resume_key(job)
     path = target if target is not None else Path(job.runs) / job.name / short(key)
     folder = RunFolder(path)
     _refuse_strange(folder, key)
+    among = point or target is None
     path.mkdir(parents=True, exist_ok=True)
     with folder.lease():
         if folder.finished:
             say(f"done already: {path}")
         else:
-            _run(job, folder, key, place, say)
-        if point or target is None:
+            _run(job, folder, key, place, say, among)
+        if among:
             point_to(path)
+            if job.keep is not None:
+                for name in retain(path.parent, job.name, job.keep, path.name):
+                    folder.say("run deleted", run=name, keep=job.keep)
+                    say(f"deleted the old run {path.parent / name}: keep = {job.keep}")
     for step in job.steps:
         for note in folder.notes(step):
             not_converged(note)
@@ -80,7 +88,9 @@ def _ours(name: str) -> bool:
     return name.startswith(".") or name in ("lease", "job.json", "environment.json", "plan.json", "events.jsonl")
 
 
-def _run(job: Job, folder: RunFolder, key: dict[str, Any], place: Place, say: Callable[[str], None]) -> None:
+def _run(
+    job: Job, folder: RunFolder, key: dict[str, Any], place: Place, say: Callable[[str], None], among: bool
+) -> None:
     resumed = folder.begun
     if not resumed:
         folder.write("job.json", job.to_dict())
@@ -89,6 +99,7 @@ def _run(job: Job, folder: RunFolder, key: dict[str, Any], place: Place, say: Ca
         folder.write("key.json", key)
     folder.say("resumed" if resumed else "started", process=os.getpid(), place=job.place)
     say(f"{'resuming' if resumed else 'run'}: {folder.path}")
+    before = find_before(folder) if among else None
     try:
         with ExitStack() as stack:
             held: list[Runner] = []
@@ -101,8 +112,8 @@ def _run(job: Job, folder: RunFolder, key: dict[str, Any], place: Place, say: Ca
                         raise InfrastructureError(f"the cluster did not start: {error}") from error
                 return held[0]
 
-            _steps(job, folder, runner, say)
-        _finish(job, folder, key)
+            _steps(job, Site(job, folder, runner, before, among), say)
+        _finish(job, folder, key, before, say)
     except KeyboardInterrupt as stop:
         folder.say("interrupted", by=str(stop) or "SIGINT")
         say(f"stopped; go on with: distagg resume {folder.path}")
@@ -121,24 +132,38 @@ def _run(job: Job, folder: RunFolder, key: dict[str, Any], place: Place, say: Ca
         raise
 
 
-def _steps(job: Job, folder: RunFolder, runner: Callable[[], Runner], say: Callable[[str], None]) -> None:
+def _steps(job: Job, site: Site, say: Callable[[str], None]) -> None:
+    folder, before = site.folder, site.before
     output = folder.path / "output"
     output.mkdir(exist_ok=True)
     for left in output.glob(".*.staging-*"):  # of a driver that died; the lease says that it is gone
         shutil.rmtree(left) if left.is_dir() else left.unlink()
-    site = Site(job, folder, runner)
     for n, step in enumerate(job.steps, start=1):
         if _standing(folder, step):
             folder.say("step there already", step=step.name)
             say(f"{n}/{len(job.steps)} {step.name}: there already")
         else:
             began = time.perf_counter()
-            folder.say("step", step=step.name, do=step.do)
+            why = _taken(job, step, site) if site.among else []
+            if why is None:
+                assert before is not None
+                folder.say("step reused", step=step.name, run=before.name)
+                say(f"{n}/{len(job.steps)} {step.name}: as in {before.name}, where it read the same")
+                continue
+            folder.say("step", step=step.name, do=step.do, **({"why": why} if why else {}))
             collecting(lambda step=step: STEPS[step.do](step, site))  # type: ignore[misc]  # notes are kept in the folder
             spent = time.perf_counter() - began
             folder.say("step done", step=step.name, seconds=round(spent, 3))
             say(f"{n}/{len(job.steps)} {step.name}: {step.do} in {spent:.1f} s")
         tidy(folder, step)
+
+
+def _taken(job: Job, step: Step, site: Site) -> list[str] | None:
+    """None where the step's output was taken over from the run before, else why it was not."""
+    file = site.folder.step_key_file(step)
+    file.parent.mkdir(exist_ok=True)
+    write_whole(file, as_json(step_key(job, step, site.folder)))
+    return take_step(step, site.folder, site.before)
 
 
 def _standing(folder: RunFolder, step: Step) -> bool:
@@ -154,8 +179,14 @@ def _standing(folder: RunFolder, step: Step) -> bool:
     return False
 
 
-def _finish(job: Job, folder: RunFolder, key: dict[str, Any]) -> None:
+def _finish(
+    job: Job, folder: RunFolder, key: dict[str, Any], before: Before | None, say: Callable[[str], None]
+) -> None:
     folder.write("metrics.json", metrics_of(job, folder))
+    if before is not None:
+        changes = changes_since(before.folder, folder, job)
+        folder.write("changes.json", changes)
+        say(told(changes))
     write_run_report(job, folder)
     files = [one for step in job.steps for one in files_of(folder.output(step), folder.path)]
     metrics = folder.path / "metrics.json"

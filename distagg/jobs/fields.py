@@ -28,6 +28,7 @@ class Field:
 TOP = {
     "name": Field("name", "what the job is called: letters, digits, dots, dashes"),
     "runs": Field("text", "the folder in which run directories are made", "runs"),
+    "keep": Field("whole", "so many finished runs are kept, the newest; all without it", None, least=1),
     "seed": Field("whole", "seed of everything that draws", 0, least=0),
     "place": Field("table", "where it runs", {}),
     "checkpoints": Field("table", "how often training is saved", {}),
@@ -96,6 +97,19 @@ STEPS: dict[str, dict[str, Field]] = {
         "protocol": _PROTOCOL,
     },
 }
+STEPS["scale"] = {
+    "dataset": Field("dataset", "what is scaled; synthetic data shaped like MQ2008-agg without it", None),
+    "queries": Field("whole", "queries of synthetic data", 800, least=1),
+    "model": Field("model", "what a pass computes; one that needs no fit", "rrf"),
+    "workers": Field("counts", "numbers of local workers, 2 among them", [1, 2, 4]),
+    "grow": Field("whole", "every expert so many times, where workers or chunks are varied", 40, least=1),
+    "times": Field("counts", "experts, and items, so many times, on 2 workers", [1, 2, 4, 8]),
+    "chunks": Field("counts", "entries a chunk, on 2 workers", [1 << 14, 1 << 16, 1 << 18, 1 << 20]),
+    "repeats": Field("whole", "of every pass and simulated round", 5, least=1),
+    "simulated": Field("counts", "numbers of simulated workers", [10, 30, 100]),
+    "simulated_entries": Field("whole", "entries of a simulated round", 10**9, least=1),
+    "simulated_chunks": Field("counts", "entries a chunk of a simulated round", [1 << 17, 1 << 20, 1 << 23]),
+}
 MAKES = {"import": "dataset", "expand": "dataset", "fit": "model", "rank": "rankings"}
 
 _JSON: dict[str, dict[str, Any]] = {
@@ -104,6 +118,7 @@ _JSON: dict[str, dict[str, Any]] = {
     "metrics": {"type": "array", "items": {"type": "string"}, "minItems": 1},
     "models": {"type": "array", "items": {"type": "string"}, "minItems": 1},
     "folds": {"type": ["string", "integer"]},
+    "counts": {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 1},
 }  # fmt: skip
 
 

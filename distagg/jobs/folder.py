@@ -3,10 +3,13 @@
 ::
 
     job.json key.json environment.json plan.json    what is run, with what, before anything is done
+    before.json                                     the run before, of a job's runs in one folder
+    keys/STEP.json parts/STEP.json                  what a step's output, and a ranking's parts, depend on
     events.jsonl                                    one line for everything that happened
     staging/STEP/ checkpoints/STEP/ notes/          what a resumed run takes up again
     output/STEP                                     what the step made: a dataset, a model, rankings, result.json
-    metrics.json report.html manifest.json _SUCCESS the end, in this order
+    metrics.json changes.json report.html           figures, and what changed since the run before
+    manifest.json _SUCCESS                          the end
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from distagg.dataset.whole import write_whole
 from distagg.errors import InfrastructureError, InputError
 from distagg.jobs.spec import Step
 
+RUN_FORMAT = "distagg-run"
 LOOKS = 10
 _ENDINGS = {"trec": ".trec", "csv": ".csv"}
 
@@ -48,7 +52,7 @@ class RunFolder:
         """What the step makes: a directory, or a file that carries its format's ending."""
         if step.do == "rank":
             return self.path / "output" / (step.name + _ENDINGS.get(step.values["format"], ""))
-        return self.path / "output" / (step.name + (".json" if step.do in ("evaluate", "compare") else ""))
+        return self.path / "output" / (step.name + (".json" if step.do in ("evaluate", "compare", "scale") else ""))
 
     def done(self, step: Step) -> bool:
         """Whether the step's output is published: files appear whole, directories with their marker."""
@@ -60,6 +64,12 @@ class RunFolder:
 
     def checkpoints(self, step: Step) -> Path:
         return self.path / "checkpoints" / step.name
+
+    def step_key_file(self, step: Step) -> Path:
+        return self.path / "keys" / f"{step.name}.json"
+
+    def recipe_file(self, step: Step) -> Path:
+        return self.path / "parts" / f"{step.name}.json"
 
     def notes_file(self, step: Step) -> Path:
         return self.path / "notes" / f"{step.name}.json"
@@ -137,4 +147,4 @@ def as_json(body: Any) -> bytes:
     return (json.dumps(body, indent=1) + "\n").encode()
 
 
-__all__ = ["MANIFEST", "MARKER", "RunFolder", "as_json"]
+__all__ = ["MANIFEST", "MARKER", "RUN_FORMAT", "RunFolder", "as_json"]

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import distagg
-from distagg.dataset.manifest import MANIFEST
+from distagg.dataset.manifest import MANIFEST, committed
+from distagg.dataset.place import Place, Store, is_found, place
 from distagg.dataset.reader import CHUNK_ENTRIES
 from distagg.dataset.whole import digest
 from distagg.engine.train import TRAIN_ENTRIES
@@ -23,15 +24,25 @@ SHOWN = 8
 
 def resume_key(job: Job) -> dict[str, Any]:
     """Configuration, inputs by their hashes, plan, code and seed."""
-    inputs = sorted({path for step in job.steps for path in _paths(step)})
+    inputs = sorted({path for step in job.steps for path in references(step) if is_found(path)})
     return {
         "steps": job.to_dict()["steps"],
         "order": [step.name for step in job.steps],
         "seed": job.seed,
-        "inputs": {path: fingerprint(Path(path)) for path in inputs},
-        "plan": {"schema": SCHEMA_VERSION, "chunk_entries": CHUNK_ENTRIES, "train_entries": TRAIN_ENTRIES},
-        "code": {"distagg": distagg.__version__, "source": source_hash(), **{n: version(n) for n in LIBRARIES}},
+        "inputs": {path: fingerprint(place(path)) for path in inputs},
+        "plan": plan_key(),
+        "code": code_key(),
     }
+
+
+def plan_key() -> dict[str, int]:
+    """How data is cut."""
+    return {"schema": SCHEMA_VERSION, "chunk_entries": CHUNK_ENTRIES, "train_entries": TRAIN_ENTRIES}
+
+
+def code_key() -> dict[str, str]:
+    """Versions of whatever decides bits."""
+    return {"distagg": distagg.__version__, "source": source_hash(), **{name: version(name) for name in LIBRARIES}}
 
 
 def short(key: dict[str, Any]) -> str:
@@ -51,10 +62,12 @@ def difference(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     return lines[:SHOWN] + more
 
 
-def fingerprint(path: Path) -> str:
+def fingerprint(path: Place) -> str:
     """A hash of what is at a path. A manifest stands for the files whose hashes it holds."""
     if path.is_file():
         return digest(path)
+    if isinstance(path, Store):
+        return digest(committed(path, "a dataset, rankings or a model") / MANIFEST)
     manifest = path / MANIFEST
     if manifest.is_file() and "sha256" in manifest.read_text(encoding="utf-8", errors="replace"):
         return digest(manifest)
@@ -74,10 +87,10 @@ def source_hash() -> str:
     return total.hexdigest()
 
 
-def _paths(step: Step) -> list[str]:
-    """The paths among a step's values."""
+def references(step: Step) -> list[str]:
+    """What a step reads, or may: names of steps, absolute paths, models' names."""
     named = [step.values.get(key) for key in ("dataset", "valid", "model", "rankings", "qrels")]
-    return [path for path in (*named, *step.values.get("files", ())) if path and Path(path).is_absolute()]
+    return [one for one in (*named, *step.values.get("files", ())) if one]
 
 
 def _flat(value: Any, name: str = "") -> dict[str, Any]:

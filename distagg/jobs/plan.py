@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from distagg.dataset.manifest import Manifest
+from distagg.dataset.place import is_found
 from distagg.dataset.reader import CHUNK_ENTRIES, Dataset
 from distagg.engine.rank import solved
 from distagg.engine.result import ranking_of, ranking_schema
@@ -46,6 +47,8 @@ def _row(step: Step, sizes: dict[str, float]) -> dict[str, Any]:
     if step.do == "import":
         row["bytes"] = sum(_bytes(Path(file)) for file in step.values["files"])
         return row
+    if "dataset" not in step.values:  # synthetic data
+        return row
     reference = step.values["dataset"]
     chunk = step.values.get("chunk_entries", TRAIN_ENTRIES if step.do == "fit" else CHUNK_ENTRIES)
     manifest = _manifest(reference)
@@ -57,7 +60,7 @@ def _row(step: Step, sizes: dict[str, float]) -> dict[str, Any]:
 
 
 def _manifest(reference: str) -> Manifest | None:
-    return Dataset.open(reference).manifest if Path(reference).is_absolute() else None
+    return Dataset.open(reference).manifest if is_found(reference) else None
 
 
 def _bytes(path: Path) -> int:
@@ -117,7 +120,7 @@ def _model(step: Step, job: Job) -> tuple[Model | None, Params]:
         return None, {}
     if name in MODELS:
         return model_named(name, settings), {}
-    fitted = load_model(Path(name))
+    fitted = load_model(name)
     dataset = _source(step, job)
     return (fitted.model, fitted.params_for(dataset.experts)) if dataset is not None else (None, {})
 

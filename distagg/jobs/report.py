@@ -38,8 +38,14 @@ def write_run_report(job: Job, folder: RunFolder) -> Path:
         **about, "job": job.to_dict(), "environment": folder.read("environment.json"), "figures": figures,
         "pages": pages, "rankings": tops, "notes": [n for step in job.steps for n in folder.notes(step)],
         "events": folder.events(),
+        "scaling": {
+            step.name: json.loads(folder.output(step).read_text(encoding="utf-8"))
+            for step in job.steps if step.do == "scale" and folder.done(step)
+        },
+        "changes": folder.read("changes.json") if (folder.path / "changes.json").is_file() else None,
     })  # fmt: skip
-    return write_report(html, folder.path / "report.html", overwrite=True)
+    write_report(html, folder.path / "report.html", overwrite=True)
+    return folder.path / "report.html"
 
 
 def _top(step: Step, folder: RunFolder) -> list[dict[str, Any]]:

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from distagg.dataset.place import is_url, place
 from distagg.dataset.reader import Dataset
 from distagg.errors import DistaggError, UsageError, unknown
 from distagg.jobs.fields import CHECKPOINTS, MAKES, PLACE, REQUIRED, STEPS, TOP, Field
@@ -50,6 +51,7 @@ class Job:
     place: dict[str, Any]
     checkpoints: dict[str, Any]
     steps: tuple[Step, ...]
+    keep: int | None = None
 
     def step(self, name: str) -> Step | None:
         return next((step for step in self.steps if step.name == name), None)
@@ -57,8 +59,9 @@ class Job:
     def to_dict(self) -> dict[str, Any]:
         """The resolved specification, defaults filled in."""
         steps = {step.name: {"do": step.do, **step.values} for step in self.steps}
+        kept = {} if self.keep is None else {"keep": self.keep}
         return {
-            "name": self.name, "runs": self.runs, "seed": self.seed, "place": self.place,
+            "name": self.name, "runs": self.runs, **kept, "seed": self.seed, "place": self.place,
             "checkpoints": self.checkpoints, "steps": steps,
         }  # fmt: skip
 
@@ -109,7 +112,10 @@ def make_job(body: dict[str, Any]) -> Job:
     steps: list[Step] = []
     for name, values in top["steps"].items():
         steps.append(_step(name, values, steps, list(top["steps"]), top["seed"]))
-    return Job(top["name"], str(Path(top["runs"]).absolute()), top["seed"], place, checkpoints, tuple(steps))
+    if is_url(top["runs"]):
+        raise UsageError(f"runs: found the URL {top['runs']}, expected a local folder: run directories hold a lease")
+    runs = str(Path(top["runs"]).absolute())
+    return Job(top["name"], runs, top["seed"], place, checkpoints, tuple(steps), top.get("keep"))
 
 
 def _step(name: str, values: Any, before: Sequence[Step], names: list[str], seed: int) -> Step:
@@ -166,11 +172,11 @@ def _read(field: Field, value: Any, before: Sequence[Step], names: Sequence[str]
         return _of(value, dict, "a table")
     if field.kind == "folds":
         return _folds(value)
-    if field.kind in ("paths", "metrics", "models"):
-        words = _of(value, list, f'a list, such as ["{_EXAMPLES[field.kind]}"]')
+    if field.kind in ("paths", "metrics", "models", "counts"):
+        words = _of(value, list, f"a list, such as [{_EXAMPLES[field.kind]}]")
         if not words:
             raise UsageError("found an empty list, expected at least one")
-        read = [_WORDS[field.kind[:-1]](_text(word)) for word in words]
+        read: list[Any] = [_word(field.kind, word) for word in words]
         twice = next((word for word in read if read.count(word) > 1), None)
         if twice is not None:
             raise UsageError(f"found '{twice}' twice")
@@ -183,6 +189,11 @@ def _read(field: Field, value: Any, before: Sequence[Step], names: Sequence[str]
     if field.kind in ("dataset", "ranker", "rankings"):
         return _reference(field.kind, text, before, names)
     return _WORDS[field.kind](text)
+
+
+def _word(kind: str, value: Any) -> Any:
+    """One of a list."""
+    return _number(Field("whole", "", least=1), value) if kind == "counts" else _WORDS[kind[:-1]](_text(value))
 
 
 def _number(field: Field, value: Any) -> float:
@@ -220,6 +231,8 @@ def _name(text: str) -> str:
 
 
 def _path(text: str) -> str:
+    if is_url(text):
+        return text
     path = Path(text).expanduser()
     if not path.exists():
         raise UsageError(f"found '{text}', and there is no such file; relative paths start where the command is run")
@@ -240,7 +253,7 @@ def _model(text: str) -> str:
 _WORDS: dict[str, Callable[[str], str]] = {
     "text": lambda text: text, "name": _name, "path": _path, "metric": _metric, "model": _model,
 }  # fmt: skip
-_EXAMPLES = {"paths": "A1.txt", "metrics": "ndcg@5", "models": "rrf"}
+_EXAMPLES = {"paths": '"A1.txt"', "metrics": '"ndcg@5"', "models": '"rrf"', "counts": "1, 2, 4"}
 
 
 def _reference(kind: str, text: str, before: Sequence[Step], names: Sequence[str]) -> str:
@@ -256,7 +269,7 @@ def _reference(kind: str, text: str, before: Sequence[Step], names: Sequence[str
         raise UsageError(f"step '{text}' does not come before; put it first")
     if kind == "ranker" and text in MODELS:
         return text
-    if not Path(text).expanduser().exists():
+    if not (place(text) if is_url(text) else Path(text).expanduser()).exists():
         makers = [step.name for step in before if MAKES.get(step.do) == wanted]
         known = [*makers, *(MODELS if kind == "ranker" else ())]
         raise unknown(f"step or path (a {wanted} is wanted)", text, known)
@@ -266,7 +279,7 @@ def _reference(kind: str, text: str, before: Sequence[Step], names: Sequence[str
     elif kind == "ranker":
         from distagg.engine.saved import load_model
 
-        load_model(Path(path))
+        load_model(path)
     return path
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +34,8 @@ def status(path: Path) -> dict[str, Any]:
 def _step(folder: RunFolder, name: str, do: str, events: list[dict[str, Any]]) -> dict[str, Any]:
     mine = [event for event in events if event.get("step") == name]
     seconds = [event["seconds"] for event in mine if event["event"] == "step done"]
-    done = bool(seconds) or any(event["event"] == "step there already" for event in mine)
+    over = next((event["run"] for event in mine if event["event"] == "step reused"), None)
+    done = bool(seconds) or any(event["event"] in ("step there already", "step reused") for event in mine)
     row: dict[str, Any] = {"step": name, "do": do, "state": "done" if done else "begun" if mine else "waiting"}
     if seconds:
         row["seconds"] = seconds[-1]
@@ -40,7 +43,23 @@ def _step(folder: RunFolder, name: str, do: str, events: list[dict[str, Any]]) -
     if total is not None:
         slips = len(list((folder.path / "staging" / name).glob("part-*.json")))
         row["parts"] = f"{total if done else min(slips, total)} of {total}"
+    if over is not None:
+        row["reused"] = f"all, from {over}"
+    counted = next((event for event in reversed(mine) if event["event"] == "parts reused"), None)
+    if counted is not None:
+        row["reused"] = f"{counted['count']} of {counted['of']} parts"
+    why = next((event["why"] for event in reversed(mine) if event.get("why") and event["event"] == "step"), None)
+    if why:
+        row["why"] = "; ".join(why)
+    anew = [event["why"] for event in mine if event["event"] == "part anew"]
+    if anew:
+        row["why"] = "; ".join(f"{text} ({count} parts)" for text, count in Counter(map(_kind, anew)).most_common())
     rounds = [event["round"] for event in mine if event["event"].startswith("checkpoint")]
     if rounds and not done:
         row["saved after round"] = rounds[-1]
     return row
+
+
+def _kind(why: str) -> str:
+    """A reason without the numbers of its blocks."""
+    return re.sub(r"blocks? [\d, ]+(and \d+ more )?", "blocks ", why)

@@ -11,6 +11,7 @@ from typing import Any
 
 from distagg.dataset.commit import staged_file
 from distagg.dataset.expand import expand_dataset
+from distagg.dataset.place import Place, place
 from distagg.dataset.rankings import read_rankings
 from distagg.dataset.reader import Dataset
 from distagg.engine.checkpoint import Checkpoints
@@ -20,10 +21,15 @@ from distagg.engine.folds import count_folds
 from distagg.engine.importing import import_dataset
 from distagg.engine.parts import rank_in_parts
 from distagg.engine.progress import metered
+from distagg.engine.reuse import Reuse
 from distagg.engine.runner import Runner
 from distagg.engine.saved import Fitted, load_model, save_model
 from distagg.engine.search import differing, search, variants
 from distagg.jobs.folder import RunFolder, as_json
+from distagg.jobs.kept import Kept
+from distagg.jobs.key import code_key
+from distagg.jobs.reuse import Before
+from distagg.jobs.scale import scale
 from distagg.jobs.spec import Job, Step
 from distagg.metrics import evaluate_rankings
 from distagg.models import MODELS, model_named
@@ -37,11 +43,13 @@ class Site:
     job: Job
     folder: RunFolder
     runner: Callable[[], Runner]  # called by steps that need one: a cluster is not started for nothing
+    before: Before | None = None
+    among: bool = False  # whether it is one of a job's runs in one folder
 
-    def path(self, reference: str) -> Path:
+    def path(self, reference: str) -> Place:
         """What a field refers to: an earlier step's output, or a path."""
         step = self.job.step(reference)
-        return self.folder.output(step) if step is not None else Path(reference)
+        return self.folder.output(step) if step is not None else place(reference)
 
     def dataset(self, reference: str) -> Dataset:
         return Dataset.open(self.path(reference))
@@ -103,8 +111,18 @@ def do_rank(step: Step, site: Site) -> None:
             site.folder.output(step), site.folder.staging(step), model, params, dataset, fmt=values["format"],
             chunk_entries=values["chunk_entries"], runner=runner, progress=progress, say=site.say(step),
             before_publishing=lambda notes: site.folder.keep_notes(step, [*first, *notes]),
+            reuse=_reuse(step, site) if site.among else None,
         )  # fmt: skip
     _repeat(first)
+
+
+def _reuse(step: Step, site: Site) -> Reuse:
+    """Parts of the run before, where the step was a ranking then too."""
+    context = {"code": code_key(), "seed": site.job.seed}
+    if site.before is None:
+        return Reuse(site.folder.recipe_file(step), context)
+    then = site.before.folder
+    return Reuse(site.folder.recipe_file(step), context, then.output(step), then.recipe_file(step))
 
 
 def do_evaluate(step: Step, site: Site) -> None:
@@ -123,8 +141,11 @@ def do_compare(step: Step, site: Site) -> None:
     models = values.pop("models")
     with metered(f"{step.name}, fits", len(models) * count_folds(values.get("folds"))) as progress:
         result, notes = collecting(
-            lambda: compare(dataset, models, **values, seed=site.job.seed, runner=site.runner(), progress=progress)
-        )
+            lambda: compare(
+                dataset, models, **values, seed=site.job.seed, runner=site.runner(), progress=progress,
+                kept=Kept(site.folder.staging(step), site.say(step)),
+            )
+        )  # fmt: skip
     site.say(step)("compared", seconds=result.pop("seconds"))  # the output holds nothing that differs from run to run
     result["dataset"]["path"] = step.values["dataset"]
     site.folder.keep_notes(step, notes)
@@ -132,9 +153,14 @@ def do_compare(step: Step, site: Site) -> None:
     _repeat(notes)
 
 
+def do_scale(step: Step, site: Site) -> None:
+    dataset = site.dataset(step.values["dataset"]) if "dataset" in step.values else None
+    _write(site.folder.output(step), scale(step.values, dataset, site.folder.staging(step), site.say(step)))
+
+
 STEPS: dict[str, Callable[[Step, Site], None]] = {
     "import": do_import, "expand": do_expand, "fit": do_fit, "rank": do_rank, "evaluate": do_evaluate,
-    "compare": do_compare,
+    "compare": do_compare, "scale": do_scale,
 }  # fmt: skip
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Collection, Iterable, Sequence
-from pathlib import Path
 
 from distagg.dataset.commit import staged_file
+from distagg.dataset.place import Place, Store, place
 from distagg.errors import UsageError
 from distagg.reports.markup import Child, Markup, element
 from distagg.reports.style import STYLE
@@ -98,7 +98,7 @@ def facts(pairs: Iterable[tuple[str, str]]) -> Markup:
     )
 
 
-def write_report(html: str, path: Path | str, *, overwrite: bool = False) -> Path:
+def write_report(html: str, path: str | Place, *, overwrite: bool = False) -> Place:
     """Write a report whole or not at all; a file that is there already is kept unless ``overwrite``.
 
     >>> import tempfile
@@ -106,7 +106,11 @@ def write_report(html: str, path: Path | str, *, overwrite: bool = False) -> Pat
     ...     write_report(page("t", "s", []), Path(folder) / "report.html").name
     'report.html'
     """
-    target = Path(path)
+    target = place(path)
+    if isinstance(target, Store):
+        with staged_file(target, overwrite=overwrite) as staged:
+            staged.write_bytes(html.encode("utf-8"))
+        return target
     if target.is_dir():
         raise UsageError(f"output {target} is a directory; name a file in it, such as {target / 'report.html'}")
     if not overwrite or not (target.exists() or target.is_symlink()):

@@ -6,9 +6,11 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from distagg.reports.changes import changes_sections
 from distagg.reports.markup import Child, Markup, element, preformatted
 from distagg.reports.page import folded, page, section, table
 from distagg.reports.rankings import rankings_section
+from distagg.reports.scaling import scaling_sections
 from distagg.reports.text import NOTHING, number, percent
 
 _EVENTS = 200
@@ -23,8 +25,10 @@ def run_report(run: Mapping[str, Any]) -> str:
     """
     sections = [
         section("Not converged", *(element("p", str(note)) for note in run.get("notes") or ())),
-        section("Steps", _steps(run.get("steps") or ())),
+        section("Steps", _steps(run.get("steps") or ()), _anew(run.get("events") or ())),
+        *changes_sections(run.get("changes")),
         *(_figures(name, models, run) for name, models in (run.get("figures") or {}).items()),
+        *(part for name, found in (run.get("scaling") or {}).items() for part in scaling_sections(name, found)),
         rankings_section(run.get("rankings") or ()),
         section("Where it came from", *_origin(run)),
     ]
@@ -38,10 +42,21 @@ def _steps(steps: Any) -> Child:
         [
             str(step["step"]), str(step.get("do", "")), str(step.get("state", "")),
             f"{step['seconds']:.1f}" if "seconds" in step else NOTHING, str(step.get("parts", NOTHING)),
+            str(step.get("reused", "")), str(step.get("why", "")),
         ]
         for step in steps
     ]  # fmt: skip
-    return table(["step", "does", "state", "seconds", "parts"], rows, label="Steps", left=(0, 1, 2)) if rows else ""
+    head = ["step", "does", "state", "seconds", "parts", "reused", "why done again"]
+    return table(head, rows, label="Steps", left=(0, 1, 2, 5, 6)) if rows else ""
+
+
+def _anew(events: Any) -> Child:
+    """Why each part was ranked again."""
+    rows = [[str(e["step"]), str(e["number"]), str(e["why"])] for e in events if e["event"] == "part anew"]
+    if not rows:
+        return ""
+    shown = table(["step", "part", "why"], rows[:_EVENTS], label="Parts ranked again", left=(0, 2))
+    return folded(f"Why {len(rows):,} parts were ranked again", shown)
 
 
 def _figures(name: str, models: Mapping[str, Mapping[str, Any]], run: Mapping[str, Any]) -> Markup:

@@ -2,49 +2,30 @@
 
     python jobs/bench/run.py [--quick] [--only models] [--json FILE] [--peers-python PYTHON]
 
-The peers live in an environment of their own, .venv-peers, made on first use from peers.txt; theirs never meet ours.
+The peers live in an environment of their own, .venv-peers, made on first use from jobs/peers/peers.txt.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import os
 import subprocess
 import sys
 import tempfile
-import venv
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-PEERS = HERE / "peers.txt"
-ENVIRONMENT = HERE.parent.parent / ".venv-peers"
+sys.path.insert(0, str(HERE.parent / "peers"))
+from environment import peers_python  # noqa: E402
+
 # Those that print their tables themselves, and whether peers take part.
 PRINTING = {
     "pairs": True, "luce": True, "kemeny": True, "mpm": False, "crf": False, "svd": False, "stagg": False,
     "ratings": False, "training": False,
 }  # fmt: skip
 BENCHMARKS = ("models", "metrics", "import_trec", *PRINTING)
-
-
-def peers_python() -> str:
-    """The interpreter of .venv-peers, which is made or brought up to date first."""
-    python = ENVIRONMENT / ("Scripts" if os.name == "nt" else "bin") / "python"
-    mark, wanted = ENVIRONMENT / "peers.sha256", hashlib.sha256(PEERS.read_bytes()).hexdigest()
-    if not (mark.exists() and mark.read_text() == wanted):
-        print(f"making {ENVIRONMENT.name} with {', '.join(_packages())}", file=sys.stderr, flush=True)
-        venv.create(ENVIRONMENT, with_pip=True, clear=True)
-        (ENVIRONMENT / ".gitignore").write_text("*\n")
-        install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", str(PEERS)]
-        subprocess.run(install, check=True)
-        mark.write_text(wanted)
-    return str(python)
-
-
-def _packages() -> list[str]:
-    return [line for line in PEERS.read_text().splitlines() if line and not line.startswith("#")]
 
 
 def run_models(folder: Path, quick: bool, python: str) -> dict[str, Any]:

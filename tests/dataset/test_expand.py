@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,10 @@ from hypothesis import strategies as st
 from strategies import build_chunk, chunks
 
 from distagg.cli.main import main
-from distagg.dataset import Dataset, write_dataset
+from distagg.dataset import Dataset, expanded, write_dataset
 from distagg.dataset.expand import expand_chunk, expand_dataset
 from distagg.engine.compare import evaluate_model
+from distagg.engine.rank import rank_to
 from distagg.errors import UsageError
 from distagg.models import model_named
 from distagg.sources.ratings import RatingsSource
@@ -114,3 +116,84 @@ def test_what_cannot_be_expanded_is_refused(planted: Path, tmp_path: Path, capsy
 
 def test_an_empty_chunk_stays_empty():
     assert expand_chunk(build_chunk([], n_experts=2), experts=3, items=2).n_items == 0
+
+
+@pytest.mark.parametrize(("source", "experts", "items"), [("planted", 3, 1), ("planted", 2, 3), ("crowd", 3, 2)])
+def test_a_view_is_the_copy(source: str, experts: int, items: int, request, tmp_path: Path):
+    """Blocks, plans and arrays of every chunk, with and without ids."""
+    base = Dataset.open(request.getfixturevalue(source))
+    times = {"experts": experts, "items": items}
+    expand_dataset(base, tmp_path / "copy", **times, block_entries=2_000)
+    copy, view = Dataset.open(tmp_path / "copy"), expanded(base, **times, block_entries=2_000)
+    assert len(view.manifest.blocks) > 3
+    assert replace(view.manifest, files=()) == replace(copy.manifest, files=())
+    assert view.experts == copy.experts
+    plans = view.plan(5_000), copy.plan(5_000)
+    assert len(plans[0]) == len(plans[1]) > 1
+    for ids in (True, False):
+        for mine, theirs in zip(*plans, strict=True):
+            assert mine.entries == theirs.entries
+            same_chunk(mine.load(ids=ids), theirs.load(ids=ids))
+
+
+def same_chunk(one, other) -> None:
+    for field in fields(one):
+        a, b = getattr(one, field.name), getattr(other, field.name)
+        if isinstance(a, np.ndarray):
+            assert a.dtype == b.dtype, field.name
+            assert np.array_equal(a, b), field.name
+        else:
+            assert a == b, field.name
+
+
+@pytest.mark.parametrize("name", ["rrf", "borda"])
+def test_models_do_not_tell_a_view_from_the_copy(name: str, planted: Path, tmp_path: Path):
+    base = Dataset.open(planted)
+    expand_dataset(base, tmp_path / "copy", experts=2, items=2)
+    for number, dataset in enumerate((Dataset.open(tmp_path / "copy"), expanded(base, experts=2, items=2))):
+        rank_to(tmp_path / str(number), model_named(name), {}, dataset)
+    assert files_of(tmp_path / "0") == files_of(tmp_path / "1")
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in folder.iterdir()}
+
+
+def test_a_view_holds_a_chunk_at_a_time(planted: Path):
+    """Whatever the expansion, no chunk is larger than the budget and its largest block."""
+    base = Dataset.open(planted)
+    view = expanded(base, experts=200, block_entries=20_000)
+    largest = max(block.entries + block.items for block in view.manifest.blocks)
+    sizes = [ref.load(ids=False).n_entries for ref in view.plan(50_000)]
+    assert sum(sizes) == view.manifest.entries == 200 * base.manifest.entries
+    assert max(sizes) <= max(50_000, largest)
+    assert len(sizes) > 20
+
+
+def test_what_a_view_refuses(planted: Path):
+    base = Dataset.open(planted)
+    with pytest.raises(UsageError, match="at least 1"):
+        expanded(base, experts=0)
+    with pytest.raises(UsageError, match="expand it first"):
+        expanded(base.select(without=base.experts[:1]), experts=2)
+    with pytest.raises(UsageError, match="expand it first"):
+        expanded(expanded(base, experts=2), items=2)
+    with pytest.raises(UsageError, match="on disk"):
+        expanded(base, experts=2).select(audience="expert = 'x'")
+
+
+def test_the_commands_expand_while_reading(planted: Path, tmp_path: Path, capsys):
+    view, copy = str(tmp_path / "view"), str(tmp_path / "copy")
+    more = ["--expand-experts", "2", "--expand-items", "2"]
+    assert main(["expand", str(planted), "-o", f"{copy}.data", "--experts", "2", "--items", "2"]) == 0
+    assert main(["rank", "rrf", str(planted), "-o", view, *more]) == 0
+    assert main(["rank", "rrf", f"{copy}.data", "-o", copy]) == 0
+    assert files_of(Path(view)) == files_of(Path(copy))
+    capsys.readouterr()
+    shown = []
+    for command in (["evaluate", view, str(planted), *more], ["evaluate", copy, f"{copy}.data"]):
+        assert main([*command, "--json"]) == 0
+        shown.append(capsys.readouterr().out)
+    assert shown[0] == shown[1]
+    assert main(["rank", "rrf", str(planted), "-o", f"{view}2", "--expand-items", "0"]) == 2
+    assert "at least 1" in capsys.readouterr().err

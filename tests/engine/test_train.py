@@ -11,12 +11,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from distagg.dataset import Dataset
+from distagg.dataset import Dataset, expanded
 from distagg.dataset.chunk import Chunk
+from distagg.dataset.expand import expand_dataset
 from distagg.engine.cluster import DaskRunner, local_cluster
 from distagg.engine.fit import fit
 from distagg.engine.goal import Goal
 from distagg.engine.progress import Progress, silent
+from distagg.engine.rank import solve
 from distagg.engine.runner import InlineRunner, Round
 from distagg.errors import UsageError
 from distagg.models import NotConvergedWarning
@@ -175,3 +177,15 @@ def test_validation_travels_with_the_next_round(fine: Dataset) -> None:
     found = fit(Votes(mode="average", rounds=4, patience=4), fine, runner=runner)
     assert len(found["curve"]) == 4
     assert runner.asked == [1, 2, 2, 2, 1]  # first, three times validation and the next, last validation
+
+
+def test_an_expanded_view_trains_and_ranks_as_the_copy(planted: Path, tmp_path: Path) -> None:
+    base, model = Dataset.open(planted), Crf(rounds=2, sample=3)
+    expand_dataset(base, tmp_path / "copy", experts=2, items=2)
+    found = []
+    for dataset in (Dataset.open(tmp_path / "copy"), expanded(base, experts=2, items=2)):
+        params = fit(model, dataset)
+        found.append(({name: array.tobytes() for name, array in params.items()}, solve(model, params, dataset).ranking))
+    assert found[0][0] == found[1][0]
+    assert found[0][1].equals(found[1][1])
+    assert len(found[0][0]) > 0

@@ -128,6 +128,21 @@ def test_not_converged_is_said_again_by_whoever_resumes(small: Path) -> None:
     assert main(["run", job, "-o", "out"]) == 1
 
 
+def test_not_converged_is_said_of_what_was_taken_over(small: Path) -> None:
+    body = ranking_job(small)
+    body["steps"]["ranked"] |= {"model": "mpm", "settings": {"steps": 1}}
+    job = write(body)
+    assert main(["run", job]) == 1
+    assert main(["run", job, "steps.checked.metrics=['p@3']"]) == 1  # the whole step
+    run = Path("runs/ranking/latest")
+    assert events(run, "step reused")
+    (run / "keys" / "ranked.json").write_text("{}")  # now only its parts are the same
+    assert main(["run", job, "steps.checked.metrics=['map']"]) == 1
+    (counted,) = events(run, "parts reused")
+    assert counted["count"] == counted["of"] > 8
+    assert json.loads((run / "manifest.json").read_text())["notes"]["ranked"]
+
+
 def test_plan_status_report_doctor(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
     job = write(training_job(small))
     capsys.readouterr()
@@ -163,6 +178,7 @@ def test_every_job_that_is_shipped_is_a_job(tmp_path: Path, capsys: pytest.Captu
     found = sorted((Path(__file__).parents[2] / "jobs").glob("*.toml"))
     assert len(found) >= 4
     assert all(read_job(file).name == file.stem for file in found)
+    assert read_job(next(file for file in found if file.stem == "nightly")).keep == 14  # as cluster/scheduled says
 
 
 def test_nothing_on_disk_is_a_pickle(small: Path) -> None:

@@ -22,13 +22,14 @@ WRONG: dict[str, list[Any]] = {
     "path": ["/no/such/file", 3], "dataset": ["nowhere", 3, "later"], "model": ["bordo", 3],
     "ranker": ["bordo", "data", "crf"], "rankings": ["nowhere", "data"], "metrics": [[], ["ndgc@5"], "map"],
     "metric": ["ndgc@5"], "folds": [2, "letor", True], "models": [[], ["bordo"], ["rrf", "rrf"]],
+    "counts": [[], 3, [0], [1.5, 2], ["two"], [2, 2]],
 }  # fmt: skip
 
 
 def every_step(small: Path, source: Path) -> dict[str, Any]:
     """A job with every kind of step and every field, all right."""
     return {
-        "name": "all", "runs": "runs", "seed": 1, "place": {"workers": 0},
+        "name": "all", "runs": "runs", "keep": 3, "seed": 1, "place": {"workers": 0},
         "checkpoints": {"rounds": 5, "seconds": 1.5},
         "steps": {
             "data": {"do": "import", "source": "trec", "files": [str(source)], "qrels": str(source), "expert": "file",
@@ -44,6 +45,9 @@ def every_step(small: Path, source: Path) -> dict[str, Any]:
             "compared": {"do": "compare", "dataset": str(small), "models": ["rrf", "borda"], "folds": "letor5",
                          "settings": {"rrf": {"c": 5}}, "tries": 1, "baseline": "rrf", "metrics": ["map"],
                          "goal": "map", "protocol": "letor"},
+            "scaled": {"do": "scale", "dataset": str(small), "queries": 10, "model": "borda", "workers": [1, 2],
+                       "grow": 2, "times": [1], "chunks": [100], "repeats": 1, "simulated": [3],
+                       "simulated_entries": 1000, "simulated_chunks": [100]},
             "later": {"do": "import", "source": "letor", "files": [str(source)]},
         },
     }  # fmt: skip
@@ -55,11 +59,12 @@ def cases() -> list[tuple[str, Any]]:
     found += [(f"place.{name}", value) for name, field in PLACE.items() for value in WRONG[field.kind]]
     found += [(f"checkpoints.{name}", value) for name, field in CHECKPOINTS.items() for value in WRONG[field.kind]]
     homes = {"import": "data", "expand": "wide", "fit": "model", "rank": "ranked", "evaluate": "checked",
-             "compare": "compared"}  # fmt: skip
+             "compare": "compared", "scale": "scaled"}  # fmt: skip
     for do, step in homes.items():
         found += [(f"steps.{step}.{name}", value) for name, f in STEPS[do].items() for value in WRONG[f.kind]]
         found += [(f"steps.{step}.do", value) for value in ("rankk", 3)]
-    more = {"steps.chosen.folds": 2, "steps.model.settings": {"k": 3}, "steps.ranked.settings": {"c": 3},
+    more = {"keep": 0, "steps.scaled.workers": [1, 4], "steps.scaled.model": "crf",
+            "steps.chosen.folds": 2, "steps.model.settings": {"k": 3}, "steps.ranked.settings": {"c": 3},
             "steps.compared.settings": {"mc4": {}}, "steps.compared.baseline": "mc4",
             "steps.compared.settings.rrf": {"c": -1}}  # fmt: skip
     return found + list(more.items())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
 from functools import cache
 
@@ -104,6 +105,14 @@ def test_scores_are_finite_one_per_item(name, settings, drawn):
     scores = scores_of(MODELS[name](**settings), chunk)
     assert scores.shape == (chunk.n_items,)
     assert np.isfinite(scores).all()
+
+
+@pytest.mark.parametrize(("name", "settings"), [s for s in SETTINGS if "seed" not in MODELS[s[0]].__dataclass_fields__])
+def test_models_without_a_seed_do_not_care_where_a_query_stands(name, settings):
+    """Scheduled runs take rankings over on the strength of this."""
+    model = MODELS[name](**settings)
+    moved = dataclasses.replace(TRAINING, positions=TRAINING.positions + 1000)
+    assert scores_of(model, moved).tobytes() == scores_of(model, TRAINING).tobytes()
 
 
 @pytest.mark.parametrize("name", EVERY)

@@ -1,8 +1,7 @@
-"""What is measured: whole passes over a dataset on local workers, their time split; and what a round costs."""
+"""What scaling experiments measure: whole passes over a dataset, their time split; and what a round costs."""
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +10,7 @@ import numpy as np
 
 from distagg.dataset.reader import ChunkRef
 from distagg.engine.cluster import SPANS_PER_THREAD, DaskRunner, share_out
-from distagg.engine.runner import Work
+from distagg.engine.runner import Round, Work
 from distagg.models import Model
 
 
@@ -67,8 +66,6 @@ def round_cost(runner: DaskRunner, refs: Sequence[ChunkRef], repeats: int) -> di
 
     Ours: train and validate, joined in one message as training does, over chunks that workers hold.
     """
-    from distagg.engine.runner import Round
-
     weights = np.zeros((25, 3))
     todo = [Round(Work(_nothing, weights, repeated=True), refs, np.add)] * 2
 
@@ -87,8 +84,3 @@ def round_cost(runner: DaskRunner, refs: Sequence[ChunkRef], repeats: int) -> di
             if n >= 5:
                 taken[name].append(1e3 * (time.perf_counter() - began))
     return taken
-
-
-def told(milliseconds: Sequence[float]) -> str:
-    low, high = np.quantile(milliseconds, [0.1, 0.9])
-    return f"{statistics.median(milliseconds):.1f} ({min(milliseconds):.1f}; {low:.1f} to {high:.1f})"

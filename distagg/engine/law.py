@@ -26,7 +26,8 @@ def fit(measured: Mapping[int, Sequence[float]], seed: int = 0) -> dict[str, Any
     draws = np.random.default_rng(seed)
     best = _fitted(measured)
     again = [
-        _fitted({n: draws.choice(np.asarray(rates), len(rates)) for n, rates in measured.items()}) for _ in range(DRAWS)
+        _fitted({n: draws.choice(np.asarray(rates), len(rates)).tolist() for n, rates in measured.items()})
+        for _ in range(DRAWS)
     ]
     low, high = np.quantile(again, [0.025, 0.975], axis=0)
     peaks = [_peak(*one[1:]) for one in again]

@@ -1,34 +1,21 @@
-"""jobs/scaling: the law is found again where it is planted, time is split without remainder, the simulation runs."""
+"""Scaling: the law is found again where it is planted, time is split without remainder, the simulation runs."""
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
 
 from distagg.dataset import Dataset
+from distagg.engine import law
 from distagg.engine.cluster import local_cluster
+from distagg.engine.scaling import passes, round_cost
+from distagg.engine.simulation import crowd, rounds_at, simulated_refs
 from distagg.models import model_named
-
-FOLDER = Path(__file__).parents[1] / "jobs" / "scaling"
-
-
-def load(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # tasks are found by their module's name
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_a_planted_law_is_found_within_its_interval() -> None:
-    law = load("law")
     draws, counts = np.random.default_rng(3), (1, 2, 4, 8, 16, 32, 64)
     planted = {"rate": 5e6, "serial": 0.03, "talk": 2e-4}
     measured = {n: law.throughput(np.float64(n), **planted) * draws.normal(1.0, 0.01, 8) for n in counts}
@@ -41,20 +28,17 @@ def test_a_planted_law_is_found_within_its_interval() -> None:
 
 
 def test_a_perfect_machine_has_no_peak_in_sight() -> None:
-    law = load("law")
     found = law.fit({n: [1e6 * n] * 3 for n in (1, 2, 4, 8)})
     assert found["serial"] < 1e-4
     assert found["peak"] > 1_000
 
 
 @pytest.mark.cluster
-def test_the_time_of_a_pass_is_split_without_remainder(planted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(FOLDER)  # workers find the module of their tasks there
-    measure = load("measure")
+def test_the_time_of_a_pass_is_split_without_remainder(planted: Path) -> None:
     refs = Dataset.open(planted).plan(1 << 10)
     with local_cluster(1) as runner:
-        (run,) = measure.passes(runner, model_named("rrf"), refs, 1)
-        cost = measure.round_cost(runner, refs, 3)
+        (run,) = passes(runner, model_named("rrf"), refs, 1)
+        cost = round_cost(runner, refs, 3)
     assert run["read"] + run["compute"] + run["coordination"] == pytest.approx(run["seconds"])
     assert min(run["read"], run["compute"], run["coordination"]) > 0
     assert run["entries"] == Dataset.open(planted).manifest.entries
@@ -63,10 +47,9 @@ def test_the_time_of_a_pass_is_split_without_remainder(planted: Path, monkeypatc
 
 @pytest.mark.cluster
 def test_the_simulation_counts_what_the_busiest_worker_computes(planted: Path) -> None:
-    simulate = load("simulate")
-    refs = simulate.simulated_refs(Dataset.open(planted), 10_000, 1_000)
+    refs = simulated_refs(Dataset.open(planted), 10_000, 1_000)
     assert len(refs) == 10
-    with simulate.crowd(3) as runner:
-        (run,) = simulate.rounds_at(runner, refs, 1e-5, 1)
+    with crowd(3) as runner:
+        (run,) = rounds_at(runner, refs, 1e-5, 1)
     assert run["compute"] == pytest.approx(4 * 0.01)  # ten chunks of 10 ms, three workers
     assert run["seconds"] >= 0.04

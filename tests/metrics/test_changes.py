@@ -1,0 +1,95 @@
+"""Changes between rankings, against a naive twin that looks at every query by itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import kendalltau
+
+from distagg.metrics.changes import TOP, RankChanges, add_changes, add_same, weights_moved
+
+Orders = dict[str, list[str]]
+orders = st.dictionaries(
+    st.sampled_from("abcdef"), st.permutations([f"i{n}" for n in range(14)]).flatmap(
+        lambda items: st.integers(1, 14).map(lambda size: items[:size])), max_size=5,
+)  # fmt: skip
+
+
+def table(found: Orders) -> pa.Table:
+    rows = [(query, item, rank) for query, items in found.items() for rank, item in enumerate(items, start=1)]
+    kinds = (pa.string(), pa.string(), pa.int32())
+    columns = [pa.array([row[n] for row in rows], kind) for n, kind in enumerate(kinds)]
+    return pa.table(columns, names=["query", "item", "rank"])
+
+
+def naive(before: Orders, now: Orders) -> dict[str, Any]:
+    both = [query for query in now if query in before]
+    pairs = [(q, i, before[q].index(i) + 1, now[q].index(i) + 1) for q in both for i in before[q] if i in now[q]]
+    taus = []
+    for query in both:
+        ranks = [(a, b) for q, _, a, b in pairs if q == query]
+        if len(ranks) > 1:
+            taus.append(kendalltau(*zip(*ranks, strict=True)).statistic)
+    overlaps = [
+        len(set(before[q][:TOP]) & set(now[q][:TOP])) / min(TOP, max(len(before[q]), len(now[q]))) for q in both
+    ]
+    moved = [one for one in pairs if one[2] != one[3]]
+    return {
+        "queries": {
+            "same": sum(before[q] == now[q] for q in both), "changed": sum(before[q] != now[q] for q in both),
+            "new": len(set(now) - set(before)), "vanished": len(set(before) - set(now)),
+        },
+        "items": {
+            "same": len(pairs) - len(moved), "moved": len(moved), "new": sum(map(len, now.values())) - len(pairs),
+            "vanished": sum(map(len, before.values())) - len(pairs),
+        },
+        "another on top": sum(before[q][0] != now[q][0] for q in both),
+        "tau": np.mean(taus) if taus else None,
+        f"overlap@{TOP}": np.mean(overlaps) if both else None,
+        "furthest": max((abs(a - b) for _, _, a, b in moved), default=0),
+    }  # fmt: skip
+
+
+def same(found: dict[str, Any], wanted: dict[str, Any]) -> None:
+    furthest = wanted.pop("furthest")
+    for name, value in wanted.items():
+        assert found[name] == (pytest.approx(value) if isinstance(value, float) else value), name
+    assert max((abs(m["before"] - m["now"]) for m in found["movers"]), default=0) == furthest
+
+
+@given(before=orders, now=orders)
+def test_counts_are_those_of_the_twin(before: Orders, now: Orders) -> None:
+    total = RankChanges()
+    add_changes(total, table(before), table(now))
+    same(total.to_dict(), naive(before, now))
+
+
+@given(before=orders, now=orders, other=orders)
+def test_pieces_add_up(before: Orders, now: Orders, other: Orders) -> None:
+    total = RankChanges()
+    add_changes(total, table(before), table(now))
+    add_same(total, table({f"z{query}": items for query, items in other.items()})["query"])
+    more = {f"z{query}": items for query, items in other.items()}
+    same(total.to_dict(), naive(before | more, now | more))
+
+
+def test_scores_order_where_there_is_no_rank() -> None:
+    total = RankChanges()
+    run = pa.table({"query": ["q"] * 3, "item": ["x", "y", "z"], "score": [1.0, 3.0, 2.0]})
+    add_changes(total, run, table({"q": ["y", "x", "z"]}))
+    assert total.movers == [
+        {"query": "q", "item": "x", "before": 3, "now": 2}, {"query": "q", "item": "z", "before": 2, "now": 3},
+    ]  # fmt: skip
+
+
+def test_weights() -> None:
+    before = np.array([[3.0, 0.0], [0.0, 4.0]])
+    assert weights_moved(before, before) == {"moved": 0.0, "cosine": 1.0}
+    assert weights_moved(before, 2 * before) == {"moved": 1.0, "cosine": 1.0}
+    assert weights_moved(before, before[::-1])["cosine"] == 0.0
+    assert weights_moved(0 * before, before)["moved"] == 1.0
