@@ -61,6 +61,38 @@ def compared() -> str:
     return compare_report(comparison(MODELS, ["ndcg@5", "ndcg@10", "map"]) | {"dataset": dataset_info()})
 
 
+def changed() -> dict[str, Any]:
+    """What a run says of the run before it."""
+    draw = np.random.default_rng(3)
+    movers = [{"query": f"q{n}", "item": f"doc-{n}", "before": n + 3, "now": n} for n in range(1, 6)]
+    ranking = {
+        "queries": {"same": 700, "changed": 80, "new": 3, "vanished": 1},
+        "items": {"moved": 900, "new": 5, "vanished": 0},
+        "another on top": 17, "tau": 0.9312, "overlap@10": 0.95, "movers": movers, "new": ["q99"], "vanished": [],
+        "dots": draw.integers(1, 120, (200, 2)).tolist(), "least alike": [{"query": "q7", "tau": -0.2}],
+    }  # fmt: skip
+    metrics = {"checked": {"crf": {"ndcg@5": {"before": 0.5, "now": 0.51}}}}
+    return {"before": "07db73205500", "rankings": {"ranked": ranking}, "metrics": metrics, "models": {}}
+
+
+def scaled() -> dict[str, Any]:
+    """What a scale step finds."""
+
+    def runs(keys: list[int], falls: bool) -> dict[str, list[dict[str, float]]]:
+        times = {key: (0.8 / key if falls else 1e-4 * key) + 0.05 for key in keys}
+        parts = {"compute": 0.6, "read": 0.3, "coordination": 0.1}
+        return {str(k): [{"seconds": t, **{name: t * x for name, x in parts.items()}}] * 3 for k, t in times.items()}
+
+    law = {"rate": 5e7, "serial": 0.02, "talk": 1e-4, "peak": 120.0, "peak_interval": [107.0, 131.0]}
+    law["intervals"] = {name: (0.5 * law[name], 2.0 * law[name]) for name in ("rate", "serial", "talk")}
+    return {
+        "model": "rrf", "entries": 133_048, "queries": 784, "round": {"rounds": [5.0, 22.0], "naive": [90.0, 120.0]},
+        "strong": runs([1, 2, 4], True), "weak": runs([1, 2, 4], False), "experts": runs([1, 2, 4, 8], False),
+        "items": runs([1, 2, 4, 8], False), "chunk": runs([16384, 262144, 1048576], False),
+        "simulated": {"1048576": runs([10, 100, 1000], True)}, "simulated_entries": 10**9, "laws": {"strong": law},
+    }  # fmt: skip
+
+
 def ran() -> str:
     items = [{"item": f"doc-{n}", "rank": n, "score": 1 / n, "label": n % 3} for n in range(1, 14)]
     return run_report(
@@ -73,7 +105,8 @@ def ran() -> str:
             "figures": {"checked": {"crf": {"ndcg@5": 0.51, "map": 0.50, "err": 0.3, "p@5": 0.4}}},
             "rankings": [{"query": f"q{n}", "model": "crf", "items": items} for n in range(4)],
             "job": {"name": "nightly", "steps": {"data": {"do": "import", "files": ["/data/" + "long/" * 30]}}},
-            "environment": {"python": "3.11"}, "events": [{"event": "began", "at": n} for n in range(20)],
+            "changes": changed(), "scaling": {"scaled": scaled()}, "environment": {"python": "3.11"},
+            "events": [{"event": "began", "at": n} for n in range(20)],
         }
     )  # fmt: skip
 
