@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 STORE := .venv-s3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format bench clean
+.PHONY: help setup demo test lint format bench docs clean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /	/' | column -t -s '	'
@@ -42,6 +42,9 @@ format: $(READY)  ## let ruff fix and format
 bench: $(READY)  ## benchmarks against the peers, installed into .venv-peers
 	$(BIN)/python jobs/bench/run.py
 	$(BIN)/python jobs/peers/run.py --report out/peers.html
+
+docs: $(READY)  ## the API reference, from docstrings: out/docs/distagg.html
+	$(BIN)/python jobs/guides/reference.py out/docs
 
 clean:  ## remove what the other targets made
 	rm -rf $(VENV) $(STORE) .venv-peers out build *.egg-info

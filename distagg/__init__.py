@@ -1,4 +1,14 @@
-"""distagg: many partial, noisy, conflicting preferences in, one ranking per query out."""
+"""distagg: many partial, noisy, conflicting preferences in, one ranking per query out.
+
+A ``Dataset`` holds what experts say of items, query by query. ``rank`` orders the items of every query, ``solve`` gives
+all that the model knows beside the order, ``fit`` learns from labels, ``evaluate`` and ``compare`` measure, ``explain``
+and ``judge_experts`` look inside. ``MODELS`` has every model by its name, ``model_named`` makes one.
+
+>>> import distagg, pyarrow as pa
+>>> lists = pa.table({"expert": ["a", "a", "b"], "item": ["x", "y", "y"], "rank": [1, 2, 1]})
+>>> distagg.rank("rrf", distagg.Dataset.from_arrow(lists))["item"].to_pylist()
+['y', 'x']
+"""
 
 from __future__ import annotations
 

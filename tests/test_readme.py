@@ -1,78 +1,79 @@
-"""Every command and example of the README is run."""
+"""Every command and example of the README and the guides is run, and what they show is what is seen."""
 
 from __future__ import annotations
 
-import random
-import re
-import shlex
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+from documents import blocks, check_seen, exists, links, run_page
 
-from distagg.cli.main import main
+from distagg.models import MODELS
 
-README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
-
-
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
-
-
-def write_letor(folder: Path) -> None:
-    """Five small parts in which the first of three experts is right."""
-    draw = random.Random(0)
-    for part in range(1, 6):
-        lines = []
-        for query in range(4):
-            for place, label in enumerate([2, 1, 0, 0, 0, 0], start=1):
-                ranks = f"1:{place} 2:{draw.randint(1, 40)} 3:NULL"
-                lines.append(f"{label} qid:{part}{query} {ranks} #docid = d{place}")
-        (folder / f"A{part}.txt").write_text("\n".join(lines) + "\n")
+ROOT = Path(__file__).parents[1]
+GUIDES = ROOT / "jobs" / "guides"
+PAGES = [ROOT / "README.md", *sorted(GUIDES.glob("*.md"))]
 
 
-def write_ratings(folder: Path) -> None:
-    """Thirty users, the odd ones young women, who rate twelve of fifteen movies."""
-    draw = random.Random(1)
-    rows = [(u, i, draw.randint(1, 5)) for u in range(30) for i in draw.sample(range(15), 12)]
-    (folder / "u.data").write_text("".join(f"{u}\t{i}\t{r}\t0\n" for u, i, r in rows))
-    (folder / "u.user").write_text("".join(f"{u}|{40 - 20 * (u % 2)}|{'MF'[u % 2]}|cook|1\n" for u in range(30)))
-    genres = "|".join("0" * 19)
-    (folder / "u.item").write_text("".join(f"{i}|Movie {i}|1999||url|{genres}\n" for i in range(15)))
-
-
-def test_the_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_letor(tmp_path)
-    write_ratings(tmp_path)
-    shutil.copytree(Path(__file__).parents[1] / "jobs", tmp_path / "jobs", ignore=shutil.ignore_patterns("*.py"))
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: f"{page.parent.name}/{page.stem}")
+def test_what_a_page_says_is_so(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wanted = shutil.ignore_patterns("bench", "peers", "reproduce", "scaling", "__pycache__")
+    shutil.copytree(ROOT / "jobs", tmp_path / "jobs", ignore=wanted)
     monkeypatch.chdir(tmp_path)
-    commands = [line for block in blocks("") for line in block.splitlines() if line.startswith("distagg ")]
-    assert len(commands) >= 5
-    for command in commands:
-        assert main(shlex.split(command)[1:]) == 0, command
-    assert (tmp_path / "report.html").exists()
-    assert "Movie 3" in (tmp_path / "top.html").read_text()
+    text = page.read_text(encoding="utf-8")
+    commands = run_page(text, lambda: "\n".join(capsys.readouterr()))
+    elsewhere = sum(block.count("\ndistagg ") for language, block in blocks(text) if language == "sh")
+    told = text.count("\ndistagg ") - elsewhere
+    assert sum(command.startswith("distagg ") for command in commands) == told
 
 
-def test_the_python_examples_run(capsys: pytest.CaptureFixture[str]) -> None:
-    lists, battles = blocks("python")
-    exec(compile(lists, "README.md", "exec"), {})
-    rows = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
-    assert [row[2] for row in rows] == ["b", "c", "a"]
-    exec(compile(battles, "README.md", "exec"), {})
-    said = capsys.readouterr().out
-    assert "unbeaten" in said
-    assert "True no score alone would move" in said
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: f"{page.parent.name}/{page.stem}")
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in links(page.read_text(encoding="utf-8")):
+        assert exists(ROOT, page, target), target
 
 
-def test_every_model_is_named() -> None:
-    from distagg.models import MODELS
+def test_every_guide_is_linked_from_the_readme() -> None:
+    linked = set(links(PAGES[0].read_text(encoding="utf-8")))
+    assert {f"jobs/guides/{guide.name}" for guide in GUIDES.glob("*.md")} <= linked
 
-    assert all(f"`{name}`" in README for name in MODELS if name not in ("mc2", "mc3"))
+
+def test_the_picture_shows_the_table(load_job: Callable[[str], ModuleType]) -> None:
+    drawn = load_job("guides/picture.py").picture(PAGES[0].read_text(encoding="utf-8"))
+    kept = (GUIDES / "results.svg").read_text(encoding="utf-8")
+    assert drawn == kept, "run: python jobs/guides/picture.py"
+
+
+def test_the_readme_is_short() -> None:
+    assert len(PAGES[0].read_text(encoding="utf-8").splitlines()) < 200
+
+
+def test_what_is_not_said_is_noticed() -> None:
+    check_seen("a  b\n...\nd", "a b\nc\nd\n")
+    for shown in ("b", "d\na b", "a"):
+        with pytest.raises(AssertionError, match="was not said"):
+            check_seen(shown, "a b\nc\nd\n")
+
+
+@pytest.mark.parametrize("name", list(MODELS))
+def test_every_model_is_explained(name: str) -> None:
+    """In an entry that gives its cost and paper as the registry has them."""
+    guide = (GUIDES / "models.md").read_text(encoding="utf-8")
+    entries = [" ".join(entry.split()) for entry in guide.split("\n- ")[1:]]
+    found = [entry for entry in entries if f"**`{name}`**" in entry.partition("(")[0]]
+    assert len(found) == 1, name
+    about = found[0].partition(").")[0]
+    for fact in (MODELS[name].cost, MODELS[name].paper):
+        assert fact in about, fact
+    assert ("supervised;" in about) == MODELS[name].supervised
 
 
 def test_the_tree_names_what_is_there() -> None:
-    root = Path(__file__).parents[1]
-    for folder in ("sources", "dataset", "kernels", "models", "metrics", "engine", "reports", "cli"):
-        assert (root / "distagg" / folder).is_dir()
-        assert f"  {folder}/" in README
+    tree = PAGES[0].read_text(encoding="utf-8")
+    for folder in ("sources", "dataset", "kernels", "models", "metrics", "engine", "reports", "jobs", "cli"):
+        assert (ROOT / "distagg" / folder).is_dir()
+        assert f"  {folder}/" in tree

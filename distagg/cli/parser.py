@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from distagg.cli.job_arguments import add_job_commands
+from distagg.cli.teach import teach
 
 SOURCE_HELP = {
     "letor": "LETOR aggregation files: label qid:Q 1:RANK ... #docid = ID",
@@ -21,6 +22,7 @@ EXAMPLES = """examples:
   distagg import letor A1.txt A2.txt A3.txt A4.txt A5.txt -o mq
   distagg compare mq --models rrf,borda,mc4 --folds letor5 -m ndcg@5 -m map --report out.html
   distagg rank rrf mq -o rankings
+'distagg COMMAND --help' has more examples; jobs/guides/ goes through whole tasks
 exit codes: 0 done, 1 not converged, 2 wrong usage, 3 bad input, 4 infrastructure, 130/143 interrupted"""
 
 
@@ -47,6 +49,7 @@ def build_parser() -> argparse.ArgumentParser:
     _features(commands)
     add_job_commands(commands, _command)
     _certificates(commands)
+    teach(commands)
     return parser
 
 
@@ -63,10 +66,11 @@ def _command(
 ) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = commands.add_parser(name, help=help, description=help[0].upper() + help[1:] + ".")
     parser.set_defaults(run=_late(module, name))
-    parser.add_argument("--json", action="store_true", help="print data on stdout; talk goes to stderr")
-    parser.add_argument("--seed", type=int, default=0, help="seed of everything that draws (default 0)")
+    everywhere = parser.add_argument_group("everywhere")
+    everywhere.add_argument("--json", action="store_true", help="print data on stdout; talk goes to stderr")
+    everywhere.add_argument("--seed", type=int, default=0, help="seed of everything that draws (default 0)")
     if cluster:
-        place = parser.add_mutually_exclusive_group()
+        place = everywhere.add_mutually_exclusive_group()
         place.add_argument("--workers", type=int, metavar="N", help="run on N local worker processes (default: inline)")
         place.add_argument("--scheduler", metavar="ADDRESS", help="run on the Dask cluster at this address")
     return parser
@@ -111,6 +115,7 @@ def _import(commands: Any) -> None:
             one.add_argument(
                 "--by", choices=("score", "rank"), default="score", help="what orders a list (default score)"
             )
+    teach(kinds, "import ")
 
 
 def _expand(commands: Any) -> None:
@@ -134,7 +139,12 @@ def _models(commands: Any) -> None:
 
 def _settings(parser: argparse.ArgumentParser, form: str) -> None:
     parser.add_argument(
-        "-p", dest="settings", action="append", default=[], metavar=form, help="set a model's parameter"
+        "-p",
+        dest="settings",
+        action="append",
+        default=[],
+        metavar=form,
+        help="set a model's parameter; repeat for more; 'distagg models MODEL' lists them",
     )
 
 
@@ -172,7 +182,9 @@ def _fit(commands: Any) -> None:
     _expanded(parser)
     parser.add_argument("-o", "--output", required=True, metavar="MODELDIR")
     parser.add_argument("--valid", metavar="DATASET", help="labelled data to choose on (default: the training data)")
-    parser.add_argument("--folds", metavar="letor5|K", help="choose among settings by cross-validation on DATASET")
+    parser.add_argument(
+        "--folds", metavar="letor5|K", help="choose among settings by cross-validation: letor5 (five files), or K"
+    )
     _search(parser, "key=value")
     _goal(parser)
 
@@ -248,7 +260,9 @@ def _compare(commands: Any) -> None:
     _result(parser)
     _expanded(parser)
     parser.add_argument("--models", metavar="a,b,...", help="default: all that fit the data")
-    parser.add_argument("--folds", metavar="letor5|K", help="cross-validate; needed by models that learn")
+    parser.add_argument(
+        "--folds", metavar="letor5|K", help="cross-validate: letor5 (five files), or K; needed by models that learn"
+    )
     parser.add_argument("--baseline", metavar="MODEL", help="what others are tested against (default: the best)")
     parser.add_argument("--report", metavar="FILE.html", help="write a self-contained page")
     _search(parser, "MODEL.key=value")

@@ -6,8 +6,8 @@ by rank, lists of a query by expert. Kernels walk these arrays and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -61,10 +61,13 @@ class Chunk:
     def __post_init__(self) -> None:
         # All arrays read-only: nobody changes shared data, and kernels see one array type, so each
         # is compiled once whether a chunk came from a Parquet buffer or was built in memory.
-        for name in self.__slots__:
-            value = getattr(self, name)
+        for value in self._values():
             if isinstance(value, np.ndarray):
                 value.setflags(write=False)
+
+    def _values(self) -> Iterator[Any]:
+        # Not by __slots__: the weak reference among them cannot be read in Python 3.11.0 to 3.11.2.
+        return (getattr(self, field.name) for field in fields(self))
 
     @property
     def n_queries(self) -> int:
@@ -92,7 +95,7 @@ class Chunk:
 
     @property
     def nbytes(self) -> int:
-        return sum(int(getattr(getattr(self, name), "nbytes", 0)) for name in self.__slots__)
+        return sum(int(getattr(value, "nbytes", 0)) for value in self._values())
 
     def item_query(self) -> Indices:
         """The query position of every item, shape (I,)."""

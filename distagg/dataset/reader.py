@@ -146,6 +146,10 @@ def _sizes(directory: Place, names: list[str]) -> dict[str, int | None]:
 class Dataset:
     """Queries, items, lists and labels: opened from a directory, or built in memory.
 
+    ``path`` is its directory, ``manifest`` what it holds, ``experts`` their names; ``where`` is what ``select`` chose,
+    ``held`` the chunks of a dataset in memory, ``pieces`` how those of a view (``expanded``) are made. Make one with
+    ``open``, ``from_arrow``, ``from_pandas``, ``from_polars``, or ``distagg.import_dataset``.
+
     >>> import pyarrow as pa
     >>> table = pa.table({"query": ["q"] * 3, "expert": ["a"] * 3, "item": ["x", "y", "z"], "rank": [1, 2, 3]})
     >>> Dataset.from_arrow(table).manifest.entries
@@ -180,10 +184,17 @@ class Dataset:
     def from_arrow(
         cls, table: pa.Table, *, labels: pa.Table | None = None, judgements: pa.Table | None = None
     ) -> Dataset:
-        """A dataset in memory from a long table: query, expert, item, rank or score[, label]; or winner, loser, ...
+        """A dataset in memory from a long table.
 
-        ``labels`` (query, item, label) declares items to rank; ``judgements`` only labels them.
-        See ``distagg.dataset.frames.TableSource``.
+        Parameters
+        ----------
+        table
+            Columns query, expert, item and rank or score, and perhaps label; or winner, loser, and perhaps query,
+            expert, weight, tie. Without a query column all rows are of one query, "all".
+        labels
+            Columns query, item, label: items to rank in this order, ranked by somebody or not.
+        judgements
+            The same columns, labels only: an item that nobody ranks is missed, not to be ranked.
         """
         from distagg.dataset.frames import dataset_from_arrow
 
@@ -309,6 +320,7 @@ class Dataset:
         return tuple(make(tuple(group), pieces=tuple(made[b] for b in group if made)) for group in groups)
 
     def chunks(self, *, ids: bool = True) -> Iterator[Chunk]:
+        """The chunks of the plan, loaded one at a time; without ``ids`` their ids are left on disk."""
         for ref in self.plan():
             yield ref.load(ids=ids)
 

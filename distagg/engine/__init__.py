@@ -30,7 +30,38 @@ def fit(
     model: str | Model, dataset: Dataset, *, valid: Dataset | None = None, goal: str = "map", protocol: str = "letor",
     runner: Runner | None = None, **settings: Any,
 ) -> Fitted:  # fmt: skip
-    """Learn a model's shared parameters; models that learn nothing are returned ready to rank."""
+    """Learn a model's shared parameters; models that learn nothing are returned ready to rank.
+
+    Parameters
+    ----------
+    model
+        A model's name (``distagg.MODELS``), or a model.
+    dataset
+        What to learn from; supervised models need its labels.
+    valid
+        Labelled data that rounds, trees and such are chosen on; without it, ``dataset`` itself.
+    goal
+        The metric to choose by, such as ``map`` or ``ndcg@5``.
+    protocol
+        How metrics are counted: ``letor`` or ``trec``.
+    runner
+        Where to run: None is here; ``distagg.engine.cluster`` has ``local_cluster(workers)`` and
+        ``remote_cluster(address)``, context managers that give one.
+    **settings
+        The model's parameters, where it is named: ``rounds=50``.
+
+    Returns
+    -------
+    Fitted
+        The model, ``params`` (arrays by name) and ``experts``; ``rank``, ``solve`` and ``explain`` take it.
+
+    >>> import pyarrow as pa
+    >>> lists = pa.table({"expert": ["a", "a", "b", "b"], "item": ["x", "y", "y", "x"], "rank": [1, 2, 1, 2]})
+    >>> labels = pa.table({"item": ["x", "y"], "label": [1, 0]})
+    >>> fitted = fit("bestinput", Dataset.from_arrow(lists, judgements=labels))
+    >>> fitted.model.name, fitted.experts
+    ('bestinput', ('a', 'b'))
+    """
     chosen = model if isinstance(model, Model) else model_named(model, settings)
     params = fit_params(chosen, dataset, valid=valid, goal=Goal(goal, protocol), runner=runner)
     return Fitted(chosen, params, dataset.experts)
@@ -42,10 +73,30 @@ def solve(
 ) -> Result:  # fmt: skip
     """Rankings with all that the model knows beside them: uncertainty, status, how every query's fit ended.
 
-    ``shown`` asks for more: support, titles, a least support, the bootstrap over experts. ``through`` is what
-    ``fit_completion`` gives: every user's ratings are completed, and those are ranked.
-
     Models that learn without labels learn from the dataset itself; others must be fitted first.
+
+    Parameters
+    ----------
+    model
+        A model's name (``distagg.MODELS``), a model, or what ``fit`` gave.
+    dataset
+        What to rank.
+    trace
+        Keep the log likelihood after every step, in ``fits``.
+    shown
+        Asks for more columns: support, titles, a least support, the bootstrap over experts.
+    through
+        What ``fit_completion`` gives: every user's ratings are completed, and those are ranked.
+    runner
+        Where to run: None is here; ``distagg.engine.cluster`` has ``local_cluster(workers)`` and
+        ``remote_cluster(address)``, context managers that give one.
+    **settings
+        The model's parameters, where it is named: ``errors="standard"``.
+
+    Returns
+    -------
+    Result
+        ``ranking`` and ``fits`` (Arrow tables), ``converged``, ``criterion``.
 
     >>> import pyarrow as pa
     >>> battles = pa.table({"winner": ["x", "x", "y", "z"], "loser": ["y", "z", "z", "x"]})
@@ -67,7 +118,26 @@ def rank(
     model: str | Model | Fitted, dataset: Dataset, *, shown: Shown = NOTHING_MORE, runner: Runner | None = None,
     **settings: Any,
 ) -> pa.Table:  # fmt: skip
-    """Rankings as an Arrow table with columns query, item, rank, score, and the model's own.
+    """Rankings, best item of each query first.
+
+    Parameters
+    ----------
+    model
+        A model's name (``distagg.MODELS``), a model, or what ``fit`` gave.
+    dataset
+        What to rank.
+    shown
+        Asks for more columns, see ``solve``.
+    runner
+        Where to run: None is here; ``distagg.engine.cluster`` has ``local_cluster(workers)`` and
+        ``remote_cluster(address)``, context managers that give one.
+    **settings
+        The model's parameters, where it is named: ``c=30``.
+
+    Returns
+    -------
+    pyarrow.Table
+        Columns query, item, rank (from 1), score, and the model's own; ``.to_pandas()`` makes a frame of it.
 
     >>> import pyarrow as pa
     >>> lists = pa.table({"expert": ["a", "a", "b", "b"], "item": ["x", "y", "y", "z"], "rank": [1, 2, 1, 2]})
@@ -80,7 +150,30 @@ def rank(
 def evaluate(
     rankings: pa.Table, dataset: Dataset, metrics: Sequence[str] = DEFAULT_METRICS, *, protocol: str = "letor"
 ) -> Evaluation:
-    """Every metric for every query, and their means, of a rankings table."""
+    """Every metric for every query, and their means, of a rankings table.
+
+    Parameters
+    ----------
+    rankings
+        Columns query, item and score or rank, such as ``rank`` gives.
+    dataset
+        Whose labels are the truth.
+    metrics
+        ``ndcg@5``, ``p@3``, ``map``, ``mrr``, ``err``, ``rbp(0.95)``, ``tau``.
+    protocol
+        ``letor`` counts as the LETOR scripts, ``trec`` as trec_eval.
+
+    Returns
+    -------
+    Evaluation
+        ``means`` (a fraction for each metric), ``values`` (a row for each query), ``table()``.
+
+    >>> import pyarrow as pa
+    >>> lists = pa.table({"expert": ["a", "a", "b"], "item": ["x", "y", "y"], "rank": [1, 2, 1], "label": [0, 1, 1]})
+    >>> data = Dataset.from_arrow(lists)
+    >>> evaluate(rank("rrf", data), data, ["map"]).means
+    {'map': 1.0}
+    """
     return evaluate_rankings(rankings, dataset, metrics, protocol=protocol)  # type: ignore[arg-type]
 
 

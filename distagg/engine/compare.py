@@ -65,16 +65,52 @@ def compare(
     watch: Callable[[str, np.ndarray, float], None] = lambda name, means, seconds: None,
     kept: Callable[[str, Callable[[], dict[str, Any]]], dict[str, Any]] = lambda name, found: found(),
 ) -> dict[str, Any]:
-    """Evaluate models side by side; see DESIGN.md section 6 for what the result holds.
-
-    Settings may stand for several values (see ``variants``): each fold then takes those that do best on its
-    validation queries, and ``chosen`` tells which.
+    """Evaluate models side by side, with paired significance tests.
 
     Models that learn are fitted on the training queries of each fold, choose on its validation queries and are
-    evaluated on its test queries; without folds they are refused. The others are evaluated once. Paired tests are
-    against ``baseline`` (default: the best model of the first metric; then p-values are a little too small, since
-    the best was picked afterwards). ``watch`` hears of every model when it is done: its name, its means over all
-    queries in the order of ``metrics``, and seconds. ``kept`` may have what a model came to from an earlier attempt.
+    evaluated on its test queries; without folds they are refused. The others are evaluated once.
+
+    Parameters
+    ----------
+    dataset
+        Labelled data.
+    models
+        Names (``distagg.MODELS``), or models.
+    settings
+        By model, its parameters. A value may stand for several (``"5,20,60"``, ``"1..10"``): each fold then takes
+        those that do best on its validation queries, and ``chosen`` tells which.
+    folds
+        ``letor5``, or a number such as ``"5"``.
+    metrics
+        As in ``evaluate``.
+    protocol
+        ``letor`` or ``trec``.
+    goal
+        The metric that fitted models choose by.
+    baseline
+        What the others are tested against (default: the best model of the first metric; then p-values are a little
+        too small, since the best was picked afterwards).
+    tries
+        Try so many random combinations of settings instead of all.
+    seed
+        Of folds' draws, searches and tests.
+    runner
+        Where to run: None is here; ``distagg.engine.cluster`` has ``local_cluster(workers)`` and
+        ``remote_cluster(address)``, context managers that give one.
+    progress
+        Called with the number of fits that were done since the last call.
+    watch
+        Hears of every model when it is done: its name, its means over all queries in the order of ``metrics``, and
+        seconds.
+    kept
+        May have what a model came to from an earlier attempt: called with its name and what finds it.
+
+    Returns
+    -------
+    dict
+        ``means`` {model: {metric: fraction}}, ``results`` (a row for each model, fold and metric), ``tests``
+        (difference, interval and p-values of each model against the baseline), ``per_query``, ``seconds``, ``chosen``
+        and more.
     """
     parse_metrics(metrics)
     groups = {}

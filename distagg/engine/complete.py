@@ -29,7 +29,27 @@ def fit_completion(
     progress: Progress = silent,
     **settings: Any,
 ) -> Through:
-    """A completion with what it learned from the dataset's ratings."""
+    """A completion with what it learned from the dataset's ratings.
+
+    Parameters
+    ----------
+    completion
+        ``pmf``, ``neighbours``, a rating that stands for all missing ones, or a completion.
+    dataset
+        Ratings, as ``distagg import ratings`` makes them.
+    runner
+        Where to run: None is here; ``distagg.engine.cluster`` has ``local_cluster(workers)`` and
+        ``remote_cluster(address)``, context managers that give one.
+    progress
+        Called with the number of chunks (fits, rows) that were done since the last call.
+    **settings
+        The completion's parameters, where it is named.
+
+    Returns
+    -------
+    tuple
+        The completion and what it learned, as ``solve`` and ``evaluate_users`` take it (``through``).
+    """
     if not isinstance(completion, Completion):
         completion = completion_named(str(completion), settings)
     manifest = dataset.manifest
@@ -68,6 +88,27 @@ def evaluate_users(
     """NDCG@k of each ranking against each user's completed ratings, as in equation 2 of paper 000.
 
     Gain 2^rating - 1, discount log(1 + position), over the best k items of that user; all users count alike.
+
+    Parameters
+    ----------
+    rankings
+        By name, tables such as ``rank`` gives.
+    dataset
+        The users' ratings.
+    through
+        What ``fit_completion`` gives.
+    metrics
+        ``ndcg@k`` only.
+    runner
+        Where to run: None is here; ``distagg.engine.cluster`` has ``local_cluster(workers)`` and
+        ``remote_cluster(address)``, context managers that give one.
+    progress
+        Called with the number of chunks (fits, rows) that were done since the last call.
+
+    Returns
+    -------
+    UserEvaluation
+        ``means`` {name: {metric: fraction}} and ``values``, a row for each user.
     """
     depths = [_depth(metric) for metric in metrics]
     (first, *_) = dataset.plan()

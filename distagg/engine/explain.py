@@ -25,6 +25,21 @@ def explain(fitted: Fitted, dataset: Dataset, query: str) -> dict[str, Any]:
     ``score`` is the score above the query's mean, ``lifts`` what each expert adds to it; ``exact`` says whether they
     add up to it. Where they do not (hidden units, normalised scores), a lift still is what would change if the expert
     alone were left out. ``consensus`` is the item's place by rrf (borda for ratings), to which all experts are alike.
+
+    Parameters
+    ----------
+    fitted
+        What ``fit`` gives.
+    dataset
+        Where the query is.
+    query
+        Its id.
+
+    Returns
+    -------
+    dict
+        ``items`` (rank, item, label, score, consensus, ranks, lifts), ``experts`` (those that move most first),
+        ``exact`` and more.
     """
     check_whole_lists(fitted.model, dataset)
     params, chunk = fitted.params_for(dataset.experts), _one_query(dataset, query)

@@ -36,15 +36,31 @@ def features(
 
     Parameters
     ----------
+    dataset
+        Lists; labels where there are some.
     kind
         ``svd``: entries of the leading singular vectors u and v of the expert's pair matrix, and its singular values
         s, the ``rank`` first ones; ``borda``: points; or ``cp``: u and v of the ``rank`` leading components of all
         experts' pair matrices at once (Candecomp/Parafac).
     pairs
         How two ranks become a preference: binary, difference, normalised, log, or all (all but difference).
+    rank
+        How many singular triplets, or components of cp.
     combined
         One set of features of the sum of all experts, under the name ``all``, as cp is always.
+    runner
+        Where to run: None is here; ``distagg.engine.cluster`` has ``local_cluster(workers)`` and
+        ``remote_cluster(address)``, context managers that give one.
+    progress
+        Called with the number of chunks (fits, rows) that were done since the last call.
 
+    Returns
+    -------
+    pyarrow.Table
+        A row for each item of each query.
+
+    Notes
+    -----
     Where an expert leaves an item out its features are 0 and ``missing`` is 1. The table takes 8 bytes for every item,
     expert and feature.
     """

@@ -16,10 +16,27 @@ from distagg.errors import InputError, unknown
 def import_dataset(
     kind: str, sources: Sequence[str | Path], target: str | Place, *, progress: Progress = silent, **options: Any
 ) -> Dataset:
-    """Read source files of a kind (letor, trec, ratings, rankings, pairs) into a dataset at a path or URL.
+    """Read source files into a dataset at a path or URL, all or nothing.
 
-    Options are the source's. Those of ratings: ``users`` and ``items`` name files about them, whose columns the dataset
-    keeps; ``scale`` is the least and the largest rating that is taken.
+    Parameters
+    ----------
+    kind
+        ``letor``, ``trec``, ``ratings``, ``rankings`` or ``pairs``.
+    sources
+        Files, or directories of files.
+    target
+        The directory (or URL) to make; it must not be there yet.
+    progress
+        Called with the number of rows that were read and written since the last call.
+    **options
+        The source's. Of trec: ``qrels``, ``expert`` (file or tag), ``by`` (score or rank). Of ratings: ``users`` and
+        ``items`` name files about them, whose columns the dataset keeps; ``scale`` is the least and the largest rating
+        that is taken.
+
+    Returns
+    -------
+    Dataset
+        What was imported, opened.
     """
     from distagg.sources import SOURCES  # late: only importing needs them
     from distagg.sources.about import read_about

@@ -57,10 +57,27 @@ def judge_experts(
     runner: Runner | None = None,
     progress: Progress = silent,
 ) -> list[Quality]:
-    """Every expert that the model was fitted on and that is heard in the data.
+    """Whether each expert is useful to a fitted model, unused or inverted.
 
-    Without a dataset every expert is tried on a list of ten of a query's twenty items. With labels, ``loss`` says what
-    the goal's metric would lose without the expert: on the queries the model was fitted on it flatters.
+    Parameters
+    ----------
+    fitted
+        What ``fit`` gives.
+    dataset
+        What to try experts on; without one, every expert is tried on a list of ten of a query's twenty items.
+    goal
+        The metric whose loss is measured where there are labels: on the queries the model was fitted on it flatters.
+    runner
+        Where to run: None is here; ``distagg.engine.cluster`` has ``local_cluster(workers)`` and
+        ``remote_cluster(address)``, context managers that give one.
+    progress
+        Called with the number of chunks (fits, rows) that were done since the last call.
+
+    Returns
+    -------
+    list of Quality
+        Every expert that the model was fitted on and that is heard in the data: ``verdict``, ``order``, ``listed``,
+        ``queries``, and with labels ``loss`` and ``error``.
     """
     tried = dataset if dataset is not None else _probe(fitted.experts)
     check_whole_lists(fitted.model, tried)

@@ -24,12 +24,12 @@ FIT_TYPES = {"converged": pa.bool_(), "exact": pa.bool_(), "iterations": pa.int6
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A ranking and how it was reached.
+    """A ranking and how it was reached: what ``solve`` gives.
 
-    ``ranking`` has the columns query, item, rank, score and those of the model: uncertainty, low, high, status,
-    component. ``fits`` has a row for each query of a model that iterates: converged, iterations, gradient, likelihood
-    and the model's own; with ``trace`` the log likelihood after every step. ``criterion`` says when a fit counts as
-    converged.
+    ``model`` is its name. ``ranking`` has the columns query, item, rank, score and those of the model: uncertainty,
+    low, high, status, component. ``fits`` has a row for each query of a model that iterates: converged, iterations,
+    gradient, likelihood and the model's own; with ``trace`` the log likelihood after every step. ``criterion`` says
+    when a fit counts as converged.
     """
 
     model: str
@@ -43,9 +43,11 @@ class Result:
         return "converged" not in self.fits.column_names or all(self.fits["converged"].to_pylist())
 
     def to_pandas(self) -> Any:
+        """The ranking as a pandas frame."""
         return self.ranking.to_pandas()
 
     def to_polars(self) -> Any:
+        """The ranking as a polars frame."""
         import polars
 
         return polars.from_arrow(self.ranking)

@@ -30,7 +30,12 @@ TYPES = dict.fromkeys(("experts", "won", "lost"), pa.int64()) | {
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What to show. ``known`` and ``names`` are the engine's: what it gathered for each chunk, and the titles."""
+    """What to show beside scores.
+
+    ``support`` adds experts, won, lost; ``least`` leaves out items that fewer experts list; ``titles`` adds titles;
+    ``resamples`` draws the experts so often again, from ``seed``, and adds deviation, rank_low, rank_high.
+    ``known`` and ``names`` are the engine's: what it gathered for each chunk, and the titles.
+    """
 
     support: bool = False
     least: int = 0  # experts that must list an item for it to be ranked
@@ -48,6 +53,7 @@ class Shown:
 
     @property
     def columns(self) -> tuple[str, ...]:
+        """Names of the columns that are added."""
         support = SUPPORT if self.support else ()
         doubt = DOUBT if self.resamples else ()
         return (*support, *doubt, *(("title",) if self.titles else ()))
@@ -60,6 +66,7 @@ class Shown:
         return items
 
     def title_of(self, items: pa.Array) -> pa.Array:
+        """Titles of items, null where there is none."""
         assert self.names is not None
         return self.names["title"].take(pc.index_in(items, self.names["item"].combine_chunks())).combine_chunks()
 

@@ -63,7 +63,19 @@ def completion_named(name: str, settings: dict[str, Any] | None = None) -> Compl
 
 
 def model_named(name: str, settings: dict[str, Any] | None = None) -> Model:
-    """A model by its name, with its parameters by name. ``lambdarank`` with ``ranker=lightgbm`` is ``lambdamart``.
+    """A model by its name. ``lambdarank`` with ``ranker=lightgbm`` is ``lambdamart``.
+
+    Parameters
+    ----------
+    name
+        One of ``MODELS``.
+    settings
+        Its parameters by name; text is read as the parameter's type.
+
+    Returns
+    -------
+    Model
+        Ready for ``fit``, ``rank`` and ``compare``.
 
     >>> model_named("rrf", {"c": "10"})
     Rrf(c=10.0)

@@ -44,6 +44,15 @@ def join(children: Iterable[Child], between: str = "") -> Markup:
     return Markup(between.join(escape(child) for child in children))
 
 
+def preformatted(text: str) -> Markup:
+    """Text whose lines stay lines.
+
+    >>> preformatted("a <b>\\n c")
+    '<pre>a &lt;b&gt;\\n c</pre>'
+    """
+    return element("pre", join(text.split("\n"), between="\n"))
+
+
 def escape(text: Child) -> Markup:
     """
     >>> escape('"a" & <b>')

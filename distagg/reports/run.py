@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from distagg.reports.changes import changes_sections
-from distagg.reports.markup import Child, Markup, element
+from distagg.reports.markup import Child, Markup, element, preformatted
 from distagg.reports.page import folded, page, section, table
 from distagg.reports.rankings import rankings_section
 from distagg.reports.scaling import scaling_sections
@@ -70,10 +70,10 @@ def _figures(name: str, models: Mapping[str, Mapping[str, Any]], run: Mapping[st
 def _origin(run: Mapping[str, Any]) -> list[Child]:
     kinds = {"The job, resolved": "job", "What it ran with": "environment"}
     told: list[Child] = [
-        folded(title, element("pre", json.dumps(run[key], indent=1))) for title, key in kinds.items() if run.get(key)
+        folded(title, preformatted(json.dumps(run[key], indent=1))) for title, key in kinds.items() if run.get(key)
     ]
     events = list(run.get("events") or ())
     if events:
         lines = "\n".join(json.dumps(event) for event in events[-_EVENTS:])
-        told.append(folded(f"The last {min(len(events), _EVENTS)} of {len(events):,} events", element("pre", lines)))
+        told.append(folded(f"The last {min(len(events), _EVENTS)} of {len(events):,} events", preformatted(lines)))
     return told

@@ -84,5 +84,6 @@ details{margin:.4rem 0}
 summary{cursor:pointer;color:var(--main);font-weight:550;padding:.3rem 0}
 pre{overflow-x:auto;padding:.9rem 1rem;border:1px solid var(--line);border-radius:.5rem;background:var(--panel);
 font:.9rem/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;white-space:pre-wrap}
+@media (max-width:40rem){th,td{padding:.4rem .5rem}}
 @media print{body{max-width:none;padding:0}section,figure{break-inside:avoid}}
 """.strip()

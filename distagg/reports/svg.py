@@ -20,6 +20,7 @@ T = TypeVar("T")
 
 WIDTH = 360
 LETTER = 6.8  # mean advance of a 12-unit sans-serif letter, a little generous
+_BOLD = 1.15  # times as wide: the chosen row's
 _LABEL_COLUMNS = 18
 _ROW = 20
 _STEPS = 300  # points of a thinned curve
@@ -46,8 +47,9 @@ def bars(rows: Sequence[Bar], *, title: str, desc: str = "") -> Markup:
     1
     """
     labels = [shorten(printable(row.label), _LABEL_COLUMNS) for row in rows]
-    left = 10 + LETTER * max((columns(label) for label in labels), default=0)
-    right = WIDTH - 10 - LETTER * max((columns(row.text) for row in rows), default=0)
+    wide = [LETTER * (_BOLD if row.kind else 1.0) for row in rows]
+    left = 10 + max((letter * columns(label) for letter, label in zip(wide, labels, strict=True)), default=0.0)
+    right = WIDTH - 10 - max((letter * columns(row.text) for letter, row in zip(wide, rows, strict=True)), default=0.0)
     ends = [end for row in rows for end in (row.value, row.low, row.high) if math.isfinite(end)]
     low, high = min([0.0, *ends]), max([0.0, *ends])
     span = (high - low) or 1.0

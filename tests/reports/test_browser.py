@@ -1,0 +1,226 @@
+"""Reports in a real browser: nothing asked of the network, no complaint, everything in sight on phone and desk."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from distagg.reports import compare_report, consensus_report, dataset_report
+from distagg.reports.experts import experts_report, explanation_report
+from distagg.reports.page import page, section
+from distagg.reports.run import run_report
+from tests.reports.browser import Browser, chromium
+from tests.reports.made_up import comparison, dataset_info
+
+WIDTHS = (390, 1280)
+SMALLEST = 9.0  # pixels of text in a picture
+MODELS = ["borda", "rrf", "crf", "bradley_terry", "theta_sup_mpm", "a_model_with_quite_a_long_name"]
+
+# What is wrong with a page as it is drawn, as lines of text.
+LOOK = """(() => {
+  const wrong = [], root = document.documentElement, wide = root.clientWidth;
+  if (root.scrollWidth > wide) wrong.push(`the page is ${root.scrollWidth} px wide in ${wide}`);
+  if (document.body.innerText.includes('\\ufffd')) wrong.push('a character that cannot be shown');
+  const name = one => one.getAttribute('aria-label') || one.textContent.slice(0, 30);
+  for (const one of document.querySelectorAll('table, svg, h1, h2, p, dl, pre')) {
+    const box = one.getBoundingClientRect();
+    if (box.width < 2 || box.height < 2) wrong.push(`${one.tagName} ${name(one)} has no size`);
+    if (one.tagName != 'TABLE' && box.right > wide + 1) wrong.push(`${one.tagName} ${name(one)} ends at ${box.right}`);
+  }
+  for (const svg of document.querySelectorAll('svg')) {
+    const edge = svg.getBoundingClientRect(), scale = edge.width / svg.viewBox.baseVal.width;
+    const texts = [...svg.querySelectorAll('text')].filter(one => one.textContent.trim());
+    const boxes = texts.map(one => one.getBoundingClientRect());
+    texts.forEach((one, n) => {
+      const box = boxes[n], said = `${name(svg)}: '${one.textContent}'`;
+      const inside = box.left >= edge.left - 2 && box.right <= edge.right + 2;
+      if (!inside || box.top < edge.top - 3 || box.bottom > edge.bottom + 3)
+        wrong.push(`${said} is cut off`);
+      const size = parseFloat(getComputedStyle(one).fontSize) * scale;
+      if (size < SMALLEST) wrong.push(`${said} is ${size.toFixed(1)} px`);
+      if (one.getAttribute('transform')) return;
+      for (let m = 0; m < n; m++) {
+        if (texts[m].getAttribute('transform')) continue;
+        const other = boxes[m];
+        const across = Math.min(box.right, other.right) - Math.max(box.left, other.left);
+        const down = Math.min(box.bottom, other.bottom) - Math.max(box.top, other.top);
+        if (across > 1 && down > 0.35 * box.height) wrong.push(`${said} lies on '${texts[m].textContent}'`);
+      }
+    });
+  }
+  return wrong;
+})()""".replace("SMALLEST", str(SMALLEST))
+
+
+def compared() -> str:
+    return compare_report(comparison(MODELS, ["ndcg@5", "ndcg@10", "map"]) | {"dataset": dataset_info()})
+
+
+def changed() -> dict[str, Any]:
+    """What a run says of the run before it."""
+    draw = np.random.default_rng(3)
+    movers = [{"query": f"q{n}", "item": f"doc-{n}", "before": n + 3, "now": n} for n in range(1, 6)]
+    ranking = {
+        "queries": {"same": 700, "changed": 80, "new": 3, "vanished": 1},
+        "items": {"moved": 900, "new": 5, "vanished": 0},
+        "another on top": 17, "tau": 0.9312, "overlap@10": 0.95, "movers": movers, "new": ["q99"], "vanished": [],
+        "dots": draw.integers(1, 120, (200, 2)).tolist(), "least alike": [{"query": "q7", "tau": -0.2}],
+    }  # fmt: skip
+    metrics = {"checked": {"crf": {"ndcg@5": {"before": 0.5, "now": 0.51}}}}
+    return {"before": "07db73205500", "rankings": {"ranked": ranking}, "metrics": metrics, "models": {}}
+
+
+def scaled() -> dict[str, Any]:
+    """What a scale step finds."""
+
+    def runs(keys: list[int], falls: bool) -> dict[str, list[dict[str, float]]]:
+        times = {key: (0.8 / key if falls else 1e-4 * key) + 0.05 for key in keys}
+        parts = {"compute": 0.6, "read": 0.3, "coordination": 0.1}
+        return {str(k): [{"seconds": t, **{name: t * x for name, x in parts.items()}}] * 3 for k, t in times.items()}
+
+    law = {"rate": 5e7, "serial": 0.02, "talk": 1e-4, "peak": 120.0, "peak_interval": [107.0, 131.0]}
+    law["intervals"] = {name: (0.5 * law[name], 2.0 * law[name]) for name in ("rate", "serial", "talk")}
+    return {
+        "model": "rrf", "entries": 133_048, "queries": 784, "round": {"rounds": [5.0, 22.0], "naive": [90.0, 120.0]},
+        "strong": runs([1, 2, 4], True), "weak": runs([1, 2, 4], False), "experts": runs([1, 2, 4, 8], False),
+        "items": runs([1, 2, 4, 8], False), "chunk": runs([16384, 262144, 1048576], False),
+        "simulated": {"1048576": runs([10, 100, 1000], True)}, "simulated_entries": 10**9, "laws": {"strong": law},
+    }  # fmt: skip
+
+
+def ran() -> str:
+    items = [{"item": f"doc-{n}", "rank": n, "score": 1 / n, "label": n % 3} for n in range(1, 14)]
+    return run_report(
+        {
+            "name": "nightly", "state": "finished", "drivers": 2, "notes": ["mpm: 3 of 12 queries did not converge"],
+            "steps": [
+                {"step": "data", "do": "import", "state": "done", "seconds": 3.25},
+                {"step": "ranked", "do": "rank", "state": "done", "seconds": 120.5, "parts": "12 of 12"},
+            ],
+            "figures": {"checked": {"crf": {"ndcg@5": 0.51, "map": 0.50, "err": 0.3, "p@5": 0.4}}},
+            "rankings": [{"query": f"q{n}", "model": "crf", "items": items} for n in range(4)],
+            "job": {"name": "nightly", "steps": {"data": {"do": "import", "files": ["/data/" + "long/" * 30]}}},
+            "changes": changed(), "scaling": {"scaled": scaled()}, "environment": {"python": "3.11"},
+            "events": [{"event": "began", "at": n} for n in range(20)],
+        }
+    )  # fmt: skip
+
+
+def consensus() -> str:
+    draw = np.random.default_rng(0)
+    support = draw.integers(1, 500, 300)
+    ends = [
+        {"rank": n, "title": f"A movie with a title that goes on ({n})", "experts": 583, "won": 49290, "lost": 10112}
+        for n in range(1, 11)
+    ]
+    return consensus_report(
+        {
+            "title": "out/top.csv", "ends": {"mpm": {"top": ends, "bottom": ends}},
+            "variance": {
+                "support": support.tolist(), "rank": draw.permutation(300).tolist(),
+                "uncertainty": (2 / np.sqrt(support)).tolist(),
+            },
+        }
+    )  # fmt: skip
+
+
+def judged() -> str:
+    draw = np.random.default_rng(1)
+    names = [f"engine-{n}" for n in range(25)]
+    rows = [
+        {
+            "expert": name, "verdict": ("useful", "unused", "inverted")[n % 3], "order": float(draw.normal()),
+            "listed": float(draw.normal()), "queries": 784, "loss": 0.01, "error": 0.002,
+        }
+        for n, name in enumerate(names)
+    ]  # fmt: skip
+    heads = ["missing", "log won", "log lost", "reciprocal"]
+    weights = {"columns": heads, "rows": {name: draw.normal(size=4).tolist() for name in names}}
+    return experts_report({"model": "crf", "data": "mq2008", "goal": "map", "experts": rows, "weights": weights})
+
+
+def explained() -> str:
+    draw = np.random.default_rng(2)
+    names = [f"engine-{n}" for n in range(21)]
+    items = [
+        {
+            "item": f"GX{n:03}-00-0000000", "rank": n, "label": n % 3, "consensus": 30 - n,
+            "score": float(draw.normal()),
+            "ranks": dict.fromkeys(names[:n % 20], n), "lifts": {name: float(draw.normal()) for name in names},
+        }
+        for n in range(1, 30)
+    ]  # fmt: skip
+    result = {"query": "10002", "model": "crf", "consensus": "rrf", "items": items, "experts": names, "exact": True}
+    return explanation_report([result])
+
+
+def described() -> str:
+    return dataset_report(dataset_info())
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "compare": compared, "run": ran, "dataset": described, "consensus": consensus, "experts": judged,
+    "explain": explained,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    program = chromium()
+    if program is None:
+        pytest.skip("no browser: apt-get install chromium")
+    with Browser(program, tmp_path_factory.mktemp("profile")) as started:
+        yield started
+
+
+def opened(browser: Browser, html: str, name: str, width: int, folder: Path) -> list[str]:
+    """What is wrong with a page at a width; screenshots go to DISTAGG_SCREENSHOTS where that is set."""
+    file = folder / f"{name}.html"
+    file.write_text(html, encoding="utf-8")
+    browser.open(file, width)
+    wrong: list[str] = browser.evaluate(LOOK)
+    if kept := os.environ.get("DISTAGG_SCREENSHOTS"):
+        browser.screenshot(Path(kept) / f"{name}-{width}.png")
+    return [*browser.said, *(address for address in browser.asked if address != file.as_uri()), *wrong]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", list(PAGES))
+def test_a_report_looks_right(browser: Browser, name: str, width: int, tmp_path: Path) -> None:
+    html = PAGES[name]()
+    assert opened(browser, html, name, width, tmp_path) == []
+    assert browser.evaluate("document.querySelectorAll('table').length") == html.count("<table")
+    assert browser.evaluate("document.querySelectorAll('svg').length") == html.count("<svg")
+
+
+def test_what_looks_wrong_is_noticed(browser: Browser, tmp_path: Path) -> None:
+    def found(inside: str) -> str:
+        html = page("t", "s", [section("x", "y")]).replace("</main>", inside + "</main>")
+        return "\n".join(opened(browser, html, "bad", 390, tmp_path))
+
+    assert not found("")
+    assert "the page is" in found('<div style="width:500px">wide</div>')
+    assert "cannot be shown" in found("<p>a\ufffdb</p>")
+    assert "has no size" in found('<svg viewBox="0 0 9 9" style="width:0"></svg>')
+    assert "is cut off" in found('<svg viewBox="0 0 360 20"><text x="300" y="15">a long text at the edge</text></svg>')
+    assert "lies on" in found(
+        '<svg viewBox="0 0 360 20"><text x="9" y="15">one</text><text x="12" y="15">two</text></svg>'
+    )
+    assert "px" in found('<svg viewBox="0 0 3600 200"><text x="9" y="150">small</text></svg>')
+    assert "Content Security Policy" in found('<img src="https://example.invalid/x.png">')
+
+
+def test_the_demo_page(browser: Browser, tmp_path: Path) -> None:
+    """As ``distagg demo`` writes it, from a result of all its parts."""
+    result: dict[str, Any] = comparison([f"model_{n}" for n in range(32)], ["ndcg@5", "p@5", "map"], queries=60)
+    result["adherence"] = {
+        "fold": "1", "experts": [f"e{n}" for n in range(25)],
+        "models": {"theta_mpm": np.linspace(0, 1, 25).tolist(), "theta_sup_mpm": np.linspace(1, 0, 25).tolist()},
+    }  # fmt: skip
+    for width in WIDTHS:
+        assert opened(browser, compare_report(result), "demo", width, tmp_path) == []
