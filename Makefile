@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format bench clean
+.PHONY: help setup demo test lint format bench reproduce clean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /	/' | column -t -s '	'
@@ -35,6 +35,9 @@ format: $(READY)  ## let ruff fix and format
 
 bench: $(READY)  ## benchmarks against the peers, installed into .venv-peers
 	$(BIN)/python jobs/bench/run.py
+
+reproduce: $(READY)  ## every table and figure of the papers (DISTAGG_DATA, default ../shared/data), ending in out/reproduce/index.html
+	$(BIN)/python -m jobs.reproduce
 
 clean:  ## remove what the other targets made
 	rm -rf $(VENV) .venv-peers out build *.egg-info

@@ -7,8 +7,9 @@ paired t-tests over queries, corrected (Holm) over the tests of the claim.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -143,18 +144,41 @@ def summary(found: Finding) -> str:
         short = [f"{row.name} ({title}, by {SLACK + row.short:.2f})" for title, row in rows if row.short]
         every = "Every row is" if not short else f"{len(rows) - len(short)} of {plural(len(rows), 'row')} are"
         said.append(f"{every} at or above the paper less {SLACK}" + (f"; not {_listed(short)}." if short else "."))
-    words = {verdict: [c for c in found.claims if c.verdict == verdict] for verdict in reversed(_VERDICTS)}
-    told = [f"{len(claims)} {verdict}" for verdict, claims in words.items() if claims]
-    if told:
-        failed = [claim.text for claim in words[_VERDICTS[0]]]
-        said.append(
-            f"Of {plural(len(found.claims), 'claim')} {_listed(told)}" + (f": {'; '.join(failed)}." if failed else ".")
-        )
+    if found.claims:
+        said.append(_told(found.claims))
     return " ".join(said)
 
 
-def paper_page(found: Finding) -> str:
+def _told(claims: Sequence[Claim]) -> str:
+    """How many claims hold, and which do not."""
+    held, part, failed = ([c.text for c in claims if c.verdict == verdict] for verdict in reversed(_VERDICTS))
+    kinds = [f"{word}: {', '.join(texts)}" for word, texts in (("in part", part), ("not", failed)) if texts]
+    return "; ".join([f"Claims that hold: {len(held)} of {len(claims)}", *kinds]) + "."
+
+
+def comparison_finding(result: Mapping[str, Any], labelled: Collection[str]) -> Finding:
+    """What a comparison gave, as the papers print it; ``labelled`` models learned from labels.
+
+    >>> result = {"metrics": ["map"], "means": {"rrf": {"map": 0.47}, "crf": {"map": 0.5}}, "protocol": "letor"}
+    >>> comparison_finding(result, ["crf"]).tables[0].rows[0].name
+    'crf'
+    """
+    metrics, means = list(result["metrics"]), result["means"]
+    ordered = sorted(means, key=lambda name: -means[name][metrics[0]])
+    best = [next((name for name in ordered if (name in labelled) is kind), None) for kind in (True, False)]
+    per_query, claims = result.get("per_query") or {}, []
+    if best[0] and best[1] and per_query:
+        pairs = {m: (np.array(per_query[best[0]][m]), np.array(per_query[best[1]][m])) for m in metrics}
+        claims = [above(f"labels help: {best[0]} is above {best[1]}, the best of those that need none", pairs)]
+    rows = [Row(name, [100.0 * means[name][metric] for metric in metrics]) for name in ordered]
+    about = f"Means in percent, {result['protocol']} protocol."
+    return Finding("Models side by side", about, [Figures("Models", metrics, rows)], claims)
+
+
+def paper_page(found: Finding, home: str = "") -> str:
     """The page: what holds, the paper's figures beside ours, the pictures, the claims with their tests.
+
+    ``home`` is a page to go back to.
 
     >>> rows = [Row("rrf", (47.18,), (47.17,)), Row("crf", (50.0,), (51.03,), reason="too few rounds")]
     >>> html = paper_page(Finding("Table 5", "five folds", [Figures("MQ2008", ["ndcg@5"], rows)]))
@@ -170,6 +194,7 @@ def paper_page(found: Finding) -> str:
             *found.pictures,
             section("What the paper says, and what we find", claims_table(found.claims), *_test_tables(found.claims)),
             section("How long it took", *took, note=found.note),
+            element("p", element("a", "All tables and figures", href=home)) if home else "",
         ],
         lead=summary(found),
     )

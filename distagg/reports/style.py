@@ -38,6 +38,7 @@ text-overflow:ellipsis}
 .prose th:first-child{position:static;max-width:24rem}
 tbody tr:hover>*{background:var(--mark)}
 strong{font-weight:700}
+a{color:var(--main)}
 td strong,th strong{color:var(--main)}
 sup{font-size:.85em;line-height:0;display:inline-block;width:.7em;text-align:left;color:var(--quiet)}
 .figures{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,19rem),1fr));gap:2rem 2.5rem;

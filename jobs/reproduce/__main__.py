@@ -14,6 +14,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from distagg.engine import import_dataset
@@ -110,7 +111,7 @@ def draw(item: Item, plan: Plan, store: Store, failed: dict[str, str], folder: P
     found: Finding = item.draw(plan, lambda one: store.load(one)["found"])  # type: ignore[index]
     seconds = sum(one["seconds"] for one in kept.values() if one)
     write_report(
-        paper_page(Finding(found.title, found.about, found.tables, found.claims, found.pictures, seconds, found.note)),
+        paper_page(replace(found, seconds=seconds), home="index.html"),
         folder / f"{item.name}.html",
         overwrite=True,
     )

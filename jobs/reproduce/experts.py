@@ -102,7 +102,7 @@ def specialised(plan: Plan, found: Found) -> Finding:
         tables,
         [
             above("SVDsup with features of every expert is significantly above the combined one", pairs),
-            above("so is the CRF with weights for every expert", crf),
+            above("the CRF with weights for every expert is above the one that shares them", crf),
             level("the combined model is comparable to Reciprocal Rank Fusion", same),
         ],
         [section("As the paper draws it", figures(drawn), note="The axis does not start at 0, as in the paper.")],
