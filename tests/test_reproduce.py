@@ -50,9 +50,9 @@ def test_a_run_ends_in_pages_of_what_was_measured(planted: Path, tmp_path: Path,
         "000-table5.html",
         "000-figure11.html",
     }
-    assert ["001 Figure 1", "the same as 000 figure11", "done"] in [
-        row[:3] for row in index.tables["Tables and figures"]
-    ]
+    told = [row[:3] for row in index.tables["Tables and figures"]]
+    assert told[1] == ["000 Table 5", "Table 5, three rows", "done without MQ2007-agg"]
+    assert ["001 Figure 1", "the same as 000 Figure 11", "done"] in told
 
     page = Report((tmp_path / "000-table5.html").read_text())
     lines = page.tables["MQ2008-agg"]
@@ -102,6 +102,19 @@ def test_what_fails_does_not_stop_the_rest(planted: Path, tmp_path: Path) -> Non
     assert kept.load(todo[0]) is None
     assert kept.load(todo[1]) is not None
     assert kept.load(dataclasses.replace(todo[1], settings={"model": "rrf", "settings": {"c": 10}})) is None
+
+
+def test_two_processes_measure_what_one_does(planted: Path, tmp_path: Path) -> None:
+    todo = [
+        Experiment(f"rrf {c}", "model_row", "mq2008", {"model": "rrf", "settings": {"c": c}}, alone=c == 60)
+        for c in (10, 60)
+    ]
+    found = []
+    for workers in (1, 2):
+        kept = store.Store(tmp_path / str(workers), {"mq2008": planted})
+        assert store.measure_all(kept, todo, workers, lambda one, took: None) == {}
+        found.append([(kept.load(one) or {})["found"] for one in todo])
+    assert found[0] == found[1]
 
 
 def test_models_that_draw_are_run_for_every_seed() -> None:

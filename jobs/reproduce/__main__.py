@@ -14,6 +14,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from concurrent.futures import BrokenExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -115,7 +116,8 @@ def draw(item: Item, plan: Plan, store: Store, failed: dict[str, str], folder: P
         folder / f"{item.name}.html",
         overwrite=True,
     )
-    return Line(item, "done", found, seconds)
+    lacking = [TITLES[name] for name in item.data if name not in plan.data]
+    return Line(item, f"done without {lacking[0]}" if lacking else "done", found, seconds)
 
 
 def run(given: argparse.Namespace) -> int:
@@ -135,7 +137,10 @@ def run(given: argparse.Namespace) -> int:
     failed = measure_all(store, todo, given.workers, teller)
     lines = [draw(item, plan, store, failed, folder) for item in items]
     took = time.perf_counter() - began
-    write_report(index_page(lines, took, len(todo), len(wanted), given), folder / "index.html", overwrite=True)
+    spent = sum(kept["seconds"] for one in wanted.values() if (kept := store.load(one)))
+    how = f"{len(todo)} of {len(wanted)} results measured in this run: {took:,.0f} s, {given.workers} at a time. "
+    how += f"All together took {spent:,.0f} s of computing, {given.seeds} seed{'s' if given.seeds > 1 else ''}."
+    write_report(index_page(lines, how), folder / "index.html", overwrite=True)
     print(
         render_table(["", "state", "worst below paper - 0.5", "claims that hold", "seconds"], text_rows(lines), "llrrr")
     )
@@ -145,7 +150,10 @@ def run(given: argparse.Namespace) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m jobs.reproduce", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m jobs.reproduce",
+        description=__doc__,
+        epilog=f"tables and figures: {', '.join(one.name for one in ITEMS)}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     default = os.environ.get("DISTAGG_DATA", str(Path(__file__).parents[2] / ".." / "shared" / "data"))
     parser.add_argument("--data", metavar="FOLDER", default=default, help="raw files (default: DISTAGG_DATA)")
@@ -167,8 +175,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise UsageError(f"--{low[0]} is at least 1" if low else "--draws is at least 2")
         return run(given)
     except DistaggError as error:
-        print(f"reproduce: {error}", file=sys.stderr)
+        say(f"reproduce: {error}")
         return error.exit_code
+    except BrokenExecutor:
+        say("reproduce: a process died, perhaps for want of memory; run it again with fewer --workers, it will go on")
+        return 4
+    except KeyboardInterrupt:
+        say("interrupted; what was measured is kept, run it again to go on")
+        return 130
 
 
 if __name__ == "__main__":

@@ -33,17 +33,12 @@ PLAIN = ROWS["crf, as the paper"][1]
 # Figure 7: adherence of every expert, set from labels and learned without.
 
 
-def _adherence_data(plan: Plan) -> str:
-    return "mq2007" if "mq2007" in plan.data else "mq2008"
-
-
 def adherence_needs(plan: Plan) -> list[Experiment]:
-    return rows_experiments(plan, ("theta_sup_mpm", "theta_mpm"), [_adherence_data(plan)])
+    return rows_experiments(plan, ("theta_sup_mpm", "theta_mpm"), ["mq2007"])
 
 
 def adherence(plan: Plan, found: Found) -> Finding:
-    data = _adherence_data(plan)
-    runs = {name: found(row_experiments(plan, data, name)[0]) for name in ("theta_sup_mpm", "theta_mpm")}
+    runs = {name: found(row_experiments(plan, "mq2007", name)[0]) for name in ("theta_sup_mpm", "theta_mpm")}
     names = runs["theta_mpm"]["experts"]
     rows = {name: run["adherence"] for name, run in runs.items()}
     supervised, learned = (np.array(rows[name]) for name in runs)
@@ -63,7 +58,7 @@ def adherence(plan: Plan, found: Found) -> Finding:
     note = "Top: set from labels. Bottom: learned without. Dark is 1, pale is 0 (the paper draws 1 white)."
     return Finding(
         "Paper 000, Figure 7: adherence of experts",
-        f"Training queries of fold 1 of {TITLES[data]}.",
+        "Training queries of fold 1 of MQ2007-agg.",
         claims=claims,
         pictures=[section("As the paper draws it", figures([figure("Adherence", drawn, note=note)]))],
     )
@@ -226,7 +221,7 @@ ITEMS = [
     Item(
         "000-figure7",
         "Figure 7: adherence of experts",
-        ("mq2007", "mq2008"),
+        ("mq2007",),
         adherence_needs,
         adherence,
         ("002 Figure 3",),
