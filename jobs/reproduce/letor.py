@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from distagg.reports.paper import Claim, Finding, above, level
 from jobs.reproduce.experiments import LETOR, Experiment
-from jobs.reproduce.plan import PAPERS, TITLES, Found, Item, Measured, Plan, beside, measured, rows_experiments
+from jobs.reproduce.plan import PAPERS, TITLES, Found, Item, Measured, Plan, able, beside, measured, rows_experiments
 
 BASELINES = ("borda", "cps", "svp", "condorcet", "bradley_terry", "plackett_luce")
 ONLY = "{}, listed only"
@@ -137,11 +137,12 @@ def claim(says: Says, columns: Sequence[str], rows: dict[str, dict[str, Measured
 
 def item(name: str, table: Letor) -> Item:
     def needs(plan: Plan) -> list[Experiment]:
-        return rows_experiments(plan, (*table.rows, *table.more))
+        return rows_experiments(plan, able((*table.rows, *table.more)))
 
     def draw(plan: Plan, found: Found) -> Finding:
         rows = {
-            data: {row: measured(plan, found, data, row) for row in (*table.rows, *table.more)} for data in plan.letor
+            data: {row: measured(plan, found, data, row) for row in able((*table.rows, *table.more))}
+            for data in plan.letor
         }
         tables = []
         for data, by_row in rows.items():
