@@ -132,8 +132,8 @@ def _tested(
     held = [holds(test, p) for _, test, p in found]
     higher = sum(test.difference > 0.0 for test in tests)
     lower = [what for what, test, p in found if test.difference < 0.0 and p < LEVEL]
-    said = f"{word} at {sum(held)} of {plural(len(tests), 'figure')}, higher at {higher}"
-    said += f"; significantly below at {_listed(lower)}" if lower else ""
+    said = f"{word} in {sum(held)} of {plural(len(tests), 'test')}, higher in {higher}"
+    said += f"; significantly below: {', '.join(lower)}" if lower else ""
     return Claim(text, sum(held), len(tests), said, found)
 
 
@@ -143,7 +143,7 @@ def summary(found: Finding) -> str:
     if rows:
         short = [f"{row.name} ({title}, by {SLACK + row.short:.2f})" for title, row in rows if row.short]
         every = "Every row is" if not short else f"{len(rows) - len(short)} of {plural(len(rows), 'row')} are"
-        said.append(f"{every} at or above the paper less {SLACK}" + (f"; not {_listed(short)}." if short else "."))
+        said.append(f"{every} at or above the paper less {SLACK}" + (f"; not {', '.join(short)}." if short else "."))
     if found.claims:
         said.append(_told(found.claims))
     return " ".join(said)
@@ -229,7 +229,7 @@ def claims_table(claims: Sequence[Claim]) -> Markup:
     if not claims:
         return Markup("")
     rows = [[claim.text, claim.verdict, claim.said] for claim in claims]
-    return _prose(table(["the paper says", "it", "figures"], rows, label="Claims", left=(0, 1, 2)))
+    return _prose(table(["the paper says", "verdict", "what we find"], rows, label="Claims", left=(0, 1, 2)))
 
 
 def _prose(cells: Markup) -> Markup:
@@ -251,7 +251,3 @@ def _test_tables(claims: Sequence[Claim]) -> list[Markup]:
         if rows:
             made.append(folded(f"Tests: {claim.text}", table(heads, rows, label=f"Tests: {claim.text}")))
     return made
-
-
-def _listed(words: Sequence[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

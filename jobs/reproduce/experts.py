@@ -78,9 +78,7 @@ def specialised(plan: Plan, found: Found) -> Finding:
     for data in plan.letor:
         rows = {name: measured(plan, found, data, name) for name in PARTS}
         both = {"combined": rows[PARTS[0]], "individual": rows["lambdarank"]}
-        tables.append(
-            beside("000-figure8", TITLES[data], LETOR, rows, {}, data, "The paper's figures are in a picture.")
-        )
+        tables.append(beside(TITLES[data], LETOR, rows, "The paper's figures are in a picture."))
         for kind in ("ndcg", "p"):
             names = [f"{kind}@{k}" for k in range(1, 6)]
             lines = {name: [one.means[m] for m in names] for name, one in both.items()}
@@ -198,7 +196,7 @@ def unused(plan: Plan, found: Found) -> Finding:
         for name, runs in result["means"].items():
             values = 100.0 * np.array(runs)
             spread = values.std(axis=0, ddof=1)[:5].tolist() if len(runs) > 1 else []
-            reason = REASONS.get("000-table6", {}).get(f"{title}, {name}", "")
+            reason = REASONS["unused"].get(name, "")
             rows.append(Row(name, values.mean(axis=0)[:5].tolist(), PAPERS["unused"].get(name, ()), spread, reason))
         often = ", ".join(f"{who} in {n}" for who, n in sorted(result["unused"].items(), key=lambda one: -one[1]))
         papers = ", ".join(PAPERS["experts"]["unused"])

@@ -59,14 +59,14 @@ def ends(plan: Plan) -> Experiment:
 def table2(plan: Plan, found: Found) -> Finding:
     tables, beyond, behind, lower, pmf = [], {}, {}, {}, {}
     for completion, rows in found(completed(plan))["completions"].items():
-        paper, reasons = PAPERS["movielens"][completion], REASONS.get("000-table2", {})
+        paper, reasons = PAPERS["movielens"][completion], REASONS["movielens"].get(completion, {})
         users = {name: np.array(row["users"]) for name, row in rows.items()}
         made = [
             Row(
                 name,
                 (100.0 * users[name].mean(axis=1)).tolist(),
                 paper.get(name, ()),
-                reason=reasons.get(f"{name}, {completion}", ""),
+                reason=reasons.get(name, ""),
             )
             for name in rows
         ]

@@ -18,7 +18,7 @@ from jobs.reproduce.experiments import DRAWS, Experiment
 
 HERE = Path(__file__).parent
 PAPERS: dict[str, Any] = tomllib.loads((HERE / "papers.toml").read_text(encoding="utf-8"))
-REASONS: dict[str, dict[str, str]] = tomllib.loads((HERE / "reasons.toml").read_text(encoding="utf-8"))
+REASONS: dict[str, Any] = tomllib.loads((HERE / "reasons.toml").read_text(encoding="utf-8"))
 TITLES = {"mq2008": "MQ2008-agg", "mq2007": "MQ2007-agg", "movielens": "MovieLens 100K"}
 FEATURES: dict[str, dict[str, Any]] = {"borda": {}, "svd": {}, "cp": {"rank": 2}}
 OBJECTIVES = {"ndcg": "ndcg@10", "err": "err", "rbp": "rbp"}  # and the metric that measures it
@@ -35,6 +35,7 @@ ROWS: dict[str, tuple[str, dict[str, Any]]] = {  # rows that are not a model wit
     "theta_sup_mpm, listed only": ("theta_sup_mpm", {**LISTED, "pairs": "difference"}),
     "crf, as the paper": ("crf", {"reciprocal": 0, "rate": 1.0}),
     "crf, consensus": ("crf", {"sharing": "consensus"}),
+    "lambdarank, mode=average": ("lambdarank", {"mode": "average"}),
     "lambdarank, combined": ("lambdarank", {"experts": "combined"}),
     "stagg_bc, paper's rules": ("stagg_bc", PAPER_RULES),
     "stagg_rrf, paper's rules": ("stagg_rrf", {**PAPER_RULES, "c": "auto"}),
@@ -44,7 +45,7 @@ ROWS: dict[str, tuple[str, dict[str, Any]]] = {  # rows that are not a model wit
     for kind, given in FEATURES.items()
     for objective in OBJECTIVES
 }
-SECONDS = {"blend": 60.0, "lambdamart": 14.0, "thurstone": 8.0, "theta_mpm": 8.0, "lambdarank": 9.0, "crf": 7.0}
+SECONDS = {"blend": 60.0, "lambdamart": 14.0, "thurstone": 8.0, "theta_mpm": 8.0, "lambdarank": 9.0, "stagg": 8.0}
 LARGER = {"mq2008": 1.0, "mq2007": 3.0, "movielens": 1.0}
 
 
@@ -133,18 +134,15 @@ def measured(plan: Plan, found: Found, data: str, row: str) -> Measured:
 
 
 def beside(
-    item: str,
     title: str,
     columns: Sequence[str],
     rows: Mapping[str, Measured],
-    paper: Mapping[str, Sequence[float]],
-    data: str = "",
-    note: str = "",
+    note: str,
+    paper: Mapping[str, Sequence[float]] | None = None,
+    reasons: Mapping[str, str] | None = None,
 ) -> Figures:
     """Rows beside the paper's, with the reasons that are known; those that the paper has not stand last."""
-    known = REASONS.get(item, {})
     made = [
-        one.row(name, columns, paper.get(name, ()), known.get(f"{name}, {data}", known.get(name, "")))
-        for name, one in rows.items()
+        one.row(name, columns, (paper or {}).get(name, ()), (reasons or {}).get(name, "")) for name, one in rows.items()
     ]
     return Figures(title, columns, sorted(made, key=lambda row: not row.paper), note)

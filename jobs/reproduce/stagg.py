@@ -48,7 +48,7 @@ def figure1(plan: Plan, found: Found) -> Finding:
     tables, drawn, without, labelled = [], [], {}, {}
     for data in plan.letor:
         rows = _rows(plan, found, data, FIGURE1)
-        tables.append(beside("004-figure1", TITLES[data], FOUR, rows, {}, data, PICTURE))
+        tables.append(beside(TITLES[data], FOUR, rows, PICTURE))
         for metric in FOUR:
             values = {name: [rows[name].means[metric]] for kind in UNSUPERVISED.values() for name in kind}
             drawn.append(
@@ -112,7 +112,7 @@ def supervised(data: str, plan: Plan, found: Found) -> Finding:
     return Finding(
         f"Paper 004, Figure {name[-1]}: models that learn from labels, {TITLES[data]}",
         PROTOCOL,
-        [beside(name, TITLES[data], tuple(OBJECTIVES.values()), rows, {}, data, PICTURE)],
+        [beside(TITLES[data], tuple(OBJECTIVES.values()), rows, PICTURE)],
         [
             above("St.Agg is significantly above RankAgg with the same features", over),
             above("St.Agg is significantly above theta-MPM with any features", implicit),
@@ -133,7 +133,7 @@ def supervised(data: str, plan: Plan, found: Found) -> Finding:
 
 def robust(plan: Plan, data: str, model: str) -> Experiment:
     settings = {"model": model, "draws": plan.draws, "seed": 0}
-    return Experiment(f"{data} robustness {model}", "robustness", data, settings, 25.0 * LARGER[data])
+    return Experiment(f"{data} robustness {model}", "robustness", data, settings, 6.0 * LARGER[data])
 
 
 def figure4(plan: Plan, found: Found) -> Finding:

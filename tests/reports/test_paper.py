@@ -28,7 +28,7 @@ def test_claims_are_what_their_tests_say() -> None:
     pairs = {"up": (BASE + RISE, BASE), "same": (BASE, BASE), "down": (BASE, BASE + RISE)}
     claim = above("it is above", pairs)
     assert (claim.held, claim.of, claim.verdict) == (1, 3, "holds in part")
-    assert "significantly below at down" in claim.said
+    assert "significantly below: down" in claim.said
     assert claim.tests[0][1] == paired_tests(BASE + RISE, BASE)
     assert claim.tests[0][2] == pytest.approx(3 * claim.tests[0][1].t_test)  # Holm: the least of three
     assert level("it is not below", pairs).held == 2
