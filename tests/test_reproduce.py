@@ -122,6 +122,8 @@ def test_models_that_draw_are_run_for_every_seed() -> None:
     assert len(plan.row_experiments(wanted, "mq2008", "borda")) == 1
     seeds = [one.settings["settings"].get("seed", 0) for one in plan.row_experiments(wanted, "mq2008", "crf")]
     assert seeds == [0, 1, 2]
+    same = [plan.row_experiments(wanted, "mq2008", row) for row in ("cps, theta=learn", "cps theta=learn")]
+    assert same[0] == same[1]  # rows of two tables, measured once
 
     def found(one: Experiment) -> dict[str, object]:
         value = 0.4 + 0.1 * one.settings["settings"].get("seed", 0)

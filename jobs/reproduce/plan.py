@@ -95,10 +95,12 @@ def row_experiments(plan: Plan, data: str, row: str) -> list[Experiment]:
     """A row's experiments: one, or one for each seed where the model draws."""
     model, settings = ROWS.get(row, (row, {}))
     seeded = plan.seeds if hasattr(model_named(model), "seed") else 1
-    cost = LARGER[data] * SECONDS.get(model, 4.0)
+    cost = LARGER[data] * SECONDS.get(model, 2.5)
+    # Named by what is run, not by the row: rows of several tables that are the same are measured once.
+    name = " ".join([data, model, *(f"{key}={value}" for key, value in sorted(settings.items()))])
     return [
         Experiment(
-            f"{data} {row}" + (f" seed {seed}" if seed else ""),
+            name + (f" seed={seed}" if seed else ""),
             "model_row",
             data,
             {"model": model, "settings": {**settings, **({"seed": seed} if seed else {})}},
