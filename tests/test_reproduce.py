@@ -75,7 +75,10 @@ def test_a_run_ends_in_pages_of_what_was_measured(planted: Path, tmp_path: Path,
     kept = json.loads(other.read_text())
     other.write_text(json.dumps(kept | {"key": kept["key"] | {"code": "other"}}))
     assert run(planted, tmp_path, "--only", "table5") == 0
-    assert "1 of 3 results are there" in capsys.readouterr().err
+    said = capsys.readouterr()
+    assert "1 of 3 results are there" in said.err
+    assert "drawn by an earlier run" in said.out
+    assert 'href="000-figure11.html"' in (tmp_path / "index.html").read_text()
     assert run(planted, tmp_path, "--again", "000-figure11") == 0
     assert "3 of 4 results are there" in capsys.readouterr().err
 

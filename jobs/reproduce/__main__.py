@@ -117,7 +117,13 @@ def draw(item: Item, plan: Plan, store: Store, failed: dict[str, str], folder: P
         overwrite=True,
     )
     lacking = [TITLES[name] for name in item.data if name not in plan.data]
-    return Line(item, f"done without {lacking[0]}" if lacking else "done", found, seconds)
+    return Line(item, f"done without {lacking[0]}" if lacking else "done", found, seconds, page=True)
+
+
+def earlier(item: Item, folder: Path) -> Line:
+    """The line of an item that was not asked for."""
+    drawn = (folder / f"{item.name}.html").is_file()
+    return Line(item, "drawn by an earlier run" if drawn else "not asked for", page=drawn)
 
 
 def run(given: argparse.Namespace) -> int:
@@ -135,7 +141,7 @@ def run(given: argparse.Namespace) -> int:
     if todo:
         say(f"{len(todo)} to measure on {given.workers} at a time: about {minutes(teller.ahead)}")
     failed = measure_all(store, todo, given.workers, teller)
-    lines = [draw(item, plan, store, failed, folder) for item in items]
+    lines = [draw(item, plan, store, failed, folder) if item in items else earlier(item, folder) for item in ITEMS]
     took = time.perf_counter() - began
     spent = sum(kept["seconds"] for one in wanted.values() if (kept := store.load(one)))
     how = f"{len(todo)} of {len(wanted)} results measured in this run: {took:,.0f} s, {given.workers} at a time. "

@@ -21,6 +21,7 @@ class Line:
     state: str
     found: Finding | None = None
     seconds: float = 0.0
+    page: bool = False  # whether it has one
 
     @property
     def cells(self) -> list[str]:
@@ -42,7 +43,7 @@ def index_page(lines: Sequence[Line], how: str) -> str:
     rows: list[list[Child]] = []
     for line in lines:
         name: Child = spoken(line.item.name)
-        if line.found is not None:
+        if line.page:
             name = element("a", name, href=f"{line.item.name}.html")
         rows.append([name, line.item.title, *line.cells])
         same = f"the same as {spoken(line.item.name)}"
@@ -55,7 +56,7 @@ def index_page(lines: Sequence[Line], how: str) -> str:
         if row.short
     ]
     total = sum(len(found.rows) for found in known.values())
-    lead = f"{len(known)} of {plural(len(lines), 'page')} are there. "
+    lead = f"{sum(line.page for line in lines)} of {plural(len(lines), 'page')} are there. "
     lead += f"{total - len(short)} of {plural(total, 'row')} are at or above the paper less {SLACK}." if total else ""
     said = [[name, summary(found)] for name, found in known.items()]
     return page(
