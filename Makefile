@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 STORE := .venv-s3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format bench docs clean
+.PHONY: help setup demo test lint format bench docs reproduce clean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /	/' | column -t -s '	'
@@ -45,6 +45,9 @@ bench: $(READY)  ## benchmarks against the peers, installed into .venv-peers
 
 docs: $(READY)  ## the API reference, from docstrings: out/docs/distagg.html
 	$(BIN)/python jobs/guides/reference.py out/docs
+
+reproduce: $(READY)  ## every table and figure of the papers (DISTAGG_DATA, default ../shared/data), ending in out/reproduce/index.html
+	$(BIN)/python -m jobs.reproduce
 
 clean:  ## remove what the other targets made
 	rm -rf $(VENV) $(STORE) .venv-peers out build *.egg-info

@@ -6,6 +6,7 @@ import argparse
 import shutil
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -13,17 +14,29 @@ from distagg.cli.commands import all_models, run_in, say, show_comparison
 from distagg.dataset import Dataset, write_dataset
 from distagg.dataset.place import local
 from distagg.engine.compare import compare
+from distagg.engine.fit import fit
+from distagg.engine.folds import make_folds
+from distagg.engine.quality import as_rows, judge_experts, weight_rows
 from distagg.engine.rank import rank_to
+from distagg.engine.runner import Runner
+from distagg.engine.saved import Fitted
 from distagg.errors import UsageError
 from distagg.models import MODELS, model_named
+from distagg.reports import write_report
+from distagg.reports.experts import experts_report
+from distagg.reports.paper import comparison_finding, paper_page
 from distagg.sources.synthetic import SyntheticSource
 
 METRICS = ("ndcg@5", "ndcg@10", "p@5", "map", "err", "tau")
-OURS = ("synthetic", "rankings", "report.html")
+PAGES = {
+    "models.html": "Models side by side, as the papers print them",
+    "experts.html": "What every expert is worth: the weights of a CRF, as the papers draw them",
+}
+OURS = ("synthetic", "rankings", "report.html", *PAGES)
 
 
 def demo(arguments: argparse.Namespace) -> None:
-    """Leaves the dataset, the rankings of the best model and report.html in the output folder."""
+    """Leaves the dataset, the rankings of the best model, report.html and PAGES in the output folder."""
     began = time.perf_counter()
     folder = local(arguments.output, "the demo's folder")
     _clear(folder)
@@ -42,9 +55,22 @@ def demo(arguments: argparse.Namespace) -> None:
         best = max(ready, key=lambda name: result["means"][name]["ndcg@5"])
         say(f"3. rankings by {best}: {folder / 'rankings'}")
         rank_to(folder / "rankings", model_named(best), {}, dataset, runner=runner)
+        say(f"4. pages as the papers have them: {', '.join(PAGES)}")
+        _pages(folder, dataset, result, runner)
+    result["pages"] = PAGES
     result["command"] = f"distagg demo --queries {arguments.queries} --seed {arguments.seed}"
     show_comparison(result, dataset, str(folder / "report.html"), as_json=arguments.json)
     say(f"done in {time.perf_counter() - began:.1f} s; open {folder / 'report.html'} in a browser")
+
+
+def _pages(folder: Path, dataset: Dataset, result: dict[str, Any], runner: Runner) -> None:
+    labelled = [name for name in result["models"] if MODELS[name]().needs_labels]
+    write_report(paper_page(comparison_finding(result, labelled)), folder / "models.html")
+    fold, model = make_folds(dataset, "letor5")[0], model_named("crf")
+    fitted = Fitted(model, fit(model, fold.train, valid=fold.valid, runner=runner), dataset.experts)
+    judged = as_rows(judge_experts(fitted, fold.train, runner=runner))
+    seen = {"model": "crf", "data": "the training queries of fold 1", "goal": "map", "experts": judged}
+    write_report(experts_report({**seen, "weights": weight_rows(fitted)}), folder / "experts.html")
 
 
 def _tell(name: str, means: np.ndarray, seconds: float) -> None:

@@ -56,6 +56,7 @@ def compare_report(result: Mapping[str, Any]) -> str:
         section("Dataset", dataset_facts(info), dataset_pictures(info)),
         _cost_section(result.get("seconds") or {}, seen),
         rankings_section(result.get("rankings") or ()),
+        _pages_section(result.get("pages") or {}),
         _command_section(result.get("command")),
     ]
     return page(dataset_name(info), _subtitle(result, seen, info), sections, lead=_lead(seen))
@@ -288,6 +289,11 @@ def _cost_section(spent: Mapping[str, Any], seen: Comparison) -> Markup:
     numbers = table(["model", "seconds"], [[m, seconds(known[m])] for m in ordered], label="Seconds per model")
     lead = element("div", figure("Seconds per model", drawn), numbers, class_="lead-figure")
     return section("Cost", lead, note="Wall-clock time of fitting, ranking and evaluating, all folds together.")
+
+
+def _pages_section(pages: Mapping[str, str]) -> Markup:
+    """Links to pages beside this one."""
+    return section("More pages", *(element("p", element("a", title, href=file)) for file, title in pages.items()))
 
 
 def _command_section(command: object) -> Markup:

@@ -52,7 +52,7 @@ def experts_report(result: Mapping[str, Any]) -> str:
         f"tried on {result['data'] or 'a list of ten of twenty items each'}",
         [
             section("At a glance", facts(found)),
-            section("Weights", _weights(result), note=WEIGHTS),
+            section("Weights", hinton_figure(result.get("weights") or {}), note=WEIGHTS),
             section(
                 "Every expert",
                 table(_headings(result), _quality_rows(result)[:TABLED], label="Experts", left=(0, 1)),
@@ -67,8 +67,8 @@ def _left_out(rows: Sequence[object]) -> list[str]:
     return [f"The first {TABLED:,} of {len(rows):,}."] if len(rows) > TABLED else []
 
 
-def _weights(result: Mapping[str, Any]) -> Markup:
-    weights = result.get("weights") or {}
+def hinton_figure(weights: Mapping[str, Any]) -> Markup:
+    """Weights ({"columns": names, "rows": {expert: values}}) as a Hinton diagram, the heaviest experts of very many."""
     ranked = sorted(weights.get("rows", {}).items(), key=lambda row: -sum(map(abs, row[1])))[:MOST_EXPERTS]
     shown = dict(ranked)
     rows = [(name, shown[name]) for name in sorted(shown, key=_natural)]
@@ -139,16 +139,22 @@ def _pictures(result: Mapping[str, Any]) -> Markup:
     if not items or not experts:
         return Markup("")
     names = [str(item["rank"]) for item in items]
-    listed = [_strengths(result, expert)[:MOST_ITEMS] for expert in experts]
     lifts = [[number(item["lifts"].get(expert)) for item in items] for expert in experts]
-    said = hinton(listed, experts, names, title="What experts said")
     moved = hinton(lifts, experts, names, title="What it did", digits=_digits(result))
     return figures(
         [
-            figure("What experts said", said, note="Large: near the top of the expert's list. Empty: not in it."),
+            what_experts_said(result),
             figure("What it did", moved, note="Blue: moved up. Brown: moved down. Experts that move most stand first."),
         ]
     )
+
+
+def what_experts_said(result: Mapping[str, Any]) -> Markup:
+    """The lists of a query's experts: a square for every listed item, items from first to last."""
+    items, experts = result["items"][:MOST_ITEMS], result["experts"][:MOST_EXPERTS]
+    listed = [_strengths(result, expert)[:MOST_ITEMS] for expert in experts]
+    drawn = hinton(listed, experts, [str(item["rank"]) for item in items], title="What experts said")
+    return figure("What experts said", drawn, note="Large: near the top of the expert's list. Empty: not in it.")
 
 
 def _strengths(result: Mapping[str, Any], expert: str) -> list[float]:

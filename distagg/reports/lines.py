@@ -44,8 +44,8 @@ def _drawn(series: Mapping[str, Points], x: Axis, y: Axis, title: str, desc: str
     kept = {name: [p for p in points if _fits(p[0], x) and _fits(p[1], y)] for name, points in series.items()}
     kept = {name: points for name, points in kept.items() if points}
     labels = {name: shorten(printable(name), 16) for name in kept}
-    ticks_x = _ticks([*(p[0] for points in kept.values() for p in points), *x.shown], x.log)
-    ticks_y = _ticks([*(p[1] for points in kept.values() for p in points), *y.shown], y.log)
+    ticks_x = round_ticks([*(p[0] for points in kept.values() for p in points), *x.shown], x.log)
+    ticks_y = round_ticks([*(p[1] for points in kept.values() for p in points), *y.shown], y.log)
     left = 12.0 + LETTER * max((columns(_told(tick)) for tick in ticks_y), default=0)
     names = 0 if clouds else max((columns(label) for label in labels.values()), default=0)
     right, bottom = WIDTH - 12.0 - LETTER * names, HEIGHT - BOTTOM
@@ -109,10 +109,10 @@ def _fits(value: float, axis: Axis) -> bool:
     return math.isfinite(value) and (value > 0.0 or not axis.log)
 
 
-def _ticks(values: Sequence[float], log: bool) -> list[float]:
+def round_ticks(values: Sequence[float], log: bool) -> list[float]:
     """Round numbers, the first at or below all values and the last at or above them.
 
-    >>> _ticks([1.0, 9.0], False), _ticks([0.02, 300.0], True)
+    >>> round_ticks([1.0, 9.0], False), round_ticks([0.02, 300.0], True)
     ([0.0, 2.0, 4.0, 6.0, 8.0, 10.0], [0.01, 0.1, 1.0, 10.0, 100.0, 1000.0])
     """
     values = [value for value in values if math.isfinite(value) and (value > 0.0 or not log)]

@@ -1,37 +1,15 @@
-"""Curves and clouds of points, as inline SVG like the pictures of ``svg.py``."""
+"""Clouds of points, as inline SVG like the pictures of ``svg.py``."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from distagg.reports.markup import Child, Markup, coordinate, element
 from distagg.reports.svg import WIDTH, picture
-from distagg.reports.text import printable
 
 _TOP, _BOTTOM, _LEFT, _RIGHT = 10.0, 190.0, 44.0, WIDTH - 8.0
 MOST_POINTS = 3000
-MOST_CURVES = 6  # that can be told apart
-
-
-def curves(x: Sequence[float], series: Mapping[str, Sequence[float]], *, title: str, desc: str = "") -> Markup:
-    """A line for each series over the same x, with a legend.
-
-    >>> curves([0, 1], {"mpm": [0.2, 0.4], "borda": [0.1, 0.3]}, title="NDCG").count('class="curve')
-    4
-    """
-    shown = dict(list(series.items())[:MOST_CURVES])
-    values = [value for line in shown.values() for value in line if math.isfinite(value)]
-    across, up = _axis(x, _LEFT, _RIGHT), _axis([0.0, *values], _BOTTOM, _TOP)
-    drawn = _frame(x, [0.0, *values], across, up)
-    for number, (name, line) in enumerate(shown.items()):
-        known = [(a, b) for a, b in zip(x, line, strict=True) if math.isfinite(b)]
-        points = [f"{coordinate(across(a))} {coordinate(up(b))}" for a, b in known]
-        drawn.append(element("path", class_=f"curve curve{number}", d="M" + "L".join(points)))
-        top = _BOTTOM + 36 + 16 * number
-        drawn.append(element("path", class_=f"curve curve{number}", d=f"M{_LEFT} {coordinate(top)}h28"))
-        drawn.append(element("text", printable(name), class_="name", x=_LEFT + 36, y=top + 4))
-    return picture(_BOTTOM + 36 + 16 * len(shown), title, desc, drawn)
 
 
 def cloud(x: Sequence[float], y: Sequence[float], *, title: str, desc: str = "", log: bool = False) -> Markup:

@@ -34,8 +34,11 @@ tbody th{font-weight:500}
 th:first-child{position:sticky;left:0;background:var(--panel);max-width:min(16rem,42vw);overflow:hidden;
 text-overflow:ellipsis}
 .number{text-align:right}
+.prose th,.prose td{white-space:normal;min-width:8rem;vertical-align:top}
+.prose th:first-child{position:static;max-width:24rem}
 tbody tr:hover>*{background:var(--mark)}
 strong{font-weight:700}
+a{color:var(--main)}
 td strong,th strong{color:var(--main)}
 sup{font-size:.85em;line-height:0;display:inline-block;width:.7em;text-align:left;color:var(--quiet)}
 .figures{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,19rem),1fr));gap:2rem 2.5rem;
@@ -70,12 +73,6 @@ svg text[class^=line]{stroke:none}
 svg polyline[class^=line]{fill:none;stroke-width:1.8}
 svg .heat{fill:var(--main)}
 svg .dots{fill:none;stroke:var(--main);stroke-width:2.6;stroke-linecap:round;opacity:.45}
-svg .curve{fill:none;stroke:var(--main);stroke-width:2}
-svg .curve1{stroke:var(--worse)}
-svg .curve2{stroke:var(--quiet)}
-svg .curve3{stroke-dasharray:6 3}
-svg .curve4{stroke:var(--worse);stroke-dasharray:6 3}
-svg .curve5{stroke:var(--quiet);stroke-dasharray:2 3}
 svg .unknown{stroke:var(--line)}
 .facts{display:grid;grid-template-columns:repeat(auto-fill,minmax(8.5rem,1fr));gap:1.1rem 1.5rem;margin:1.25rem 0}
 dt{color:var(--quiet);font-size:.82rem}

@@ -1,70 +1,60 @@
-"""What the papers leave open, tried: unlisted items and pair functions, NDCG@5 and MAP on both LETOR sets.
+"""What the papers leave open, tried: unlisted items, pair functions, distances and priors. In no paper.
 
-    python jobs/reproduce/conventions.py --mq2008 mq2008 --mq2007 mq2007 [--models mpm,svp]
-
-LETOR protocol, five folds, in percent. Defaults are marked; README.md in this folder holds what a run gave. They were
-chosen on these very queries, so differences below half a point say little.
+Defaults were chosen on these very queries, so differences below half a point say little.
 """
 
 from __future__ import annotations
 
-import argparse
-import warnings
 from itertools import product
 from typing import Any
 
-from distagg.dataset import Dataset
-from distagg.engine.compare import compare
-from distagg.models import model_named
-from distagg.reports.terminal import render_table
+from distagg.reports.page import section, table
+from distagg.reports.paper import Finding
+from jobs.reproduce.experiments import Experiment
+from jobs.reproduce.letor import PROTOCOL
+from jobs.reproduce.plan import ROWS, TITLES, Found, Item, Plan, measured, rows_experiments
 
-PAIRS = ("binary", "difference", "normalised", "log")
-UNLISTED = ("last", "ignore")
-DISTANCES = ("kendall", "footrule", "spearman")
+PAIRS, UNLISTED = ("binary", "difference", "normalised", "log"), ("last", "ignore")
 GRID: dict[str, list[dict[str, Any]]] = {
     name: [{"unlisted": u, "pairs": p} for u, p in product(UNLISTED, PAIRS)]
     for name in ("mpm", "theta_mpm", "theta_sup_mpm", "bradley_terry", "thurstone", "svp")
 } | {
     "condorcet": [{"unlisted": u} for u in UNLISTED],
-    "plackett_luce": [{"unlisted": u, "shape": s} for u, s in product(UNLISTED, (0.1, 1.0, 10.0))],
+    "plackett_luce": [{"unlisted": u, "shape": s} for u, s in product(UNLISTED, (1.0, 0.1, 10.0))],
     "cps": [
-        {"distance": d, "unlisted": u} for d, u in product(("kendall", "footrule", "spearman"), ("average", "last"))
-    ]
-    + [{"theta": "learn"}],
-}
-DEFAULTS = [
-    {"unlisted": "last", "pairs": "binary"}, {"unlisted": "last"}, {"unlisted": "last", "shape": 1.0},
-    {"distance": "kendall", "unlisted": "average"},
-]  # fmt: skip
+        *({"distance": d, "unlisted": u} for d, u in product(("kendall", "footrule", "spearman"), ("average", "last"))),
+        {"theta": "learn"},
+    ],
+}  # fmt: skip
 
 
-def figures(name: str, settings: dict[str, Any], dataset: Dataset) -> list[str]:
-    """NDCG@5 and MAP; a star where some query did not converge."""
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        model = model_named(name, settings)
-        means = compare(dataset, [model], folds="letor5", metrics=["ndcg@5", "map"])["means"][name]
-    return [f"{100 * value:.2f}{'*' if said else ''}" for value in means.values()]
+def _label(model: str, settings: dict[str, Any]) -> str:
+    """The row of those settings; the first of each model are its defaults."""
+    if settings == GRID[model][0]:
+        return model
+    label = f"{model} " + " ".join(f"{key}={value}" for key, value in settings.items())
+    ROWS[label] = (model, settings)
+    return label
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--mq2008", required=True, metavar="DATASET")
-    parser.add_argument("--mq2007", required=True, metavar="DATASET")
-    parser.add_argument("--models", default=",".join(GRID), help="only these, with commas between")
-    options = parser.parse_args()
-    sets = [Dataset.open(options.mq2008), Dataset.open(options.mq2007)]
+LABELS = {(model, n): _label(model, settings) for model, grid in GRID.items() for n, settings in enumerate(grid)}
+
+
+def needs(plan: Plan) -> list[Experiment]:
+    return rows_experiments(plan, list(LABELS.values()))
+
+
+def draw(plan: Plan, found: Found) -> Finding:
     rows = []
-    for name in options.models.split(","):
-        for settings in GRID[name]:
-            shown = " ".join(f"{key}={value}" for key, value in settings.items())
-            mark = "default" if settings in DEFAULTS else ""
-            rows.append([name, shown, *(f for dataset in sets for f in figures(name, settings, dataset)), mark])
-    headers = ["model", "settings", "2008 ndcg@5", "map", "2007 ndcg@5", "map", ""]
-    print(render_table(headers, rows, "llrrrrl"))
-    if any("*" in cell for row in rows for cell in row):
-        print("* some queries did not converge")
+    for (model, n), label in LABELS.items():
+        told = " ".join(f"{key}={value}" for key, value in GRID[model][n].items())
+        means = [measured(plan, found, data, label).means for data in plan.letor]
+        figures = [f"{one[metric]:.2f}" for one in means for metric in ("ndcg@5", "map")]
+        rows.append([model, told, *figures, "default" if n == 0 else ""])
+    heads = [f"{TITLES[data]} {metric}" for data in plan.letor for metric in ("NDCG@5", "MAP")]
+    body = table(["model", "settings", *heads, ""], rows, label="Settings", left=(0, 1, len(heads) + 2))
+    note = "Items that a list leaves out decide most. These queries chose the defaults: half a point says little."
+    return Finding("What the papers leave open", PROTOCOL, pictures=[section("Settings", body, note=note)])
 
 
-if __name__ == "__main__":
-    main()
+ITEMS = [Item("conventions", "What the papers leave open: settings tried", ("mq2008", "mq2007"), needs, draw)]

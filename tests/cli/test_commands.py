@@ -139,7 +139,10 @@ def test_demo_leaves_a_table_and_a_report(tmp_path: Path, capsys: Capture) -> No
     for _ in range(2):  # the second run replaces the first
         assert main(["demo", "--queries", "40", "-o", str(tmp_path / "demo")]) == 0
         assert "rrf" in capsys.readouterr().out
-    assert (tmp_path / "demo" / "report.html").exists()
+    report = (tmp_path / "demo" / "report.html").read_text()
+    for page in ("models.html", "experts.html"):
+        assert f'href="{page}"' in report
+        assert "crf" in (tmp_path / "demo" / page).read_text()
     assert (tmp_path / "demo" / "rankings" / "_SUCCESS").exists()
 
 

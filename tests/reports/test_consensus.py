@@ -1,4 +1,4 @@
-"""The report of one ranking from many experts, and its curves and clouds."""
+"""The report of one ranking from many experts, and its clouds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from distagg.cli.main import main
 from distagg.reports import consensus_report
-from distagg.reports.plots import MOST_POINTS, cloud, curves
+from distagg.reports.plots import MOST_POINTS, cloud
 
 
 def test_clouds_leave_out_what_has_no_place_and_are_thinned() -> None:
@@ -17,13 +17,6 @@ def test_clouds_leave_out_what_has_no_place_and_are_thinned() -> None:
     many = list(range(1, 3 * MOST_POINTS))
     assert cloud(many, many, title="t").count("h0") <= MOST_POINTS
     assert "<svg" in cloud([], [], title="empty")
-
-
-def test_curves_stay_inside_and_name_their_lines() -> None:
-    drawn = curves([0.0, 1.0], {"<b>": [0.5, math.nan], "other": [0.0, 1.0]}, title="t")
-    assert "&lt;b&gt;" in drawn
-    assert "nan" not in drawn
-    assert "other" in drawn
 
 
 def test_an_empty_report_is_a_page() -> None:

@@ -1,0 +1,90 @@
+"""The first page: a line for every table and figure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from distagg.reports.markup import Child, element
+from distagg.reports.page import page, section, table
+from distagg.reports.paper import SLACK, Finding, summary
+from distagg.reports.text import NOTHING, plural, seconds, signed
+from jobs.reproduce.plan import Item
+
+HEADS = ["", "table or figure", "state", f"worst figure below paper - {SLACK}", "claims that hold", "computing"]
+
+
+@dataclass(frozen=True)
+class Line:
+    item: Item
+    state: str
+    found: Finding | None = None
+    seconds: float = 0.0
+    page: bool = False  # whether it has one
+
+    @property
+    def cells(self) -> list[str]:
+        """State, shortfall, claims and time."""
+        if self.found is None:
+            return [self.state, NOTHING, NOTHING, NOTHING]
+        claims = self.found.claims
+        short = f"{self.found.short:.2f}" if self.found.short else "none" if self.found.rows else NOTHING
+        held = f"{sum(claim.verdict == 'holds' for claim in claims)} of {len(claims)}" if claims else NOTHING
+        return [self.state, short, held, seconds(self.seconds)]
+
+
+def text_rows(lines: Sequence[Line]) -> list[list[str]]:
+    return [[line.item.name, *line.cells] for line in lines]
+
+
+def index_page(lines: Sequence[Line], how: str) -> str:
+    """What falls short first; then every line in the papers' order, those that are printed twice too."""
+    rows: list[list[Child]] = []
+    for line in lines:
+        name: Child = spoken(line.item.name)
+        if line.page:
+            name = element("a", name, href=f"{line.item.name}.html")
+        rows.append([name, line.item.title, *line.cells])
+        same = f"the same as {spoken(line.item.name)}"
+        rows += [[again, same, line.state, "", "", ""] for again in line.item.again]
+    known = {spoken(line.item.name): line.found for line in lines if line.found is not None}
+    short = [
+        [f"{name}, {title}", row.name, signed(-row.short - SLACK), row.reason or "not found yet"]
+        for name, found in known.items()
+        for title, row in found.rows
+        if row.short
+    ]
+    total = sum(len(found.rows) for found in known.values())
+    lead = f"{sum(line.page for line in lines)} of {plural(len(lines), 'page')} are there. "
+    lead += f"{total - len(short)} of {plural(total, 'row')} are at or above the paper less {SLACK}." if total else ""
+    said = [[name, summary(found)] for name, found in known.items()]
+    return page(
+        "The papers again",
+        how,
+        [
+            section("Below the paper", prose(["", "row", "by", "why"], short, (0, 1, 3))),
+            section("Tables and figures", table(HEADS, rows, label="Tables and figures", left=(0, 1, 2)), note=NOTE),
+            section("What holds and what does not", prose(["", "finding"], said, (0, 1))),
+        ],
+        lead=lead,
+    )
+
+
+def spoken(name: str) -> str:
+    """
+    >>> spoken("000-table1")
+    '000 Table 1'
+    """
+    return re.sub(r"-([tf])(\w+?)(\d+)$", lambda found: f" {found[1].upper()}{found[2]} {found[3]}", name)
+
+
+def prose(heads: list[str], rows: Sequence[Sequence[Child]], left: tuple[int, ...]) -> Child:
+    return element("div", table(heads, rows, label=heads[-1], left=left), class_="prose") if rows else ""
+
+
+NOTE = (
+    "000: Volkovs and Zemel, JMLR 2014; 001: the same, CIKM 2013; 002: the same, WWW 2012; 004: Niu and others, "
+    "UAI 2014. Left out is what measures nothing: 000 and 002 figures 1 and 2, 000 figures 5 and 6, 001 Table 1. "
+    "Computing is that of all results that a page needs; several pages share results, and the first of a kind compiles."
+)

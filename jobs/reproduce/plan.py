@@ -1,0 +1,150 @@
+"""What is wanted of a run, and the experiments that rows of tables stand for."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from distagg.models import MODELS, model_named
+from distagg.reports.paper import Figures, Finding, Row
+from distagg.types import Floats
+from jobs.reproduce.experiments import DRAWS, Experiment
+
+HERE = Path(__file__).parent
+PAPERS: dict[str, Any] = tomllib.loads((HERE / "papers.toml").read_text(encoding="utf-8"))
+REASONS: dict[str, Any] = tomllib.loads((HERE / "reasons.toml").read_text(encoding="utf-8"))
+TITLES = {"mq2008": "MQ2008-agg", "mq2007": "MQ2007-agg", "movielens": "MovieLens 100K"}
+FEATURES: dict[str, dict[str, Any]] = {"borda": {}, "svd": {}, "cp": {"rank": 2}}
+OBJECTIVES = {"ndcg": "ndcg@10", "err": "err", "rbp": "rbp"}  # and the metric that measures it
+LISTED = {"unlisted": "ignore"}  # pairs of listed items alone, as the papers have it
+PAPER_RULES = {"contest": "paper", "unlisted": "average"}
+ROWS: dict[str, tuple[str, dict[str, Any]]] = {  # rows that are not a model with its defaults
+    "mclk": ("mc4", {"local_kemeny": True}),
+    "cps, theta=learn": ("cps", {"theta": "learn"}),
+    "condorcet, listed only": ("condorcet", LISTED),
+    "svp, listed only": ("svp", {**LISTED, "pairs": "difference", "joint": "sum"}),
+    "bradley_terry, listed only": ("bradley_terry", LISTED),
+    "plackett_luce, listed only": ("plackett_luce", LISTED),
+    "theta_mpm, listed only": ("theta_mpm", {**LISTED, "pairs": "difference"}),
+    "theta_sup_mpm, listed only": ("theta_sup_mpm", {**LISTED, "pairs": "difference"}),
+    "crf, as the paper": ("crf", {"reciprocal": 0, "rate": 1.0}),
+    "crf, consensus": ("crf", {"sharing": "consensus"}),
+    "lambdarank, mode=average": ("lambdarank", {"mode": "average"}),
+    "lambdarank, combined": ("lambdarank", {"experts": "combined"}),
+    "stagg_bc, paper's rules": ("stagg_bc", PAPER_RULES),
+    "stagg_rrf, paper's rules": ("stagg_rrf", {**PAPER_RULES, "c": "auto"}),
+} | {
+    f"{model} {kind} {objective}": (model, {"features": kind, "objective": objective, "mode": "average", **given})
+    for model in ("stagg", "rankagg")
+    for kind, given in FEATURES.items()
+    for objective in OBJECTIVES
+}
+SECONDS = {"blend": 60.0, "lambdamart": 14.0, "thurstone": 8.0, "theta_mpm": 8.0, "lambdarank": 9.0, "stagg": 8.0}
+LARGER = {"mq2008": 1.0, "mq2007": 3.0, "movielens": 1.0}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which datasets there are, how many seeds, draws of experts and repeats of what is timed."""
+
+    data: tuple[str, ...]
+    seeds: int = 1
+    draws: int = DRAWS
+    repeats: int = 5
+
+    @property
+    def letor(self) -> list[str]:
+        return [name for name in ("mq2008", "mq2007") if name in self.data]
+
+
+Found = Callable[[Experiment], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Item:
+    """A table or figure: what it needs measured, how it is drawn, where it is printed again."""
+
+    name: str
+    title: str
+    data: tuple[str, ...]  # any of these will do
+    needs: Callable[[Plan], list[Experiment]]
+    draw: Callable[[Plan, Found], Finding]
+    again: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A row on one dataset: means in percent with their deviation over seeds, and every query's mean over seeds."""
+
+    means: Mapping[str, float]
+    spread: Mapping[str, float]
+    queries: Mapping[str, Floats]
+
+    def row(self, name: str, metrics: Sequence[str], paper: Sequence[float] = (), reason: str = "") -> Row:
+        spread = [self.spread[m] for m in metrics] if self.spread else []
+        return Row(name, [self.means[m] for m in metrics], paper, spread, reason)
+
+
+def row_experiments(plan: Plan, data: str, row: str) -> list[Experiment]:
+    """A row's experiments: one, or one for each seed where the model draws."""
+    model, settings = ROWS.get(row, (row, {}))
+    seeded = plan.seeds if hasattr(model_named(model), "seed") else 1
+    cost = LARGER[data] * SECONDS.get(model, 2.5)
+    # Named by what is run, not by the row: rows of several tables that are the same are measured once.
+    name = " ".join([data, model, *(f"{key}={value}" for key, value in sorted(settings.items()))])
+    return [
+        Experiment(
+            name + (f" seed={seed}" if seed else ""),
+            "model_row",
+            data,
+            {"model": model, "settings": {**settings, **({"seed": seed} if seed else {})}},
+            cost,
+        )
+        for seed in range(seeded)
+    ]
+
+
+def able(rows: Sequence[str]) -> list[str]:
+    """Those whose models' packages are installed."""
+    packages = {row: MODELS[ROWS.get(row, (row, {}))[0]].package for row in rows}
+    return [row for row, package in packages.items() if not package or find_spec(package)]
+
+
+def rows_experiments(plan: Plan, rows: Sequence[str], data: Sequence[str] | None = None) -> list[Experiment]:
+    return [
+        one
+        for name in (plan.letor if data is None else data)
+        for row in rows
+        for one in row_experiments(plan, name, row)
+    ]
+
+
+def measured(plan: Plan, found: Found, data: str, row: str) -> Measured:
+    runs = [found(one) for one in row_experiments(plan, data, row)]
+    means = {m: [100.0 * run["means"][m] for run in runs] for m in runs[0]["means"]}
+    return Measured(
+        {m: float(np.mean(values)) for m, values in means.items()},
+        {m: float(np.std(values, ddof=1)) for m, values in means.items()} if len(runs) > 1 else {},
+        {m: np.mean([run["queries"][m] for run in runs], axis=0) for m in means},
+    )
+
+
+def beside(
+    title: str,
+    columns: Sequence[str],
+    rows: Mapping[str, Measured],
+    note: str,
+    paper: Mapping[str, Sequence[float]] | None = None,
+    reasons: Mapping[str, str] | None = None,
+) -> Figures:
+    """Rows beside the paper's, with the reasons that are known; those that the paper has not stand last."""
+    made = [
+        one.row(name, columns, (paper or {}).get(name, ()), (reasons or {}).get(name, "")) for name, one in rows.items()
+    ]
+    return Figures(title, columns, sorted(made, key=lambda row: not row.paper), note)

@@ -1,0 +1,80 @@
+"""What is measured on ratings: rankings of movies against users' completed ratings, and their ends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from distagg import evaluate_users, fit_completion, rank, solve
+from distagg.dataset import Dataset
+from distagg.engine.shown import Shown
+from distagg.types import Floats
+
+DEPTHS = tuple(f"ndcg@{k}" for k in range(1, 11))
+CONSTANTS = (0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5)
+DIGITS = 6
+Models = Mapping[str, tuple[str, Mapping[str, Any]]]  # row -> model and settings
+
+
+def completed(
+    dataset: Dataset,
+    models: Models,
+    completions: Mapping[str, Mapping[str, Any]],
+) -> dict[str, Any]:
+    """Rankings against every user's completed ratings: NDCG by user; and with later positions at half their weight."""
+    rankings = {name: rank(model, dataset, **given) for name, (model, given) in models.items()}
+    fitted = {name: fit_completion(name, dataset, **given) for name, given in completions.items()}
+    for name, through in fitted.items():
+        rankings[f"{name}, borda"] = solve("borda", dataset, through=through).ranking
+    found = {}
+    for name, through in fitted.items():
+        tried = {row: table for row, table in rankings.items() if row != f"{name}, borda"}
+        values = evaluate_users(tried, dataset, through, DEPTHS).values
+        half = _halved(tried, dataset, through)
+        found[name] = {
+            row: {"users": value.T.round(DIGITS).tolist(), "halved": half[row].tolist()}
+            for row, value in values.items()
+        }
+    return {"completions": found}
+
+
+def _halved(rankings: Mapping[str, Any], dataset: Dataset, through: Any) -> dict[str, Floats]:
+    """Mean NDCG by depth with positions from the second on at half their weight, in what is reached only."""
+    depth = len(DEPTHS)
+    discount = 1.0 / np.log2(np.arange(2, depth + 2))
+    weight = discount * np.where(np.arange(depth) == 0, 1.0, 0.5)
+    total = {name: np.zeros(depth) for name in rankings}
+    for chunk in dataset.chunks():
+        place = {item: at for at, item in enumerate(chunk.item_ids.to_pylist())}
+        tops = {name: [place[item] for item in table["item"].to_pylist()[:depth]] for name, table in rankings.items()}
+        for _, ratings in through[0].rows(chunk, through[1]):
+            gain = np.exp2(ratings) - 1.0
+            most = np.cumsum(-np.sort(-gain, axis=1)[:, :depth] * discount, axis=1)
+            for name, top in tops.items():
+                total[name] += (np.cumsum(gain[:, top] * weight, axis=1) / most).sum(axis=0)
+    return {name: value / dataset.manifest.lists for name, value in total.items()}
+
+
+def constants(dataset: Dataset, models: Models) -> dict[str, Any]:
+    """NDCG@1, 5 and 10 by user, by the constant that stands for what is not rated."""
+    rankings = {name: rank(model, dataset, **given) for name, (model, given) in models.items()}
+    metrics = ("ndcg@1", "ndcg@5", "ndcg@10")
+    found = [evaluate_users(rankings, dataset, fit_completion(value, dataset), metrics).values for value in CONSTANTS]
+    users = {name: [value[name].T.round(DIGITS).tolist() for value in found] for name in rankings}
+    return {"values": list(CONSTANTS), "metrics": metrics, "users": users}
+
+
+def ends(dataset: Dataset, models: Models, count: int) -> dict[str, Any]:
+    """The first and last items of rankings, with support; of a ranking with variances, all variances."""
+    shown, found, variance = Shown(support=True, titles=dataset.titles is not None), {}, {}
+    for name, (model, given) in models.items():
+        ranking = rank(model, dataset, shown=shown, **given)
+        title = "title" if "title" in ranking.column_names else "item"
+        rows = ranking.select(["rank", title, "experts", "won", "lost"]).rename_columns({title: "title"}).to_pylist()
+        found[name] = {"top": rows[:count], "bottom": rows[-count:]}
+        if given.get("variance"):
+            names = ranking[title].to_pylist()
+            variance = {"title": names} | {key: ranking[key].to_pylist() for key in ("rank", "experts", "uncertainty")}
+    return {"ends": found, "variance": variance}
