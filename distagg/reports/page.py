@@ -103,7 +103,7 @@ def write_report(html: str, path: str | Place, *, overwrite: bool = False) -> Pl
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_report(page("t", "s", []), Path(folder) / "report.html").name
+    ...     write_report(page("t", "s", []), f"{folder}/report.html").name
     'report.html'
     """
     target = place(path)
