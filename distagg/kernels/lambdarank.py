@@ -10,7 +10,7 @@ import numpy as np
 
 from distagg.kernels.jit import kernel
 from distagg.kernels.ordering import sort_spans
-from distagg.kernels.scorer import backward, forward
+from distagg.kernels.scorer import Net, Rows, backward, forward
 from distagg.types import NO_LABEL, Floats, Indices, Labels, Offsets
 
 NDCG, MAP, ERR, RBP = 0, 1, 2, 3
@@ -113,18 +113,11 @@ def climb(
     item_offsets: Offsets,  # (Q + 1,)
     labels: Labels,  # (I,)
     whole: Floats,  # (Q,) what the metric is divided by
-    offsets: Offsets,  # (Q + 1,) rows
-    item: Indices,  # (N,)
-    expert: Indices,  # (N,)
-    values: Floats,  # (N, width)
-    weight: Floats,  # (experts, width, units)
-    bias: Floats,  # (units,)
-    output: Floats,  # (units,)
+    rows: Rows,
+    net: Net,
     step: float,
-    new_weight: Floats,  # these three are added to; they may be the three above: then every query makes a step
-    new_bias: Floats,
-    new_output: Floats,
-    state: Floats,  # (longest query, units): room for the kernel's own use, as all below
+    new: Net,  # added to; it may be the net itself: then every query makes a step
+    state: Floats,  # (layers + 1, longest query or units, units): room for the kernel's own use, as all below
     score: Floats,  # (I,)
     key: Floats,  # (I,)
     order: Indices,  # (I,)
@@ -136,7 +129,7 @@ def climb(
     """Add ``step`` times each query's gradient; gives the number of queries that had one."""
     taught = 0
     for q in queries:
-        forward(q, hidden, item_offsets, offsets, item, expert, values, weight, bias, output, state, score)
+        forward(q, hidden, item_offsets, rows, net, state, score)
         begin, end = item_offsets[q], item_offsets[q + 1]
         for i in range(begin, end):
             key[i] = score[i]
@@ -144,8 +137,5 @@ def climb(
         if not lambdas(metric, highest, whole[q], begin, end, labels, score, order, room, force):
             continue
         taught += 1
-        backward(
-            q, hidden, step, item_offsets, offsets, item, expert, values, output, force, state,
-            new_weight, new_bias, new_output,
-        )  # fmt: skip
+        backward(q, hidden, step, item_offsets, rows, net, force, state, new)
     return taught

@@ -1,6 +1,8 @@
-"""The scoring function of items on feature rows, linear or with hidden units, and its gradient. Cost: O(entries)."""
+"""The scoring function of items on feature rows, linear or with hidden layers, and its gradient. Cost: O(entries)."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -8,64 +10,103 @@ from distagg.kernels.jit import kernel
 from distagg.types import Floats, Indices, Offsets
 
 
-@kernel
-def forward(
-    q: int, hidden: bool, item_offsets: Offsets, offsets: Offsets, item: Indices, expert: Indices, values: Floats,
-    weight: Floats, bias: Floats, output: Floats, state: Floats, score: Floats,
-) -> None:  # fmt: skip
-    """Fill ``score`` (I,) for the items of query q, and ``state`` (longest query, units) with what the units give.
+class Rows(NamedTuple):
+    """Feature rows of a chunk, query after query."""
 
-    Without ``hidden`` there is one unit, and its input is the score.
+    offsets: Offsets  # (Q + 1,)
+    item: Indices  # (N,) position of the item in its query
+    expert: Indices  # (N,)
+    values: Floats  # (N, width)
+
+
+class Net(NamedTuple):
+    """What is learned: D layers of as many units each. A linear function is one layer of one unit, with output 1."""
+
+    weight: Floats  # (experts, width, units)
+    bias: Floats  # (D, units)
+    inner: Floats  # (D - 1, units, units), from a layer's units to the next one's
+    output: Floats  # (units,)
+
+
+@kernel
+def forward(q: int, hidden: bool, item_offsets: Offsets, rows: Rows, net: Net, state: Floats, score: Floats) -> None:
+    """Fill ``score`` (I,) for the items of query q, and ``state`` with what the units give, layer by layer.
+
+    ``state`` is (D + 1, longest query or units, units); its last layer is room for ``backward``. Without ``hidden``
+    there is one unit, and its input is the score.
     """
-    first, size, units, width = item_offsets[q], item_offsets[q + 1] - item_offsets[q], len(bias), values.shape[1]
+    first, size = item_offsets[q], item_offsets[q + 1] - item_offsets[q]
+    depth, units = net.bias.shape
     for i in range(size):
         for h in range(units):
-            state[i, h] = bias[h]
-    for n in range(offsets[q], offsets[q + 1]):
-        i, x = item[n], expert[n]
-        for f in range(width):
+            state[0, i, h] = net.bias[0, h]
+    for n in range(rows.offsets[q], rows.offsets[q + 1]):
+        i, x = rows.item[n], rows.expert[n]
+        for f in range(rows.values.shape[1]):
             for h in range(units):
-                state[i, h] += weight[x, f, h] * values[n, f]
+                state[0, i, h] += net.weight[x, f, h] * rows.values[n, f]
     for i in range(size):
+        for d in range(depth):
+            for h in range(units):
+                if d > 0:
+                    state[d, i, h] = net.bias[d, h]
+                    for g in range(units):
+                        state[d, i, h] += net.inner[d - 1, g, h] * state[d - 1, i, g]
+                if hidden:
+                    state[d, i, h] = np.tanh(state[d, i, h])
         total = 0.0
         for h in range(units):
-            if hidden:
-                state[i, h] = np.tanh(state[i, h])
-            total += output[h] * state[i, h]
+            total += net.output[h] * state[depth - 1, i, h]
         score[first + i] = total
 
 
 @kernel
-def score_rows(
-    hidden: bool, item_offsets: Offsets, offsets: Offsets, item: Indices, expert: Indices, values: Floats,
-    weight: Floats, bias: Floats, output: Floats, state: Floats, score: Floats,
-) -> None:  # fmt: skip
+def score_rows(hidden: bool, item_offsets: Offsets, rows: Rows, net: Net, state: Floats, score: Floats) -> None:
     """Scores of all queries."""
-    for q in range(len(offsets) - 1):
-        forward(q, hidden, item_offsets, offsets, item, expert, values, weight, bias, output, state, score)
+    for q in range(len(rows.offsets) - 1):
+        forward(q, hidden, item_offsets, rows, net, state, score)
 
 
 @kernel
 def backward(
-    q: int, hidden: bool, step: float, item_offsets: Offsets, offsets: Offsets, item: Indices, expert: Indices,
-    values: Floats, output: Floats, force: Floats, state: Floats, new_weight: Floats, new_bias: Floats,
-    new_output: Floats,
+    q: int, hidden: bool, step: float, item_offsets: Offsets, rows: Rows, net: Net, force: Floats, state: Floats,
+    new: Net,
 ) -> None:  # fmt: skip
-    """Add ``step`` times the gradient, given that of the items' scores (``force``) and the state that forward left."""
-    begin, end, units, width = item_offsets[q], item_offsets[q + 1], len(output), values.shape[1]
+    """Add ``step`` times the gradient to ``new``, which may be ``net``.
+
+    It takes the gradient of the items' scores (``force``) and the state that ``forward`` left; layer by layer from the
+    last, what a unit gave is replaced by the gradient of its input.
+    """
+    begin, size = item_offsets[q], item_offsets[q + 1] - item_offsets[q]
+    depth, units = net.bias.shape
     for h in range(units):
-        up, along = 0.0, 0.0
-        for i in range(end - begin):
-            unit, push = state[i, h], step * force[begin + i]
-            state[i, h] = push
-            if hidden:
-                state[i, h] = push * output[h] * (1.0 - unit * unit)
-                up += push * unit
-                along += state[i, h]
-        new_output[h] += up
-        new_bias[h] += along
-    for n in range(offsets[q], offsets[q + 1]):
-        i, x = item[n], expert[n]
-        for f in range(width):
+        up = 0.0
+        for i in range(size):
+            unit, push = state[depth - 1, i, h], step * force[begin + i]
+            state[depth - 1, i, h] = push * net.output[h] * (1.0 - unit * unit) if hidden else push
+            up += push * unit
+        if hidden:
+            new.output[h] += up
+    for d in range(depth - 1, 0, -1):
+        slope = state[depth]  # of the weights between two layers, which are still needed
+        slope[:units] = 0.0
+        for i in range(size):
+            for g in range(units):
+                unit, back = state[d - 1, i, g], 0.0
+                for h in range(units):
+                    slope[g, h] += unit * state[d, i, h]
+                    back += net.inner[d - 1, g, h] * state[d, i, h]
+                state[d - 1, i, g] = back * (1.0 - unit * unit)
+        for g in range(units):
             for h in range(units):
-                new_weight[x, f, h] += state[i, h] * values[n, f]
+                new.inner[d - 1, g, h] += slope[g, h]
+    if hidden:
+        for d in range(depth):
+            for i in range(size):
+                for h in range(units):
+                    new.bias[d, h] += state[d, i, h]
+    for n in range(rows.offsets[q], rows.offsets[q + 1]):
+        i, x = rows.item[n], rows.expert[n]
+        for f in range(rows.values.shape[1]):
+            for h in range(units):
+                new.weight[x, f, h] += state[0, i, h] * rows.values[n, f]

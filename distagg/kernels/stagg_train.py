@@ -15,8 +15,8 @@ import math
 import numpy as np
 
 from distagg.kernels.jit import kernel
-from distagg.kernels.scorer import backward, forward
-from distagg.types import NO_LABEL, Floats, Indices, Labels, Offsets
+from distagg.kernels.scorer import Net, Rows, backward, forward
+from distagg.types import NO_LABEL, Floats, Labels, Offsets
 
 LEAST = 1e-12  # variance of a rank that is as good as sure
 
@@ -119,19 +119,12 @@ def climb_expected(
     ratio: Floats,  # (T,)
     share: Floats,  # (T,) their weights
     discount: Floats,  # (longest query,)
-    offsets: Offsets,  # (Q + 1,) rows
-    item: Indices,  # (N,)
-    expert: Indices,  # (N,)
-    values: Floats,  # (N, width)
-    weight: Floats,  # (experts, width, units)
-    bias: Floats,  # (units,)
-    output: Floats,  # (units,)
+    rows: Rows,
+    net: Net,
     step: float,
-    new_weight: Floats,  # these three are added to; they may be the three above: then every query makes a step
-    new_bias: Floats,
-    new_output: Floats,
+    new: Net,  # added to; it may be the net itself: then every query makes a step
     metric: Floats,  # (Q,) filled: the expected metric of each query before its step, nan where nothing is learned
-    state: Floats,  # (longest query, units): room for the kernel's own use, as all below
+    state: Floats,  # (layers + 1, longest query or units, units): room for the kernel's own use, as all below
     score: Floats,  # (I,)
     force: Floats,  # (I,)
     room: Floats,  # (4, longest query or terms)
@@ -151,12 +144,9 @@ def climb_expected(
         while (1 << scope) < end - begin:
             scope += 1
         first, last = starts[scope], starts[scope + 1]
-        forward(q, hidden, item_offsets, offsets, item, expert, values, weight, bias, output, state, score)
+        forward(q, hidden, item_offsets, rows, net, state, score)
         metric[q] = expected_metric(
             normal, sigma, begin, end, gain, keep, ratio[first:last], share[first:last], discount, score, room, force
         )
-        backward(
-            q, hidden, step, item_offsets, offsets, item, expert, values, output, force, state,
-            new_weight, new_bias, new_output,
-        )  # fmt: skip
+        backward(q, hidden, step, item_offsets, rows, net, force, state, new)
     return taught

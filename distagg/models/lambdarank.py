@@ -14,8 +14,9 @@ import numpy as np
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
 from distagg.kernels.lambdarank import OBJECTIVES, climb
+from distagg.kernels.scorer import Net
 from distagg.models.base import Params, param
-from distagg.models.scorer import Scorer, best_dcg, longest_query
+from distagg.models.scorer import Scorer, best_dcg, longest_query, unit_room
 from distagg.types import INDEX, OFFSET, Floats
 
 RANKERS = ("sgd", "lightgbm")
@@ -42,18 +43,15 @@ class LambdaRank(Scorer):
         if self.ranker != "sgd":
             raise UsageError("ranker=lightgbm is the model lambdamart: LambdaMart(features='svd')")
 
-    def _climb(
-        self, chunk: Chunk, params: Params, queries: np.ndarray, net: tuple[Floats, ...], step: float,
-        target: tuple[Floats, ...],
-    ) -> int:  # fmt: skip
+    def _climb(self, chunk: Chunk, params: Params, queries: np.ndarray, net: Net, step: float, target: Net) -> int:
         n_items, longest = chunk.n_items, longest_query(chunk)
-        room = (
-            np.empty((longest, len(net[1]))), np.empty(n_items), np.empty(n_items), np.empty(n_items, dtype=INDEX),
+        room: tuple[Any, ...] = (
+            unit_room(chunk, net), np.empty(n_items), np.empty(n_items), np.empty(n_items, dtype=INDEX),
             np.empty(n_items), np.empty((3, longest)), np.empty(longest, dtype=INDEX), np.zeros(1, dtype=OFFSET),
         )  # fmt: skip
-        problem = (chunk.item_offsets, chunk.labels, self._whole(chunk), *self._rows(chunk))
-        arguments: tuple[Any, ...] = (queries, *problem, *net, step, *target, *room)
-        return climb(OBJECTIVES[self.objective], float(params["highest"][0]), bool(self.hidden), *arguments)
+        problem = (queries, chunk.item_offsets, chunk.labels, self._whole(chunk), self._rows(chunk))
+        metric, highest = OBJECTIVES[self.objective], float(params["highest"][0])
+        return climb(metric, highest, bool(self.hidden), *problem, net, step, target, *room)
 
     def _whole(self, chunk: Chunk) -> Floats:
         """What the metric of each query is divided by: the best gain there is, or the number of relevant items."""

@@ -10,16 +10,16 @@ import numpy as np
 from distagg.dataset.chunk import Chunk
 from distagg.kernels.lists import PAIR_FUNCTIONS
 from distagg.kernels.ordering import order_spans
-from distagg.kernels.scorer import score_rows
+from distagg.kernels.scorer import Net, Rows, score_rows
 from distagg.models.base import Params, param
 from distagg.models.features import KINDS, FeatureSettings, chunk_features
-from distagg.models.trained import Trained
+from distagg.models.trained import MODE_HELP, MODES, Trained
 from distagg.types import NO_LABEL, Bools, Floats
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scorer(Trained):
-    """Scores linear in the features of every expert's list, or with a layer of hidden units.
+    """Scores linear in the features of every expert's list, or with layers of hidden units.
 
     An expert that leaves an item out gives it the expert's bias. Items in no list get every expert's bias. Data with
     experts that it was not trained on are refused, unless all experts share the weights.
@@ -45,12 +45,17 @@ class Scorer(Trained):
         "individual (features and weights for every expert) or combined (features of the sum of all experts)",
         choices=("individual", "combined"),
     )
-    hidden: Any = param(0, "hidden units; 0 for a linear scoring function", least=0)
+    hidden: Any = param(0, "hidden units of a layer; 0 for a linear scoring function", least=0)
+    layers: Any = param(1, "layers of hidden units", least=1)
+    mode: Any = param(
+        "average", MODE_HELP, choices=MODES
+    )  # better than serial on validation queries of both LETOR sets
     rounds: Any = param(200, "most rounds of training", least=1)
 
     @property
     def weights(self) -> tuple[str, ...]:
-        return (self._weight, "bias", "output") if self.hidden else (self._weight,)
+        inner = ("inner",) if self.layers > 1 else ()
+        return (self._weight, "bias", *inner, "output") if self.hidden else (self._weight,)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -72,54 +77,65 @@ class Scorer(Trained):
             return {self._weight: np.zeros(shape)}
         draws = np.random.default_rng(np.random.SeedSequence([self.seed]))
         spread = 1.0 / np.sqrt(shape[0] * shape[1])
-        return {
+        made = {
             self._weight: draws.normal(0.0, spread, shape),
-            "bias": np.zeros(self.hidden), "output": draws.normal(0.0, 1.0 / np.sqrt(self.hidden), self.hidden),
-        }  # fmt: skip
+            "bias": np.zeros((self.layers, self.hidden)),
+            "output": draws.normal(0.0, 1.0 / np.sqrt(self.hidden), self.hidden),
+        }
+        if self.layers > 1:
+            inner = (self.layers - 1, self.hidden, self.hidden)
+            made["inner"] = draws.normal(0.0, 1.0 / np.sqrt(self.hidden), inner)
+        return made
 
     def prepare(self, chunk: Chunk) -> dict[str, np.ndarray]:
         return chunk_features(chunk, self._settings).arrays()
 
     def score(self, chunk: Chunk, params: Params) -> Floats:
         net, score = self._net(params), np.zeros(chunk.n_items)
-        state = np.empty((longest_query(chunk), len(net[1])))
-        arguments: tuple[Any, ...] = (chunk.item_offsets, *self._rows(chunk), *net, state, score)
-        score_rows(bool(self.hidden), *arguments)
+        score_rows(bool(self.hidden), chunk.item_offsets, self._rows(chunk), net, unit_room(chunk, net), score)
         return score
 
     def learn(self, chunk: Chunk, params: Params) -> tuple[Params, int]:
         net = self._net(params)
         queries = self.draws(chunk, params).permutation(chunk.n_queries)
         taught = self._climb(chunk, params, queries, net, self._step, net)
-        return dict(zip(self.weights, net, strict=False)), taught
+        return self._named(net), taught
 
     def slope(self, chunk: Chunk, params: Params) -> tuple[Params, int]:
         net = self._net(params)
-        slope = tuple(np.zeros_like(part) for part in net)
+        slope = Net(*(np.zeros_like(part) for part in net))
         taught = self._climb(chunk, params, np.arange(chunk.n_queries), net, 1.0, slope)
-        return dict(zip(self.weights, slope, strict=False)), taught
+        return self._named(slope), taught
 
     @property
     def _step(self) -> float:
         """How many times its gradient a query's step is."""
         return float(self.rate)
 
-    def _climb(
-        self, chunk: Chunk, params: Params, queries: np.ndarray, net: tuple[Floats, ...], step: float,
-        target: tuple[Floats, ...],
-    ) -> int:  # fmt: skip
+    def _climb(self, chunk: Chunk, params: Params, queries: np.ndarray, net: Net, step: float, target: Net) -> int:
         """Add ``step`` times the gradient of every query, in that order, to ``target``; how many had one."""
         raise NotImplementedError
 
-    def _net(self, params: Params) -> tuple[Floats, Floats, Floats]:
-        """Weights, biases and outputs, to write on; unseen experts weigh nothing."""
+    def _net(self, params: Params) -> Net:
+        """What was learned, to write on; unseen experts weigh nothing."""
         weight = np.where(np.isfinite(params[self._weight]), params[self._weight], 0.0)
         if not self.hidden:
-            return weight, np.zeros(1), np.ones(1)
-        return weight, params["bias"].copy(), params["output"].copy()
+            return Net(weight, np.zeros((1, 1)), np.zeros((0, 1, 1)), np.ones(1))
+        inner = params["inner"].copy() if self.layers > 1 else np.zeros((0, self.hidden, self.hidden))
+        return Net(weight, params["bias"].copy(), inner, params["output"].copy())
 
-    def _rows(self, chunk: Chunk) -> tuple[Any, ...]:
-        return tuple(self.prepared(chunk).values())
+    def _named(self, net: Net) -> Params:
+        named = {self._weight: net.weight, "bias": net.bias, "inner": net.inner, "output": net.output}
+        return {name: named[name] for name in self.weights}
+
+    def _rows(self, chunk: Chunk) -> Rows:
+        return Rows(**self.prepared(chunk))
+
+
+def unit_room(chunk: Chunk, net: Net) -> Floats:
+    """What a net needs to work in, for any of the chunk's queries."""
+    depth, units = net.bias.shape
+    return np.empty((depth + 1, max(longest_query(chunk), units), units))
 
 
 def longest_query(chunk: Chunk) -> int:

@@ -16,9 +16,10 @@ import numpy as np
 from distagg.dataset.chunk import Chunk
 from distagg.kernels.exponentials import size_class, terms_by_class
 from distagg.kernels.lambdarank import PERSISTENCE
+from distagg.kernels.scorer import Net
 from distagg.kernels.stagg_train import climb_expected
 from distagg.models.base import Params, param
-from distagg.models.scorer import Scorer, best_dcg, gains, longest_query
+from distagg.models.scorer import Scorer, best_dcg, gains, longest_query, unit_room
 from distagg.types import NO_LABEL, OFFSET, Floats, Offsets
 
 STRIDES = {"ndcg": 1.0, "err": 10.0, "rbp": 10.0}  # err and rbp are not divided by their best value: small gradients
@@ -50,18 +51,15 @@ class Stagg(Scorer):
     def _step(self) -> float:
         return float(self.rate) * STRIDES[self.objective]
 
-    def _climb(
-        self, chunk: Chunk, params: Params, queries: np.ndarray, net: tuple[Floats, ...], step: float,
-        target: tuple[Floats, ...],
-    ) -> int:  # fmt: skip
+    def _climb(self, chunk: Chunk, params: Params, queries: np.ndarray, net: Net, step: float, target: Net) -> int:
         n_items, longest = chunk.n_items, longest_query(chunk)
         terms = discount_terms(self.objective, size_class(longest))
         wide = max(longest, len(terms[1]))
-        room = (np.empty((longest, len(net[1]))), np.empty(n_items), np.empty(n_items), np.empty((4, wide)))
+        room = (unit_room(chunk, net), np.empty(n_items), np.empty(n_items), np.empty((4, wide)))
         arguments: tuple[Any, ...] = (
             queries, chunk.item_offsets, chunk.labels, *self._items(chunk, float(params["highest"][0])),
             *terms, discounts(self.objective, np.arange(float(longest))),
-            *self._rows(chunk), *net, step, *target, np.empty(chunk.n_queries), *room,
+            self._rows(chunk), net, step, target, np.empty(chunk.n_queries), *room,
         )  # fmt: skip
         return climb_expected(self.ranks == "normal", float(self.sigma), bool(self.hidden), *arguments)
 

@@ -26,6 +26,10 @@ from distagg.models.base import Model, Params, Statistics, param
 from distagg.models.kept import kept
 
 MODES = ("serial", "average", "gradient")
+MODE_HELP = (
+    "serial (SGD through all queries in turn), average (SGD in every chunk, then the mean), gradient (all queries, one "
+    "step of Adam a round)"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,12 +39,7 @@ class Trained(Model):
     supervised: ClassVar[bool] = True
     adam: ClassVar[tuple[float, float, float, float]] = (0.1, 0.9, 0.999, 1e-8)  # step, decay of both moments, floor
 
-    mode: Any = param(
-        "serial",
-        "serial (SGD through all queries in turn), average (SGD in every chunk, then the mean), gradient (all queries, "
-        "one step of Adam a round)",
-        choices=MODES,
-    )
+    mode: Any = param("serial", MODE_HELP, choices=MODES)
     rounds: Any = param(100, "most rounds of training", least=1)
     patience: Any = param(20, "stop after so many rounds without a better value on the validation queries", least=1)
     rate: Any = param(0.1, "length of a step of SGD; Adam's is a tenth of it", above=0.0)

@@ -36,7 +36,7 @@ SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
     "crf": ("crf", {}),
     "crf, average": ("crf", {"mode": "average"}),
     "lambdarank": ("lambdarank", {}),
-    "lambdarank, average": ("lambdarank", {"mode": "average"}),
+    "lambdarank, serial": ("lambdarank", {"mode": "serial"}),
     "lambdamart": ("lambdamart", {}),
     "blend": ("blend", {}),
 }

@@ -35,7 +35,7 @@ ROWS: dict[str, tuple[str, dict[str, Any]]] = {  # rows that are not a model wit
     "theta_sup_mpm, listed only": ("theta_sup_mpm", {**LISTED, "pairs": "difference"}),
     "crf, as the paper": ("crf", {"reciprocal": 0, "rate": 1.0}),
     "crf, consensus": ("crf", {"sharing": "consensus"}),
-    "lambdarank, mode=average": ("lambdarank", {"mode": "average"}),
+    "lambdarank, mode=serial": ("lambdarank", {"mode": "serial"}),
     "lambdarank, combined": ("lambdarank", {"experts": "combined"}),
     "stagg_bc, paper's rules": ("stagg_bc", PAPER_RULES),
     "stagg_rrf, paper's rules": ("stagg_rrf", {**PAPER_RULES, "c": "auto"}),

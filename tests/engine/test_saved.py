@@ -33,7 +33,7 @@ def saved(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(
     "model",
-    [Crf(sharing="mixed"), LambdaRank(hidden=3), LambdaRank(experts="combined")],
+    [Crf(sharing="mixed"), LambdaRank(hidden=3, layers=2), LambdaRank(experts="combined")],
     ids=["crf", "hidden", "combined"],
 )
 def test_saved_and_read_back_to_the_last_bit(model: Trained, tmp_path: Path) -> None:

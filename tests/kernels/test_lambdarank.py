@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distagg.kernels.lambdarank import OBJECTIVES, climb, lambdas
+from distagg.kernels.scorer import Net, Rows
 from distagg.types import NO_LABEL
 
 METRICS = sorted(OBJECTIVES)
@@ -106,45 +107,49 @@ def test_lambdas_are_the_gradient_of_the_surrogate(metric: str) -> None:
         assert force[i] == pytest.approx(slope, abs=1e-8)
 
 
-def scores(hidden: bool, rows: tuple, size: int, weight: np.ndarray, bias: np.ndarray, output: np.ndarray):
+def scores(hidden: bool, rows: Rows, size: int, net: Net):
     """The scoring function, written down with numpy."""
-    item, expert, values = rows
-    units = np.tile(bias, (size, 1))
-    np.add.at(units, item, np.einsum("nf,nfh->nh", values, weight[expert]))
-    return np.tanh(units) @ output if hidden else units[:, 0]
+    units = np.tile(net.bias[0], (size, 1))
+    np.add.at(units, rows.item, np.einsum("nf,nfh->nh", rows.values, net.weight[rows.expert]))
+    for bias, inner in zip(net.bias[1:], net.inner, strict=True):
+        units = bias + np.tanh(units) @ inner
+    return np.tanh(units) @ net.output if hidden else units[:, 0]
 
 
-@pytest.mark.parametrize("hidden", [False, True])
-def test_the_gradient_by_weight_equals_finite_differences(hidden: bool) -> None:
+@pytest.mark.parametrize("layers", [0, 1, 2, 3])
+def test_the_gradient_by_weight_equals_finite_differences(layers: int) -> None:
     rng = np.random.default_rng(2)
-    size, n_rows, units = 6, 14, 3 if hidden else 1
+    size, n_rows, hidden = 6, 14, layers > 0
+    depth, units = max(layers, 1), 3 if hidden else 1
     labels = np.array([0, 2, 1, 0, 1, 0], dtype=np.int32)
     item = rng.integers(0, size, n_rows).astype(np.int32)
     expert = rng.integers(0, 4, n_rows).astype(np.int32)
-    values = rng.normal(size=(n_rows, 2))
-    net = [rng.normal(size=(4, 2, units)), rng.normal(size=units), rng.normal(size=units)]
+    rows = Rows(np.array([0, n_rows]), item, expert, rng.normal(size=(n_rows, 2)))
+    shapes = ((4, 2, units), (depth, units), (depth - 1, units, units), (units,))
+    net = Net(*(rng.normal(size=shape) for shape in shapes))
     if not hidden:
-        net[1:] = [np.zeros(1), np.ones(1)]
-    bounds, rows = np.array([0, size]), np.array([0, n_rows])
-    whole = np.array([whole_of("ndcg", labels)])
-    for array in (labels, item, expert, values, bounds, rows):
+        net = net._replace(bias=np.zeros((1, 1)), output=np.ones(1))
+    bounds, whole = np.array([0, size]), np.array([whole_of("ndcg", labels)])
+    for array in (labels, *rows, bounds):
         array.setflags(write=False)
-    slope = [np.zeros_like(part) for part in net]
+    slope = Net(*(np.zeros_like(part) for part in net))
     room = (
-        np.empty((size, units)), np.empty(size), np.empty(size), np.empty(size, dtype=np.int32), np.empty(size),
-        np.empty((3, size)), np.empty(size, dtype=np.int32), np.zeros(1, dtype=np.int64),
+        np.empty((depth + 1, size, units)), np.empty(size), np.empty(size), np.empty(size, dtype=np.int32),
+        np.empty(size), np.empty((3, size)), np.empty(size, dtype=np.int32), np.zeros(1, dtype=np.int64),
     )  # fmt: skip
-    taught = climb(
-        OBJECTIVES["ndcg"], HIGHEST, hidden, np.arange(1), bounds, labels, whole, rows, item, expert, values, *net, 1.0,
-        *slope, *room,
-    )  # fmt: skip
+    problem = (np.arange(1), bounds, labels, whole, rows)
+    taught = climb(OBJECTIVES["ndcg"], HIGHEST, hidden, *problem, net, 1.0, slope, *room)
     assert taught == 1
-    deltas = naive_deltas("ndcg", labels, scores(hidden, (item, expert, values), size, *net))
-    for part in range(3 if hidden else 1):
+    deltas = naive_deltas("ndcg", labels, scores(hidden, rows, size, net))
+    for part in range(4 if hidden else 1):
         for at in np.ndindex(net[part].shape):
             ends = []
             for nudge in (1e-6, -1e-6):
-                moved = [p.copy() for p in net]
+                moved = Net(*(p.copy() for p in net))
                 moved[part][at] += nudge
-                ends.append(surrogate(deltas, scores(hidden, (item, expert, values), size, *moved)))
+                ends.append(surrogate(deltas, scores(hidden, rows, size, moved)))
             assert slope[part][at] == pytest.approx((ends[0] - ends[1]) / 2e-6, abs=1e-7)
+    stepped = Net(*(p.copy() for p in net))  # a net that is its own target makes the same step
+    climb(OBJECTIVES["ndcg"], HIGHEST, hidden, *problem, stepped, 0.1, stepped, *room)
+    for part in range(4):
+        np.testing.assert_allclose(stepped[part], net[part] + 0.1 * slope[part], atol=1e-12)

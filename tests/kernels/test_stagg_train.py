@@ -133,7 +133,9 @@ def test_sure_scores_give_the_plain_metric(normal: bool) -> None:
     assert np.isfinite(force).all()
 
 
-@pytest.mark.parametrize("settings", [{}, {"hidden": 2}, {"ranks": "normal"}, {"objective": "err"}], ids=str)
+@pytest.mark.parametrize(
+    "settings", [{}, {"hidden": 2, "layers": 2}, {"ranks": "normal"}, {"objective": "err"}], ids=str
+)
 def test_the_gradient_by_weight_equals_finite_differences(settings: dict) -> None:
     """Of the whole model on a chunk: features, scores, objective summed over queries."""
     lists = {0: {0: 1.0, 1: 2.0, 2: 3.0, 4: 4.0}, 2: {3: 1.0, 0: 5.0, 1: 6.0}, 1: {4: 1.0, 3: 2.0}}

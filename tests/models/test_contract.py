@@ -38,7 +38,7 @@ VARIANTS = {
     "cps": [{"distance": "footrule"}, {"distance": "spearman", "unlisted": "last"}],
     "crf": [{"sharing": "consensus"}, {"sharing": "mixed"}, {"mode": "gradient", "pairs": "log+binary"}],
     "lambdarank": [
-        {"hidden": 3, "rank": 2},
+        {"hidden": 3, "layers": 2, "rank": 2},
         {"experts": "combined"},
         {"features": "borda", "mode": "gradient"},
         {"pairs": "all"},

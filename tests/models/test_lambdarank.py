@@ -29,7 +29,13 @@ def value(model, params, dataset: Dataset) -> float:
 @pytest.mark.parametrize(
     "settings",
     [{"mode": mode, "rate": RATES[mode]} for mode in MODES]
-    + [{"hidden": 8, "rate": 0.01}, {"objective": "map"}, {"objective": "err", "rate": 0.01}, {"features": "borda"}],
+    + [
+        {"hidden": 8, "rate": 0.01},
+        {"hidden": 8, "layers": 2, "rate": 0.01},
+        {"objective": "map"},
+        {"objective": "err", "rate": 0.01},
+        {"features": "borda"},
+    ],
     ids=str,
 )
 def test_experts_that_turn_things_round_are_used_turned_back(hostile: Dataset, settings: dict) -> None:

@@ -26,7 +26,13 @@ def value(model: Model, params: Params, dataset: Dataset) -> float:
 @pytest.mark.parametrize(
     "settings",
     [{"mode": mode} for mode in MODES]
-    + [{"objective": "err"}, {"objective": "rbp"}, {"features": "borda"}, {"ranks": "normal"}, {"hidden": 4}],
+    + [
+        {"objective": "err"},
+        {"objective": "rbp"},
+        {"features": "borda"},
+        {"ranks": "normal"},
+        {"hidden": 4, "layers": 2},
+    ],
     ids=str,
 )
 def test_experts_that_turn_things_round_are_used_turned_back(hostile: Dataset, settings: dict) -> None:
