@@ -7,31 +7,81 @@ index that promises another. ``error_model="numpy"`` makes division by zero give
 no fastmath: the same bits everywhere.
 
 Kernels fill arrays by plain loops: assigning a slice costs two seconds of compilation, a loop nothing.
+
+Loading numba and compiling takes longer than a small job. So a kernel may have a ``cold`` twin of plain numpy with the
+same bits, which works until the kernel has seen enough numbers to be worth compiling; numba is loaded only then.
 """
 
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
-import numba
-from numba.core.caching import IndexDataCacheFile
+import numpy as np
 
 CACHED = os.environ.get("DISTAGG_JIT_CACHE", "") == "1"
+WARM = 0 if CACHED else 2_000_000  # numbers that a cold twin may be given: some tenths of a second
 
 F = TypeVar("F", bound=Callable[..., object])
 
 
+class Kernel:
+    """A function that is compiled when it is called for the first time; other kernels may call it."""
+
+    def __init__(self, function: Callable[..., Any], cold: Callable[..., Any] | None = None) -> None:
+        self.function, self.cold, self.seen = function, cold, 0
+        self.made: Any = None
+        self.lock = threading.Lock()
+        self.__doc__, self.__name__, self.__module__ = function.__doc__, function.__name__, function.__module__
+
+    def __call__(self, *arguments: Any) -> Any:
+        if self.made is None and self.cold is not None:
+            self.seen += max(a.size for a in arguments if isinstance(a, np.ndarray))
+            if self.seen <= WARM:
+                found = self.cold(*arguments)
+                if found is not NotImplemented:  # as a twin says to what it would take too much memory for
+                    return found
+        return self.compiled(*arguments)
+
+    @property
+    def compiled(self) -> Any:
+        """The function as numba has it."""
+        with self.lock:
+            if self.made is None:
+                self.made = _numba().njit(nogil=True, error_model="numpy", cache=CACHED)(self.function)
+        return self.made
+
+    @property
+    def _numba_type_(self) -> Any:
+        """What numba takes it for where another kernel calls it."""
+        return _numba().types.Dispatcher(self.compiled)
+
+    def __reduce__(self) -> str:
+        return self.__name__
+
+
 def kernel(function: F) -> F:
     """Compile a bare loop over arrays."""
-    return numba.njit(nogil=True, error_model="numpy", cache=CACHED)(function)
+    return Kernel(function)  # type: ignore[return-value]
 
 
-def _own_name(file: IndexDataCacheFile, number: int) -> str:
+def kernel_with(cold: Callable[..., Any]) -> Callable[[F], F]:
+    """The same, with a twin that takes the same arguments and does the same without numba."""
+    return lambda function: Kernel(function, cold)  # type: ignore[return-value]
+
+
+def _numba() -> Any:
+    import numba
+
+    if CACHED:
+        from numba.core.caching import IndexDataCacheFile
+
+        IndexDataCacheFile._data_name = _own_name
+    return numba
+
+
+def _own_name(file: Any, number: int) -> str:
     """A name of compiled code that no other process takes."""
     return str(file._index_name.removesuffix(".nbi")) + f".{os.getpid()}-{number}.nbc"
-
-
-if CACHED:
-    IndexDataCacheFile._data_name = _own_name

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from distagg.kernels.jit import kernel
+from distagg.kernels import cold
+from distagg.kernels.jit import kernel, kernel_with
 from distagg.types import Floats, Indices, Offsets
 
 BINARY, DIFFERENCE, NORMALISED, LOG = 0, 1, 2, 3
 PAIR_FUNCTIONS = {"binary": BINARY, "difference": DIFFERENCE, "normalised": NORMALISED, "log": LOG}
 
 
-@kernel
+@kernel_with(cold.sum_by_item)
 def sum_by_item(
     item_offsets: Offsets,  # (Q + 1,)
     list_offsets: Offsets,  # (Q + 1,)
@@ -28,7 +29,7 @@ def sum_by_item(
     return total
 
 
-@kernel
+@kernel_with(cold.reciprocal_sums)
 def reciprocal_sums(
     c: float,
     item_offsets: Offsets,  # (Q + 1,)
@@ -45,7 +46,7 @@ def reciprocal_sums(
             total[base + entry_item[e]] += 1.0 / (c + entry_rank[e])
 
 
-@kernel
+@kernel_with(cold.borda_points)
 def borda_points(
     average: bool,
     item_offsets: Offsets,  # (Q + 1,)
@@ -78,7 +79,7 @@ def borda_points(
                 start = end
 
 
-@kernel
+@kernel_with(cold.mid_positions)
 def mid_positions(entry_offsets: Offsets, entry_rank: Floats) -> Floats:  # (L + 1,), (E,) -> (E,)
     """Position of every entry in its list, from 1; tied entries share the mean of their positions."""
     position = np.empty(len(entry_rank))

@@ -7,11 +7,12 @@ walk, and the other kernels only turn labels into the summand of each position. 
 
 from __future__ import annotations
 
-from distagg.kernels.jit import kernel
+from distagg.kernels import cold
+from distagg.kernels.jit import kernel_with
 from distagg.types import Floats, Offsets
 
 
-@kernel
+@kernel_with(cold.sums_at_cutoffs)
 def sums_at_cutoffs(item_offsets: Offsets, values: Floats, discounts: Floats, cutoffs: Offsets, sums: Floats) -> None:
     """Sum of ``values * discounts[position]`` over the first ``cutoffs[c]`` positions of each query: ``sums`` (Q, C).
 
@@ -29,7 +30,7 @@ def sums_at_cutoffs(item_offsets: Offsets, values: Floats, discounts: Floats, cu
             sums[q, c] = total
 
 
-@kernel
+@kernel_with(cold.precision_at_hits)
 def precision_at_hits(item_offsets: Offsets, relevant: Floats, values: Floats) -> None:
     """Precision at the position of every relevant item, 0 elsewhere: the summand of average precision.
 
@@ -42,7 +43,7 @@ def precision_at_hits(item_offsets: Offsets, relevant: Floats, values: Floats) -
             values[i] = relevant[i] * hits / (i - first + 1)
 
 
-@kernel
+@kernel_with(cold.stop_probability)
 def stop_probability(item_offsets: Offsets, satisfied: Floats, values: Floats) -> None:
     """Probability that a reader who goes down the ranking stops at each position: ``values`` (I,).
 

@@ -11,22 +11,23 @@ from __future__ import annotations
 
 import numpy as np
 
-from distagg.kernels.jit import kernel
+from distagg.kernels import cold
+from distagg.kernels.jit import kernel_with
 from distagg.types import Floats, Indices, Offsets
 
 RUN = 64  # longest run that is sorted by counting
 
 
-def order_spans(offsets: Offsets, values: Floats) -> tuple[Indices, Floats, Offsets]:
+def order_spans(offsets: Offsets, values: Floats, *, count: bool = False) -> tuple[Indices, Floats, Offsets]:
     """Sort every span of ``values`` (I,) descending; ``offsets`` (S + 1,). Equal values keep their order. No NaN.
 
-    Gives positions inside the span (I,), the sorted values (I,), and for every span the number of pairs that stood
-    in strictly ascending order (S,).
+    Gives positions inside the span (I,), the sorted values (I,), and, to ``count``, for every span the number of pairs
+    that stood in strictly ascending order (S,).
     """
     key, order = np.array(values, dtype=np.float64), np.empty(len(values), dtype=np.int32)
     longest = int(np.diff(offsets).max(initial=0))
     key_buffer, order_buffer = np.empty(longest), np.empty(longest, dtype=np.int32)
-    exchanges = np.empty(len(offsets) - 1, dtype=np.int64)
+    exchanges = np.empty(len(offsets) - 1 if count else 0, dtype=np.int64)
     sort_spans(read_only(offsets), key, order, key_buffer, order_buffer, exchanges)
     return order, key, exchanges
 
@@ -42,11 +43,11 @@ def order_items(item_offsets: Offsets, scores: Floats) -> Indices:
     return order_spans(item_offsets, scores)[0]
 
 
-@kernel
+@kernel_with(cold.sort_spans)
 def sort_spans(
     offsets: Offsets, key: Floats, order: Indices, key_buffer: Floats, order_buffer: Indices, exchanges: Offsets
 ) -> None:
-    """Sort ``key`` (I,) in place; fill ``order`` (I,) and ``exchanges`` (S,); buffers hold the longest span."""
+    """Sort ``key`` (I,) in place; fill ``order`` (I,) and ``exchanges`` (S, or none); buffers hold the longest span."""
     for s in range(len(offsets) - 1):
         first, last = offsets[s], offsets[s + 1]
         exchanged = 0
@@ -90,7 +91,8 @@ def sort_spans(
                         to += 1
                 low += 2 * width
             width *= 2
-        exchanges[s] = exchanged
+        if len(exchanges):
+            exchanges[s] = exchanged
 
 
 def read_only(offsets: Offsets) -> Offsets:

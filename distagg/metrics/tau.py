@@ -22,7 +22,7 @@ def kendall_tau(item_offsets: Offsets, scores: Floats, labels: Floats, used: Boo
     # Labels are sorted inside runs of equal scores first, so that only pairs with different scores are exchanged next.
     runs = np.append(np.flatnonzero(~tied_scores), len(order)).astype(OFFSET)
     in_runs = order_spans(runs, labels[used][rows_of(offsets, order)])[1]
-    _, by_label, exchanged = order_spans(offsets, in_runs)
+    _, by_label, exchanged = order_spans(offsets, in_runs, count=True)
     of_scores = _pairs(offsets, tied_scores)
     of_labels = _pairs(offsets, ties_with_previous(offsets, by_label))
     of_both = _pairs(offsets, ties_with_previous(offsets, ordered, in_runs))

@@ -1,0 +1,114 @@
+"""What runs before anything is compiled gives the bits of the compiled kernels, and small jobs need no numba."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import chunks
+
+from distagg.kernels import cold, jit
+from distagg.kernels.lists import borda_points, mid_positions, reciprocal_sums, sum_by_item
+from distagg.kernels.metric import precision_at_hits, stop_probability, sums_at_cutoffs
+from distagg.kernels.ordering import read_only, sort_spans
+
+
+def same(kernel: jit.Kernel, *arguments: object) -> None:
+    """The twin and the kernel fill, or give, the same bits."""
+    given = [[a.copy() if isinstance(a, np.ndarray) and a.flags.writeable else a for a in arguments] for _ in range(2)]
+    assert kernel.cold is not None
+    found = kernel.cold(*given[0]), kernel.compiled(*given[1])
+    for ours, theirs in [*zip(*given, strict=True), found]:
+        np.testing.assert_array_equal(ours, theirs)
+
+
+@given(drawn=chunks(), seed=st.integers(0, 99))
+def test_walks_along_lists(drawn, seed: int) -> None:
+    chunk, draw = drawn[1], np.random.default_rng(seed)
+    shape = (chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets, chunk.entry_item)
+    same(sum_by_item, *shape, read_only(draw.normal(size=chunk.n_entries)))
+    same(reciprocal_sums, draw.random(), *shape, chunk.entry_rank, draw.normal(size=chunk.n_items))
+    same(mid_positions, chunk.entry_offsets, chunk.entry_rank)
+    for average in (False, True):
+        room = draw.normal(size=chunk.n_items), draw.normal(size=chunk.n_items), draw.normal(size=chunk.n_queries)
+        same(borda_points, average, *shape, chunk.entry_rank, *room)
+
+
+@given(sizes=st.lists(st.integers(0, 150), max_size=5), seed=st.integers(0, 99))
+def test_sorting_and_walks_down_a_ranking(sizes: list[int], seed: int) -> None:
+    draw, offsets = np.random.default_rng(seed), read_only(np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]))
+    count, longest = int(offsets[-1]), max(sizes, default=0)
+    key = draw.choice([-np.inf, -1.0, -0.0, 0.0, 0.5, np.inf, *draw.normal(size=4)], count)
+    order, spare = np.zeros(count, dtype=np.int32), np.zeros(longest, dtype=np.int32)
+    same(_without_buffers, offsets, key, order, np.zeros(longest), spare)
+    cutoffs = np.array([1, 3, 10, 2**62])
+    same(sums_at_cutoffs, offsets, draw.normal(size=count), draw.random(longest), cutoffs, np.zeros((len(sizes), 4)))
+    same(precision_at_hits, offsets, draw.integers(0, 2, count).astype(float), np.zeros(count))
+    same(stop_probability, offsets, draw.random(count), np.zeros(count))
+
+
+class _Sort:
+    """sort_spans with buffers, whose contents afterwards are nobody's business, and with nothing counted."""
+
+    @staticmethod
+    def run(function, offsets, key, order, key_buffer, order_buffer) -> None:
+        function(offsets, key, order, key_buffer.copy(), order_buffer.copy(), np.zeros(0, dtype=np.int64))
+
+    def cold(self, *arguments) -> None:
+        self.run(sort_spans.cold, *arguments)
+
+    def compiled(self, *arguments) -> None:
+        self.run(sort_spans.compiled, *arguments)
+
+
+_without_buffers = _Sort()
+
+
+def test_counts_of_exchanges_are_left_to_the_kernel() -> None:
+    room = np.zeros(2), np.zeros(2, dtype=np.int32)
+    assert cold.sort_spans(np.array([0, 2]), *room, *room, np.zeros(1, dtype=np.int64)) is NotImplemented
+
+
+def test_tables_too_large_are_left_to_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cold, "ROOM", 5)
+    offsets, values = read_only(np.array([0, 3, 4])), np.array([1.0, 0.5, 0.25, 1.0])
+    assert cold.stop_probability(offsets, values, values) is NotImplemented
+    sums = np.zeros((2, 1))
+    assert cold.sums_at_cutoffs(offsets, values, np.ones(3), np.array([2]), sums) is NotImplemented
+    sums_at_cutoffs(offsets, values, np.ones(3), np.array([2]), sums)  # compiled then
+    np.testing.assert_array_equal(sums, [[1.5], [1.0]])
+
+
+def test_a_kernel_is_compiled_once_it_has_seen_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    twice = []
+
+    def loop(values: np.ndarray) -> float:
+        return values[0] + values[0]
+
+    made = jit.Kernel(loop, lambda values: twice.append(1) or values[0] + values[0])
+    monkeypatch.setattr(jit, "WARM", 10)
+    assert [made(np.ones(4)) for _ in range(4)] == [2.0] * 4
+    assert len(twice) == 2  # 4 and 8 numbers; 12 are more than 10
+    assert made.made is not None
+
+
+def test_kernels_travel_by_name() -> None:
+    assert pickle.loads(pickle.dumps(sum_by_item)) is sum_by_item
+
+
+def test_a_small_job_needs_no_numba(planted: Path) -> None:
+    script = (
+        "import sys, distagg; d = distagg.Dataset.open(sys.argv[1]); distagg.rank('rrf', d); distagg.rank('borda', d);"
+        "distagg.compare(d, ['rrf', 'mean'], metrics=['ndcg@5', 'p@3', 'map', 'err']); print('numba' in sys.modules)"
+    )
+    settings = {key: value for key, value in os.environ.items() if key != "DISTAGG_JIT_CACHE"}  # as users have it
+    command = [sys.executable, "-c", script, str(planted)]
+    found = subprocess.run(command, capture_output=True, text=True, check=True, env=settings)
+    assert found.stdout.strip() == "False"
