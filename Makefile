@@ -16,9 +16,10 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	touch $(READY)
 
-$(STORE)/.ready: tests/s3-server.txt
+$(STORE)/.ready: tests/s3-server.txt tests/schemas.txt
 	$(PYTHON) -m venv $(STORE)
 	$(STORE)/bin/python -m pip install --quiet --disable-pip-version-check --requirement tests/s3-server.txt
+	$(STORE)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --requirement tests/schemas.txt
 	touch $(STORE)/.ready
 
 setup: $(READY)  ## make the environment in .venv
