@@ -11,23 +11,39 @@ from distagg.dataset.chunk import Chunk
 
 T = TypeVar("T")
 
-KEPT_BYTES = 512 << 20  # of all chunks together; what finds no room is made again
+KEPT_BYTES = 512 << 20  # of all chunks together
 
 _kept: WeakKeyDictionary[Chunk, dict[Hashable, Any]] = WeakKeyDictionary()
 _keeping = Lock()
 
 
 def kept(chunk: Chunk, key: Hashable, make: Callable[[Chunk], T]) -> T:
-    """What ``make`` gives for the chunk, arrays in a dictionary or a tuple, from memory if it was kept."""
+    """What ``make`` gives for the chunk, arrays in a dictionary or a tuple, from memory if it was kept.
+
+    Where room is short, what was made under other keys (for models whose training is over, in a process that lives
+    long) goes first. What finds no room even so is made again: of one key, those that came first stay, since rounds go
+    through all chunks over and over.
+    """
     with _keeping:
         held = _kept.get(chunk, {})
         if key in held:
             return held[key]
     made = make(chunk)
     with _keeping:
-        if _size(made) + sum(_size(one) for kept in _kept.values() for one in kept.values()) <= KEPT_BYTES:
+        if _room(_size(made), key):
             _kept.setdefault(chunk, {})[key] = made
     return made
+
+
+def _room(wanted: int, key: Hashable) -> bool:
+    """Whether there is room, after other keys have made way."""
+    free = KEPT_BYTES - sum(_size(one) for held in _kept.values() for one in held.values())
+    others = [(held, other) for held in _kept.values() for other in held if other != key]
+    for held, other in others:
+        if free >= wanted:
+            break
+        free += _size(held.pop(other))
+    return free >= wanted
 
 
 def _size(made: Any) -> int:
