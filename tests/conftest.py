@@ -30,6 +30,10 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
     os.environ["NUMBA_CACHE_DIR"] = tempfile.mkdtemp(prefix="distagg-jit-")
     atexit.register(shutil.rmtree, os.environ["NUMBA_CACHE_DIR"], ignore_errors=True)
 
+from distagg.kernels import jit  # noqa: E402 (it asks the environment)
+
+jit.WARM = 0  # tests are of the kernels; their cold twins are held against them in kernels/test_cold.py
+
 DATA = Path(os.environ.get("DISTAGG_DATA", Path(__file__).parents[1] / ".." / "shared" / "data")).resolve()
 
 

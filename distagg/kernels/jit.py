@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 CACHED = os.environ.get("DISTAGG_JIT_CACHE", "") == "1"
-WARM = 0 if CACHED else 2_000_000  # numbers that a cold twin may be given: some tenths of a second
+WARM = 2_000_000  # numbers that a cold twin may be given: some tenths of a second
 
 F = TypeVar("F", bound=Callable[..., object])
 

@@ -86,8 +86,8 @@ def contest(path: str, small: str, name: str, workers: int, turns: int) -> dict[
 
     if workers:
         with local_cluster(workers) as runner:
-            scans, fits = measured(runner, runner._client.run)
-            peak = max(runner._client.run(_peak).values())
+            scans, fits = measured(runner, runner.client.run)
+            peak = max(runner.client.run(_peak).values())
     else:
         scans, fits = measured(InlineRunner(), lambda call: call())
         peak = _peak()
