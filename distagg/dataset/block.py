@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from distagg.dataset.arrays import as_arrow
+from distagg.arrays import as_arrow, as_numpy, as_words
 from distagg.dataset.clash import Clash
 from distagg.dataset.items import Mentions, NumberedItems, number_items
 from distagg.dataset.lists import find_repeated, order_lists
@@ -48,7 +48,7 @@ class QueryRows:
 def query_block(rows: QueryRows) -> BlockTables:
     """A block of whole queries."""
     table = rows.ranked.table()
-    key = table[KEY].to_numpy()
+    key = as_numpy(_one(table[KEY]))
     runs = Runs.of(key, lambda major: np.searchsorted(rows.codes, major))
     pairs = "winner" in table.column_names
     names = ("winner", "loser") if pairs else ("item",)
@@ -56,7 +56,7 @@ def query_block(rows: QueryRows) -> BlockTables:
     item = interleaved(*ids) if pairs else ids[0]
     ranked = Mentions(np.repeat(runs.query, runs.lengths * len(names)), item)
     try:
-        declared, judged = (_mentions(some.table(), rows.codes) for some in (rows.declared, rows.judged))
+        declared, judged = (_mentions(some, rows.codes) for some in (rows.declared, rows.judged))
         items = number_items(len(rows.codes), declared, ranked, judged)
     except Clash as clash:
         clash.query = int(rows.codes[clash.query])
@@ -153,8 +153,8 @@ def lists_schema(scores: bool) -> pa.Schema:
 
 def queries_table(names: list[str], parts: list[str], items: NumberedItems) -> pa.Table:
     columns = [
-        pa.array(names, pa.string()),
-        pa.array(parts, pa.string()),
+        as_words(names),
+        as_words(parts),
         list_column(items.offsets, items.ids),
         list_column(items.offsets, nullable(items.labels)),
         list_column(items.missed_offsets, nullable(items.missed_labels)),
@@ -166,7 +166,7 @@ def floats(table: pa.Table, name: str) -> Floats:
     """A column as float64, NaN where it is null or absent."""
     if name not in table.column_names or pa.types.is_null(table.schema.field(name).type):
         return np.full(len(table), np.nan, dtype=RANK)
-    return _one(table[name]).to_numpy(zero_copy_only=False)
+    return as_numpy(_one(table[name]))
 
 
 def _scores(entries: pa.Table) -> Floats | None:
@@ -174,9 +174,12 @@ def _scores(entries: pa.Table) -> Floats | None:
     return floats(entries, "score") if has else None
 
 
-def _mentions(table: pa.Table, codes: NDArray[np.int64]) -> Mentions:
+def _mentions(rows: GroupedRows, codes: NDArray[np.int64]) -> Mentions:
     """Labelled rows of the queries that stay."""
-    code = key_major(table[KEY].to_numpy())
+    if not rows.pieces:
+        return Mentions(np.zeros(0, np.int64), as_words([]), pa.nulls(0, pa.int32()))
+    table = rows.table()
+    code = key_major(as_numpy(_one(table[KEY])))
     query = np.searchsorted(codes, code)
     stays = codes[np.minimum(query, len(codes) - 1)] == code
     if not stays.all():

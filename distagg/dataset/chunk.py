@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from distagg.dataset.arrays import as_arrow, as_numpy
+from distagg.arrays import as_arrow, as_numpy
 from distagg.types import (
     INDEX,
     LABEL,
@@ -224,8 +224,8 @@ def _labels(values: pa.Array) -> Labels:
     if values.null_count == 0:
         return as_numpy(values)
     labels = np.full(len(values), NO_LABEL, dtype=LABEL)
-    known = values.is_valid().to_numpy(zero_copy_only=False)
-    labels[known] = values.drop_null().to_numpy()
+    known = as_numpy(values.is_valid())
+    labels[known] = as_numpy(values.drop_null())
     return labels
 
 

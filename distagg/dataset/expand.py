@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from distagg.dataset.arrays import as_arrow
+from distagg.arrays import as_arrow
 from distagg.dataset.block import BlockTables, list_column, lists_schema, nullable
 from distagg.dataset.chunk import Chunk, spans
 from distagg.dataset.commit import staged_directory

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from distagg.dataset.arrays import as_arrow
+from distagg.arrays import as_arrow
 from distagg.dataset.block import BadRow, BlockTables, Runs, interleaved, list_rows, pair_rows, queries_table
 from distagg.dataset.clash import Clash
 from distagg.dataset.intake import Codes, Regroup, Rows, RowSource, cut, number_column, strings

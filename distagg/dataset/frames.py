@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from distagg.dataset.arrays import as_arrow
+from distagg.arrays import as_arrow
 from distagg.dataset.chunk import Chunk, chunk_from_tables
 from distagg.dataset.manifest import Block
 from distagg.dataset.reader import CHUNK_ENTRIES, Dataset

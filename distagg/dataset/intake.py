@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from distagg.dataset.arrays import as_arrow
+from distagg.arrays import as_arrow, as_numpy
 from distagg.dataset.block import BlockTables
 from distagg.dataset.clash import Clash, Locator, clash_error
 from distagg.dataset.manifest import Kind, Partition
@@ -59,7 +59,7 @@ class Codes:
         words = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
         if words.null_count:
             raise InputError("<table>", found="an empty id", expected="every query, expert and item named")
-        index = words.indices.to_numpy()
+        index = as_numpy(words.indices)
         starts = run_starts(index)  # sources are full of runs: one expert's list, one query's items
         if len(starts) > len(index) // 4:
             return self._codes(words, index)

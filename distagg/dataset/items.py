@@ -10,10 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from distagg.dataset.arrays import as_arrow
+from distagg.arrays import as_arrow, as_numpy, as_words
 from distagg.dataset.clash import Clash
 from distagg.types import INDEX, LABEL, NO_LABEL, OFFSET, Indices, Labels, Offsets
 
@@ -50,8 +49,8 @@ def number_items(n_queries: int, declared: Mentions, ranked: Mentions, judged: M
     groups = (declared, ranked, judged)
     query = np.concatenate([group.query for group in groups])
     words = pa.chunked_array([group.item for group in groups], pa.string()).dictionary_encode()
-    dictionary = words.chunk(0).dictionary if words.num_chunks else pa.array([], pa.string())
-    word = np.concatenate([chunk.indices.to_numpy() for chunk in words.chunks] or [np.zeros(0, INDEX)])
+    dictionary = words.chunk(0).dictionary if words.num_chunks else as_words([])
+    word = np.concatenate([as_numpy(chunk.indices) for chunk in words.chunks] or [np.zeros(0, INDEX)])
     number, item_query, item_word = _number(query, word, len(dictionary), n_queries)
 
     labels = _join_labels(groups, number, len(item_query), item_query, dictionary, item_word)
@@ -82,8 +81,8 @@ def _number(
     if n_queries == 1:
         return word, np.zeros(n_words, dtype=OFFSET), np.arange(n_words)
     coded = as_arrow(query * max(n_words, 1) + word).dictionary_encode()
-    item_query, item_word = np.divmod(coded.dictionary.to_numpy(), max(n_words, 1))
-    return coded.indices.to_numpy(), item_query, item_word
+    item_query, item_word = np.divmod(as_numpy(coded.dictionary), max(n_words, 1))
+    return as_numpy(coded.indices), item_query, item_word
 
 
 def _by_query(item_query: NDArray[np.int64], n_queries: int) -> tuple[NDArray[np.intp], Offsets]:
@@ -109,9 +108,8 @@ def _join_labels(
         at += len(group.query)
         if group.label is None:
             continue
-        values = pc.fill_null(group.label, NO_LABEL).to_numpy(zero_copy_only=False)
-        given = values != NO_LABEL
-        rows, values = rows[given], values[given]
+        given = as_numpy(group.label.is_valid())
+        rows, values = rows[given], as_numpy(group.label.drop_null())
         before = labels[rows]
         labels[rows] = values  # where two rows differ the last one stays, and the comparison below finds the others
         wrong = ((before != NO_LABEL) & (before != values)) | (labels[rows] != values)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from distagg.dataset.arrays import as_arrow
+from distagg.arrays import as_arrow
 from distagg.dataset.block import BlockTables, QueryRows, query_block
 from distagg.dataset.intake import Regroup, Rows, RowSource, cut, number_column, strings
 from distagg.dataset.manifest import Partition

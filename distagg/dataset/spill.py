@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from distagg.dataset.arrays import as_arrow
+from distagg.arrays import as_arrow, as_numpy, no_rows
 from distagg.types import OFFSET, Offsets
 
 KEY = "key"
@@ -163,7 +163,7 @@ class GroupedRows:
 
     def table(self) -> pa.Table:
         batches = list(gather(self.pieces, None))
-        return pa.Table.from_batches(batches).cast(self.schema) if batches else self.schema.empty_table()
+        return pa.Table.from_batches(batches).cast(self.schema) if batches else no_rows(self.schema)
 
 
 def _write(batches: list[pa.RecordBatch], file: Path) -> Spill:
@@ -211,7 +211,7 @@ def _pieces(batches: list[pa.RecordBatch]) -> tuple[NDArray[np.int32], NDArray[n
     """Batch, start and length of the pieces that, one after the other, are all rows in key order."""
     keys, starts, lengths = [], [], []
     for one in batches:
-        key = one[KEY].to_numpy()
+        key = as_numpy(one[KEY])
         begin = run_starts(key)
         keys.append(key[begin])
         starts.append(begin.astype(np.int32))  # there may be as many runs as rows: half the bytes count
@@ -259,7 +259,7 @@ def _columns(batches: list[pa.RecordBatch]) -> list[list[pa.Array]]:
 
 
 def _major_counts(batch: pa.RecordBatch) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    major = key_major(batch[KEY].to_numpy())
+    major = key_major(as_numpy(batch[KEY]))
     begin = run_starts(major)
     return major[begin], np.diff(begin, append=len(major))
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from distagg.arrays import as_words
 from distagg.dataset.block import BlockTables, lists_schema
 from distagg.dataset.commit import scratch, staged_directory
 from distagg.dataset.intake import Progress, Regroup, RowSource
@@ -200,7 +201,7 @@ class DatasetWriter:
     def finish(self, users: pa.Table | None = None, items: pa.Table | None = None) -> tuple[File, ...]:
         """Close everything and give the files in the order of their names."""
         self._close()
-        self._about("experts.parquet", pa.array(self._layout.experts, pa.string()), "expert", users)
+        self._about("experts.parquet", as_words(self._layout.experts), "expert", users)
         if items is not None and self._items is not None:
             self._about(ITEMS_FILE, pc.list_flatten(self._items), "item", items)
         return tuple(sorted((future.result() for future in self._files), key=lambda file: file.path))

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from distagg.arrays import no_rows
 from distagg.dataset.chunk import Chunk
 from distagg.dataset.commit import refuse_existing, staged_directory, staged_file
 from distagg.dataset.place import Place, place
@@ -39,8 +40,8 @@ def solve(
     runner = runner or InlineRunner()
     params, refs, shown = ready(model, params, dataset, runner, shown=shown, through=through)
     pieces = list(runner.map(Work(_solve_task, (model, params, shown, trace), ids=True), refs))
-    rankings = [ranking_schema(model, shown).empty_table(), *(ranking for ranking, _ in pieces)]
-    fits = [fits_schema(model, trace=trace).empty_table(), *(fit for _, fit in pieces)]
+    rankings = [no_rows(ranking_schema(model, shown)), *(ranking for ranking, _ in pieces)]
+    fits = [no_rows(fits_schema(model, trace=trace)), *(fit for _, fit in pieces)]
     return Result(model.name, pa.concat_tables(rankings), pa.concat_tables(fits), model.criterion)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from distagg.dataset.arrays import as_arrow
+from distagg.arrays import as_arrow
 from distagg.dataset.chunk import Chunk
 from distagg.engine.shown import TYPES as SHOWN_TYPES
 from distagg.engine.shown import Shown

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
+from distagg.arrays import as_numpy
 from distagg.errors import InputError
 from distagg.sources.source import BATCH_BYTES, open_bytes
 from distagg.threads import ordered_map
@@ -155,7 +156,7 @@ def _parse_fast(text: bytes, layout: Layout) -> pa.Table | None:
         return None
     for name, kind in layout.keep.items():
         if isinstance(kind, Number):
-            good = all(kind.good(chunk.to_numpy()).all() for chunk in table[name].chunks)
+            good = all(kind.good(as_numpy(chunk)).all() for chunk in table[name].chunks)
         else:  # between blanks there is always something
             good = not layout.delimiter or not pc.any(pc.equal(table[name].cast(WORD), ""), min_count=0).as_py()
         if not good:

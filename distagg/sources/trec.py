@@ -6,15 +6,16 @@ the rank column. Fields are separated by blanks or tabs; files may be gzipped. P
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 import pyarrow as pa
 
+from distagg.arrays import as_arrow, as_words
 from distagg.errors import UsageError, unknown
-from distagg.sources.fields import BLOCK_BYTES, FINITE, POSITION, REPEATED, WHOLE, WORD, Layout, find_lines, read_tables
+from distagg.sources.fields import FINITE, POSITION, REPEATED, WHOLE, WORD, Layout, find_lines, read_tables
 from distagg.sources.source import SourceTable
 
 RUN_FIELDS = ("query", "Q0", "item", "rank", "score", "tag")
@@ -100,21 +101,10 @@ class TrecSource:
         if self.expert == "tag":
             expert = table["tag"]
         else:
-            expert = pa.DictionaryArray.from_arrays(_zeros().slice(0, n), pa.array([run_name(file)]))
-        rank = table["rank"].cast(pa.float64()) if self.by == "rank" else _nulls().slice(0, n)
+            expert = pa.DictionaryArray.from_arrays(as_arrow(np.zeros(n, np.int8)), as_words([run_name(file)]))
+        rank = table["rank"].cast(pa.float64()) if self.by == "rank" else pa.nulls(n)
         columns = {"query": table["query"], "expert": expert, "item": table["item"], "rank": rank}
         return pa.table({**columns, "score": table["score"]})
-
-
-@functools.cache
-def _zeros() -> pa.Array:
-    """Shared: the codes of a block's only expert, more than a block has lines."""
-    return pa.repeat(pa.scalar(0, pa.int32()), BLOCK_BYTES // 8)
-
-
-@functools.cache
-def _nulls() -> pa.Array:
-    return pa.nulls(BLOCK_BYTES // 8, pa.float64())
 
 
 def run_name(file: Path) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -193,3 +195,14 @@ def test_the_fast_parser_never_contradicts_the_exact_one(text: bytes) -> None:
     exact = _parse_exact(Lines(Path("run"), 0, text), layout)
     assert fast.to_pylist() == exact.to_pylist()
     assert fast.schema.field("score").type == pa.float64()
+
+
+def test_fusing_runs_loads_neither_pandas_nor_numba(tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("1 Q0 a 1 2.5 x\n1 Q0 b 2 1.5 x\n2 Q0 a 1 0.5 x\n")
+    script = (
+        "import sys, distagg; f = sys.argv[1]; distagg.import_dataset('trec', [f + '/run'], f + '/dataset');"
+        "distagg.rank('rrf', distagg.Dataset.open(f + '/dataset'));"
+        "print([m for m in ('pandas', 'numba', 'scipy') if m in sys.modules])"
+    )
+    found = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"

@@ -1,0 +1,70 @@
+"""numpy arrays as Arrow arrays over the same memory, and back; Python's words as Arrow's.
+
+``pa.array``, ``pa.scalar`` and ``to_numpy`` do it too, but import pandas where it is installed: a third of a second
+and 36 MB for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+
+def as_arrow(values: NDArray[np.generic], valid: NDArray[np.bool_] | None = None) -> pa.Array:
+    """Numbers or truth values as an Arrow array, null where not ``valid``.
+
+    >>> as_arrow(np.array([1, 2]), np.array([True, False])).to_pylist()
+    [1, None]
+    """
+    bits = None if valid is None else _bits(valid)
+    if values.dtype == np.bool_:
+        return pa.Array.from_buffers(pa.bool_(), len(values), [bits, _bits(values.astype(np.bool_, copy=False))])
+    data = pa.py_buffer(np.ascontiguousarray(values))
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [bits, data])
+
+
+def as_numpy(array: pa.Array) -> NDArray[Any]:
+    """The numbers of an Arrow array without nulls, over the same memory, read-only; truth values are copied.
+
+    >>> as_numpy(as_arrow(np.arange(5))[1:3])
+    array([1, 2])
+    """
+    if array.null_count:
+        return array.to_numpy(zero_copy_only=False)
+    if pa.types.is_boolean(array.type):
+        bits = array.buffers()[1]
+        if bits is None or not len(array):
+            return np.zeros(0, dtype=np.bool_)
+        flags = np.unpackbits(np.frombuffer(bits, np.uint8), count=array.offset + len(array), bitorder="little")
+        return flags[array.offset :].view(np.bool_)
+    dtype = array.type.to_pandas_dtype()
+    data = array.buffers()[1]
+    if data is None or not len(array):
+        return np.zeros(0, dtype=dtype)
+    return np.frombuffer(data, dtype=dtype, count=len(array), offset=array.offset * np.dtype(dtype).itemsize)
+
+
+def as_words(words: Sequence[str]) -> pa.StringArray:
+    """Text as an Arrow array.
+
+    >>> as_words(["a", "", "\u00e9"]).to_pylist()
+    ['a', '', '\u00e9']
+    """
+    encoded = [word.encode() for word in words]
+    ends = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
+    if ends[-1] >= 2**31:  # more than one array holds
+        return pa.array(words, pa.string())
+    return pa.StringArray.from_buffers(len(words), pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(b"".join(encoded)))
+
+
+def no_rows(schema: pa.Schema) -> pa.Table:
+    """An empty table."""
+    return pa.Table.from_batches([], schema)
+
+
+def _bits(flags: NDArray[np.bool_]) -> pa.Buffer:
+    return pa.py_buffer(np.packbits(flags, bitorder="little"))
