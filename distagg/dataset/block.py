@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from distagg.arrays import as_arrow, as_numpy, as_words
 from distagg.dataset.clash import Clash
+from distagg.dataset.gather import KEY, run_starts
 from distagg.dataset.items import Mentions, NumberedItems, number_items
 from distagg.dataset.lists import find_repeated, order_lists
-from distagg.dataset.spill import KEY, GroupedRows, key_major, key_minor, run_starts
+from distagg.dataset.spill import GroupedRows, key_major, key_minor
 from distagg.dataset.tally import Tally, count_labels, count_values
 from distagg.types import LISTS_TABLE, NO_LABEL, PAIRS_TABLE, QUERIES_TABLE, RANK, Floats, Indices, Labels, Offsets
 

@@ -18,10 +18,10 @@ from distagg.arrays import as_arrow
 from distagg.dataset.block import BlockTables, list_column, lists_schema, nullable
 from distagg.dataset.chunk import Chunk, spans
 from distagg.dataset.commit import staged_directory
+from distagg.dataset.gather import run_starts
 from distagg.dataset.manifest import MANIFEST, Manifest, Partition
 from distagg.dataset.place import Place, place
 from distagg.dataset.reader import Dataset
-from distagg.dataset.spill import run_starts
 from distagg.dataset.tally import Tally, count_labels, count_values
 from distagg.dataset.writer import BLOCK_ENTRIES, DatasetWriter, Layout, make_manifest
 from distagg.errors import InfrastructureError, UsageError

@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 from distagg.arrays import as_arrow
 from distagg.dataset.block import BadRow, BlockTables, Runs, interleaved, list_rows, pair_rows, queries_table
 from distagg.dataset.clash import Clash
+from distagg.dataset.gather import KEY
 from distagg.dataset.intake import Codes, Regroup, Rows, RowSource, cut, number_column, strings
 from distagg.dataset.items import Mentions, NumberedItems, number_items
 from distagg.dataset.manifest import Kind, Partition
-from distagg.dataset.spill import KEY, GroupedRows, key_major, make_key
+from distagg.dataset.spill import GroupedRows, key_major, make_key
 from distagg.dataset.tally import Tally, count_labels
 from distagg.threads import ordered_map
 from distagg.types import INDEX, Indices

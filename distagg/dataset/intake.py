@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from distagg.arrays import as_arrow, as_numpy
 from distagg.dataset.block import BlockTables
 from distagg.dataset.clash import Clash, Locator, clash_error
+from distagg.dataset.gather import run_starts
 from distagg.dataset.manifest import Kind, Partition
-from distagg.dataset.spill import Grouper, run_starts
+from distagg.dataset.spill import Grouper
 from distagg.errors import InputError
 from distagg.types import INDEX, Indices, Offsets
 

@@ -10,9 +10,10 @@ import pyarrow as pa
 
 from distagg.arrays import as_arrow
 from distagg.dataset.block import BlockTables, QueryRows, query_block
+from distagg.dataset.gather import KEY
 from distagg.dataset.intake import Regroup, Rows, RowSource, cut, number_column, strings
 from distagg.dataset.manifest import Partition
-from distagg.dataset.spill import KEY, Grouper, make_key
+from distagg.dataset.spill import Grouper, make_key
 from distagg.threads import ordered_map
 
 

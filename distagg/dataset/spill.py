@@ -1,9 +1,9 @@
 """Rows grouped by key in bounded memory: buffer, order, spill to disk, gather again.
 
 A key is an int64, ``major << 32 | minor``: what is gathered together, and the order inside it. Sources hand rows
-over in runs of equal keys (the list of one expert for one query), so runs are ordered and copied whole; only rows
-without such runs are sorted one by one. Spills are read, not memory-mapped: mapped pages would count as ours.
-Cost: every row is copied twice, linear in rows; sorting touches runs.
+over in runs of equal keys (the list of one expert for one query), so runs are ordered, and long ones copied whole.
+Spills are read, not memory-mapped: mapped pages would count as ours.
+Cost: every row is copied once, and once more where it was spilled or came in no order; sorting touches runs.
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from distagg.arrays import as_arrow, as_numpy, no_rows
+from distagg.arrays import as_numpy, no_rows
+from distagg.dataset.gather import KEY, gather, merged_schema, run_starts
 from distagg.types import OFFSET, Offsets
 
-KEY = "key"
 EMPTY = pa.schema([(KEY, pa.int64())])
 SPILL_ROWS = 1 << 14  # rows of a record batch in a spill: what a read of a few rows costs
-LONG_RUN = 24  # rows; from here on copying a slice is cheaper than taking its rows one by one
 
 
 def make_key(major: NDArray[np.int32], minor: NDArray[np.int32] | int) -> NDArray[np.int64]:
@@ -36,11 +35,6 @@ def key_major(key: NDArray[np.int64]) -> NDArray[np.int64]:
 
 def key_minor(key: NDArray[np.int64]) -> NDArray[np.int32]:
     return (key & 0xFFFFFFFF).astype(np.int32)
-
-
-def run_starts(key: NDArray[np.integer]) -> NDArray[np.intp]:
-    """Where runs of equal keys begin."""
-    return np.flatnonzero(np.concatenate([[len(key) > 0], key[1:] != key[:-1]]))
 
 
 @dataclass(slots=True)
@@ -102,7 +96,7 @@ class Grouper:
     def add(self, batch: pa.RecordBatch) -> None:
         if batch.num_rows:
             self._buffer.append(batch)
-            self._schema = _merged_schema(self._schema, batch.schema)
+            self._schema = merged_schema(self._schema, batch.schema)
             self.nbytes += batch.nbytes
             self.n_rows += batch.num_rows
 
@@ -118,11 +112,14 @@ class Grouper:
     def finish(self) -> None:
         """Order what is left in the buffer; from now on rows can be read."""
         self._arrived()
-        if self._buffer:
-            batches = list(gather(self._buffer, SPILL_ROWS))
-            self._buffer, self.nbytes = [], 0
-            starts = np.cumsum([0] + [batch.num_rows for batch in batches])
-            self._spills.append(_indexed(starts, [_major_counts(b) for b in batches], batches=batches))
+        if not self._buffer:
+            return
+        batches, self._buffer, self.nbytes = self._buffer, [], 0
+        if all(_in_order(batch) for batch in batches):  # as files by query are: nothing to copy
+            for batch in batches:
+                self._spills.append(_held([batch]))
+        else:
+            self._spills.append(_held(list(gather(batches, SPILL_ROWS))))
 
     def abandon(self) -> None:
         """Wait for what is on its way to disk, so that its directory can be removed."""
@@ -182,86 +179,21 @@ def _write(batches: list[pa.RecordBatch], file: Path) -> Spill:
     return _indexed(np.array(starts), counts, file=file)
 
 
-def gather(batches: list[pa.RecordBatch], size: int | None) -> Iterator[pa.RecordBatch]:
-    """The rows of all batches in key order (stable), in batches of about ``size`` rows."""
-    if not batches:
-        return
-    batch, start, length = _pieces(batches)
-    columns = _columns(batches)
-    names = batches[0].schema.names
-    total = int(length.sum())
-    if total < LONG_RUN * len(length):
-        flat = [pa.concat_arrays(column) for column in columns]
-        rows = _flat_rows(batches, batch, start, length)
-        for at in range(0, total, size or total):
-            take = as_arrow(rows[at : at + (size or total)])
-            yield pa.record_batch([column.take(take) for column in flat], names=names)
-        return
-    ends = np.cumsum(length)
-    at = 0
-    while at < len(length):
-        stop = len(length) if size is None else int(np.searchsorted(ends, ends[at] - length[at] + size)) + 1
-        where = list(zip(batch[at:stop].tolist(), start[at:stop].tolist(), length[at:stop].tolist(), strict=True))
-        arrays = [pa.concat_arrays([column[b].slice(s, n) for b, s, n in where]) for column in columns]
-        yield pa.record_batch(arrays, names=names)
-        at = stop
-
-
-def _pieces(batches: list[pa.RecordBatch]) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]:
-    """Batch, start and length of the pieces that, one after the other, are all rows in key order."""
-    keys, starts, lengths = [], [], []
-    for one in batches:
-        key = as_numpy(one[KEY])
-        begin = run_starts(key)
-        keys.append(key[begin])
-        starts.append(begin.astype(np.int32))  # there may be as many runs as rows: half the bytes count
-        lengths.append(np.diff(begin, append=len(key)).astype(np.int32))
-    batch = np.repeat(np.arange(len(batches), dtype=np.int32), [len(s) for s in starts])
-    start, length, key = np.concatenate(starts), np.concatenate(lengths), np.concatenate(keys)
-    if (key[1:] < key[:-1]).any():
-        order = np.argsort(key, kind="stable")
-        batch, start, length = batch[order], start[order], length[order]
-    # Neighbours in one batch are one piece: rows that came in order stay whole.
-    joined = (batch[1:] == batch[:-1]) & (start[1:] == start[:-1] + length[:-1])
-    first = np.flatnonzero(np.concatenate([[True], ~joined]))
-    return batch[first], start[first], np.add.reduceat(length, first, dtype=np.int64)
-
-
-def _flat_rows(
-    batches: list[pa.RecordBatch], batch: NDArray[np.int32], start: NDArray[np.int32], length: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """Row numbers of the pieces in the concatenation of the batches."""
-    base = np.concatenate([[0], np.cumsum([one.num_rows for one in batches])])
-    ends = np.cumsum(length)
-    return np.repeat(base[batch] + start - (ends - length), length) + np.arange(ends[-1])
-
-
-def _merged_schema(a: pa.Schema | None, b: pa.Schema) -> pa.Schema:
-    """The schema of both, where a column of type null takes the other's type."""
-    if a is None or a == b:
-        return b
-    return pa.schema(
-        [pa.field(x.name, y.type if pa.types.is_null(x.type) else x.type) for x, y in zip(a, b, strict=True)]
-    )
-
-
-def _columns(batches: list[pa.RecordBatch]) -> list[list[pa.Array]]:
-    """Per column, the arrays of all batches, with one type."""
-    schema = None
-    for batch in batches:
-        schema = _merged_schema(schema, batch.schema)
-    assert schema is not None
-    columns = []
-    for at, one in enumerate(schema):
-        arrays = [batch.column(at) for batch in batches]
-        columns.append([array if array.type == one.type else pa.nulls(len(array), one.type) for array in arrays])
-    return columns
-
-
 def _major_counts(batch: pa.RecordBatch) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     major = key_major(as_numpy(batch[KEY]))
     begin = run_starts(major)
     return major[begin], np.diff(begin, append=len(major))
+
+
+def _in_order(batch: pa.RecordBatch) -> bool:
+    key = as_numpy(batch[KEY])
+    return not (key[1:] < key[:-1]).any()
+
+
+def _held(batches: list[pa.RecordBatch]) -> Spill:
+    """Batches in key order, as they are in memory."""
+    starts = np.cumsum([0] + [batch.num_rows for batch in batches])
+    return _indexed(starts, [_major_counts(batch) for batch in batches], batches=batches)
 
 
 def _indexed(

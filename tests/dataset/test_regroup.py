@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distagg.dataset import Dataset, write_dataset
+from distagg.dataset import gather as gather_module
 from distagg.dataset import spill as spill_module
 from distagg.errors import InputError
 from tests.dataset.naive import ListSource, Partition, Rows, naive_regroup, read_back
@@ -115,17 +116,25 @@ def test_memory_does_not_change_a_byte(source: ListSource, memory: int) -> None:
     assert plain == spilled
 
 
-def test_long_runs_are_copied_whole(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Both ways of ordering rows, by runs and one by one, on the same rows."""
-    rows = [
-        {"query": f"q{q}", "expert": f"e{e}", "item": f"i{(i * 7 + e) % 60}", "rank": float(i + 1), "score": None}
-        for e in range(3) for q in (2, 0, 1) for i in range(50)
-    ]  # fmt: skip
-    source = ListSource([Rows("entries", rows[:170]), Rows("entries", rows[170:])])
-    by_runs = write_dataset(source, tmp_path / "runs", memory_bytes=1)
-    monkeypatch.setattr(spill_module, "LONG_RUN", 1 << 40)
-    by_rows = write_dataset(source, tmp_path / "rows", memory_bytes=1)
-    assert by_runs == by_rows
+@pytest.mark.parametrize("memory", [1, 1 << 20])
+def test_ways_of_copying_give_the_same(memory: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Runs whole, rows from windows, rows from all batches joined; of batches in order, and of others."""
+    monkeypatch.setattr(spill_module, "SPILL_ROWS", 64)
+    for order in ((2, 0, 1), (0, 1, 2)):
+        rows = [
+            {"query": f"q{q}", "expert": f"e{e}", "item": f"i{(i * 7 + e) % 60}", "rank": float(i + 1), "score": None}
+            for e in range(3) for q in order for i in range(50)
+        ]  # fmt: skip
+        source = ListSource([Rows("entries", rows[:170]), Rows("entries", rows[170:])])
+        made = []
+        for long, wide in ((1, 4), (1 << 40, 1 << 40), (1 << 40, 0)):
+            monkeypatch.setattr(gather_module, "LONG_RUN", long)
+            monkeypatch.setattr(gather_module, "WIDE", wide)
+            folder = tmp_path / f"{order[0]}-{long}-{wide}"
+            made.append(write_dataset(source, folder, memory_bytes=memory, block_entries=100))
+        assert made[0] == made[1] == made[2]
+        naive = naive_regroup(source.given, "query")
+        assert read_back(Dataset.open(folder)) == naive
 
 
 def test_one_expert_with_very_many_pairs_is_cut(tmp_path: Path) -> None:
