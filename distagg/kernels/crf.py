@@ -3,14 +3,20 @@
 A ranking's log weight is sum_p score(item at p) / log(p + 1). That and every metric here are sums over positions of
 terms that depend only on the set placed before and the item placed now, so one pass back and one forth over subsets
 gives the expected metric and its gradient: O(2^e e) for e items instead of O(e! e).
+
+What does not depend on the weights, samples and what their gains are worth, is made before: ``climb`` is all that a
+small job has to compile. It is one function for that reason: each that it called would take a third of a second more.
 """
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
-from distagg.kernels.jit import kernel
-from distagg.types import NO_LABEL, Floats, Labels, Offsets
+from distagg.kernels import cold
+from distagg.kernels.jit import kernel, kernel_with
+from distagg.types import NO_LABEL, Floats, Indices, Labels, Offsets
 
 # A metric's term is gain[item] * discount[position] * state(set before). States: 1, 1 + the set's relevant items (AP),
 # the probability that nothing in the set satisfied (ERR).
@@ -18,97 +24,40 @@ ALONE, HITS, CASCADE = 0, 1, 2
 # What the gains of a sample are divided by: nothing, the best possible sum (NDCG), the relevant items (AP).
 AS_IS, IDEAL, TOTAL = 0, 1, 2
 MOST = 12  # items
+# What is kept of every set: the metric's state, log weight of all that may follow, the metric still to come, the
+# probability of reaching it, and that times the metric gathered on the way.
+STATE, FOLLOW, AHEAD, REACH, BEHIND = 0, 1, 2, 3, 4
 
 
-@kernel
-def normalise(how: int, size: int, discount: Floats, gain: Floats, share: Floats) -> None:
-    """Fill ``share`` (size,) with a sample's discounts (size,) divided by what its gains (size,) could reach.
+def normalise(how: int, discount: Floats, gains: Floats) -> Floats:  # (most,), (N, most) -> (N, most)
+    """The discounts of each sample, divided by what its gains could reach; 0 where nothing can be reached.
 
-    ``gain`` of AP is 1 or 0. ``share`` is 0 where nothing can be reached.
+    ``gains`` are 0 behind the end of a sample; those of AP are 1 or 0.
     """
-    most = 0.0
-    if how == TOTAL:
-        for i in range(size):
-            most += gain[i]
-    elif how == IDEAL:  # the gain at place p of the falling order: that of the item with p items before it
-        for i in range(size):
-            place = 0
-            for j in range(size):
-                place += 1 if gain[j] > gain[i] or (gain[j] == gain[i] and j < i) else 0
-            most += gain[i] * discount[place]
-    else:
-        most = 1.0
-    for p in range(size):
-        share[p] = discount[p] / most if most > 0.0 else 0.0
+    reached = np.ones(len(gains)) if how == AS_IS else np.zeros(len(gains))
+    for i in range(gains.shape[1] if how != AS_IS else 0):  # one after the other: the order of a sum is part of it
+        if how == TOTAL:
+            reached += gains[:, i]
+            continue
+        # The gain at place p of the falling order: that of the item with p items before it.
+        place = (gains > gains[:, i : i + 1]).sum(axis=1) + (gains[:, :i] == gains[:, i : i + 1]).sum(axis=1)
+        reached += gains[:, i] * discount[place]
+    return np.divide(discount, reached[:, None], out=np.zeros_like(gains), where=reached[:, None] > 0.0)
 
 
-@kernel
-def expected_metric(
-    size: int,
-    score: Floats,  # (size,)
-    gain: Floats,  # (size,)
-    discount: Floats,  # (size,)
-    kind: int,
-    weight: Floats,  # (size,) of positions in the field: 1 / log(position + 1)
-    placed: Offsets,  # (2^size,) how many items a set has
-    follow: Floats,  # (2^size,) scratch, and so are the next
-    ahead: Floats,
-    state: Floats,
-    reach: Floats,
-    behind: Floats,
-    choice: Floats,  # (2^size, size) scratch
-    slope: Floats,  # (size,) filled in: gradient of the expected metric by score
-) -> tuple[float, float]:
-    """The expected metric under the CRF and log Z; the gradient goes to ``slope``.
-
-    Back over subsets: log weight of all that may follow a set (in logs: nothing underflows), the probability of each
-    next item, the metric still to come. Forth: the probability of reaching a set and the metric gathered on the way.
-    """
-    full = (1 << size) - 1
-    state[0] = 1.0
-    for s in range(1, full + 1):
-        low = 0
-        while not (s >> low) & 1:
-            low += 1
-        rest = state[s & (s - 1)]
-        state[s] = rest + gain[low] if kind == HITS else rest * (1.0 - gain[low]) if kind == CASCADE else 1.0
-    follow[full], ahead[full] = 0.0, 0.0
-    for back in range(full):
-        s = full - 1 - back
-        p = placed[s]
-        top = -np.inf
-        for i in range(size):
-            if not (s >> i) & 1:
-                choice[s, i] = score[i] * weight[p] + follow[s | (1 << i)]
-                top = max(top, choice[s, i])
-        total = 0.0
-        for i in range(size):
-            if not (s >> i) & 1:
-                choice[s, i] = np.exp(choice[s, i] - top)
-                total += choice[s, i]
-        follow[s] = top + np.log(total)
-        come = 0.0
-        for i in range(size):
-            if not (s >> i) & 1:
-                choice[s, i] /= total
-                come += choice[s, i] * (gain[i] * discount[p] * state[s] + ahead[s | (1 << i)])
-        ahead[s] = come
-    mean = ahead[0]
-    for s in range(full + 1):
-        reach[s], behind[s] = 0.0, 0.0
-    for i in range(size):
-        slope[i] = 0.0
-    reach[0] = 1.0
-    for s in range(full):
-        p = placed[s]
-        for i in range(size):
-            if not (s >> i) & 1:
-                t = s | (1 << i)
-                now = gain[i] * discount[p] * state[s]
-                slope[i] += weight[p] * choice[s, i] * (behind[s] + reach[s] * (now + ahead[t] - mean))
-                reach[t] += reach[s] * choice[s, i]
-                behind[t] += choice[s, i] * (behind[s] + reach[s] * now)
-    return mean, follow[0]
+@kernel_with(cold.draw_samples)
+def draw_samples(
+    item_offsets: Offsets,  # (Q + 1,)
+    labels: Labels,  # (I,)
+    keys: Floats,  # (I,) random, no two the same
+    kinds: Offsets,  # (longest query,) scratch
+    picked: Offsets,  # (Q, most) zeros; filled in: items
+    sizes: Offsets,  # (Q,) filled in
+) -> None:
+    """``draw_items`` for every query."""
+    for q in range(len(sizes)):
+        first, last = item_offsets[q], item_offsets[q + 1]
+        sizes[q] = draw_items(first, last, picked.shape[1], labels, keys, kinds, picked[q])
 
 
 @kernel
@@ -172,50 +121,89 @@ def keep_smallest(item: int, lowest: int, size: int, most: int, keys: Floats, pi
 def climb(
     rate: float,
     kind: int,  # of the metric's state
-    how: int,  # its gains are normalised
-    order: Offsets,  # queries, in turn
-    item_offsets: Offsets,  # (Q + 1,)
-    labels: Labels,  # (I,)
-    keys: Floats,  # (I,) random
-    gain: Floats,  # (I,) of the metric
-    discount: Floats,  # (most,) of the metric; its length is that of a sample
+    sizes: Offsets,  # (N,) of samples, in turn
+    picked: Offsets,  # (N, most) their items
+    gains: Floats,  # (N, most) of the metric
+    shares: Floats,  # (N, most) from normalise
     start: Offsets,  # (I + 1,) from index_by_item
-    entry: Offsets,  # (E,)
-    holder: Offsets,  # (E,)
-    potentials: Floats,  # (E, F)
+    holder: Offsets,  # (E,) likewise
+    potentials: Floats,  # (E, F) in the same order
     row: Offsets,  # (L,) the row of weights that each list takes
     weights: Floats,  # (rows, F)
     into: Floats,  # (rows, F) added to: ``weights`` itself for SGD, another array for the gradient
-    means: Floats,  # (Q,) filled in: the expected metric of each query's sample; untouched where it teaches nothing
-    weight: Floats,  # (most,) as expected_metric has it
-    placed: Offsets,  # (2^most,) likewise
-    kinds: Offsets,  # (longest query,) scratch
-    picked: Offsets,  # (most,) scratch
-    few: Floats,  # (4, most) scratch
-    many: Floats,  # (5, 2^most) scratch
-    choice: Floats,  # (2^most, most) scratch
+    means: Floats,  # (N,) filled in: the expected metric of each sample
+    weight: Floats,  # (most,) of positions in the field: 1 / log(position + 1)
+    placed: Offsets,  # (2^most,) how many items a set has
+    absent: Indices,  # (2^most, most) the items that a set lacks, ascending
+    few: Floats,  # (2, most) scratch: scores, and the gradient of the expected metric by score
+    many: Floats,  # (2^most, 5) scratch: STATE and so on; many[0, FOLLOW] ends as log Z of the last sample
+    choice: Floats,  # (2^most, most) scratch: the probability of each absent item to be next
 ) -> None:
-    """A step of length ``rate`` up the expected metric of a sample of every query."""
-    most = len(discount)
-    score, gains, share, slope = few[0], few[1], few[2], few[3]
-    follow, ahead, state, reach, behind = many[0], many[1], many[2], many[3], many[4]
-    for n in range(len(order)):
-        q = order[n]
-        size = draw_items(item_offsets[q], item_offsets[q + 1], most, labels, keys, kinds, picked)
-        if size == 0:
-            continue
+    """A step of length ``rate`` up the expected metric of each sample.
+
+    Back over subsets: log weight of all that may follow a set (in logs: nothing underflows), the probability of each
+    next item, the metric still to come. Forth: the probability of reaching a set and the metric gathered on the way.
+    """
+    for n in range(len(sizes)):
+        size = sizes[n]
+        full = (1 << size) - 1
         for k in range(size):
-            i = picked[k]
-            gains[k], score[k] = gain[i], 0.0
-            for at in range(start[i], start[i + 1]):
+            total = 0.0
+            for at in range(start[picked[n, k]], start[picked[n, k] + 1]):
+                w = row[holder[at]]
                 for f in range(potentials.shape[1]):
-                    score[k] += weights[row[holder[at]], f] * potentials[entry[at], f]
-        normalise(how, size, discount, gains, share)
-        means[q], _ = expected_metric(
-            size, score, gains, share, kind, weight, placed, follow, ahead, state, reach, behind, choice, slope
-        )  # fmt: skip
+                    total += weights[w, f] * potentials[at, f]
+            few[0, k] = total
+            few[1, k] = 0.0
+        for s in range(full + 1):
+            value = 1.0
+            if s > 0 and kind != ALONE:
+                i = absent[len(absent) - 1 - s, 0]  # the first item of the set
+                value = many[s - (1 << i), STATE]
+                value = value + gains[n, i] if kind == HITS else value * (1.0 - gains[n, i])
+            many[s, STATE] = value
+            many[s, REACH] = 0.0
+            many[s, BEHIND] = 0.0
+        many[full, FOLLOW] = 0.0
+        many[full, AHEAD] = 0.0
+        many[0, REACH] = 1.0
+        for s in range(full - 1, -1, -1):
+            p = placed[s]
+            left = size - p
+            top = -np.inf
+            for k in range(left):
+                i = absent[s, k]
+                value = few[0, i] * weight[p] + many[s | (1 << i), FOLLOW]
+                choice[s, k] = value
+                top = value if value > top else top
+            total = 0.0
+            for k in range(left):
+                value = math.exp(choice[s, k] - top)
+                choice[s, k] = value
+                total += value
+            many[s, FOLLOW] = top + math.log(total)
+            come = 0.0
+            for k in range(left):
+                i = absent[s, k]
+                value = choice[s, k] / total
+                choice[s, k] = value
+                come += value * (gains[n, i] * shares[n, p] * many[s, STATE] + many[s | (1 << i), AHEAD])
+            many[s, AHEAD] = come
+        mean = many[0, AHEAD]
+        means[n] = mean
+        for s in range(full):
+            p = placed[s]
+            state, reach, behind = many[s, STATE], many[s, REACH], many[s, BEHIND]
+            for k in range(size - p):
+                i = absent[s, k]
+                t = s | (1 << i)
+                value = choice[s, k]
+                now = gains[n, i] * shares[n, p] * state
+                few[1, i] += weight[p] * value * (behind + reach * (now + many[t, AHEAD] - mean))
+                many[t, REACH] += reach * value
+                many[t, BEHIND] += value * (behind + reach * now)
         for k in range(size):
-            i = picked[k]
-            for at in range(start[i], start[i + 1]):
+            for at in range(start[picked[n, k]], start[picked[n, k] + 1]):
+                w = row[holder[at]]
                 for f in range(potentials.shape[1]):
-                    into[row[holder[at]], f] += rate * slope[k] * potentials[entry[at], f]
+                    into[w, f] += rate * few[1, k] * potentials[at, f]

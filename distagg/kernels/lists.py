@@ -8,7 +8,7 @@ from distagg.kernels import cold
 from distagg.kernels.jit import kernel, kernel_with
 from distagg.types import Floats, Indices, Offsets
 
-BINARY, DIFFERENCE, NORMALISED, LOG = 0, 1, 2, 3
+BINARY, DIFFERENCE, NORMALISED, LOG = cold.BINARY, cold.DIFFERENCE, cold.NORMALISED, cold.LOG
 PAIR_FUNCTIONS = {"binary": BINARY, "difference": DIFFERENCE, "normalised": NORMALISED, "log": LOG}
 
 
@@ -97,7 +97,7 @@ def mid_positions(entry_offsets: Offsets, entry_rank: Floats) -> Floats:  # (L +
     return position
 
 
-@kernel
+@kernel_with(cold.pair_values)
 def pair_values(entry_offsets: Offsets, entry_rank: Floats, left_out: Offsets, function: int) -> tuple[Floats, Floats]:
     """What ranks are worth: the entries' values (E,), and the value of the items that each list leaves out (L,).
 
@@ -122,7 +122,7 @@ def pair_values(entry_offsets: Offsets, entry_rank: Floats, left_out: Offsets, f
     return value, outside
 
 
-@kernel
+@kernel_with(cold.pair_sums)
 def pair_sums(
     entry_offsets: Offsets,  # (L + 1,)
     entry_rank: Floats,  # (E,)

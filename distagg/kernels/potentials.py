@@ -8,31 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from distagg.kernels.jit import kernel
+from distagg.kernels import cold
+from distagg.kernels.jit import kernel_with
 from distagg.kernels.lists import BINARY, LOG, NORMALISED
 from distagg.types import Floats, Indices, Offsets
 
 
-@kernel
-def fill_potentials(
-    column: int,
-    item_offsets: Offsets,  # (Q + 1,)
-    list_offsets: Offsets,  # (Q + 1,)
-    entry_offsets: Offsets,  # (L + 1,)
-    won: Floats,  # (E,) from pair_sums
-    lost: Floats,  # (E,)
-    potentials: Floats,  # (E, F) filled in: column 0, and two columns from ``column`` on
-) -> None:
-    """Being listed (-1: the bias is of those who are not), and what was won and lost for each item of the query."""
-    for q in range(len(item_offsets) - 1):
-        share = 1.0 / max(item_offsets[q + 1] - item_offsets[q], 1)
-        for e in range(entry_offsets[list_offsets[q]], entry_offsets[list_offsets[q + 1]]):
-            potentials[e, 0] = -1.0
-            potentials[e, column] = won[e] * share
-            potentials[e, column + 1] = -lost[e] * share
-
-
-@kernel
+@kernel_with(cold.score_lists)
 def score_lists(
     functions: Offsets,  # (P,) pair functions
     reciprocal: float,  # c of the last potential, 0 leaves it out
@@ -47,7 +29,7 @@ def score_lists(
     sums: Floats,  # (2, P) to work in: of all values of the list, and of those ahead
     score: Floats,  # (I,) added to
 ) -> None:
-    """Weights times potentials, summed for each item: the same numbers as ``fill_potentials``, none of them written.
+    """Weights times potentials, summed for each item: the same numbers as ``won_and_lost`` gives, none of them written.
 
     Entries that tie have one potential, which is worked out once.
     """
@@ -104,7 +86,7 @@ def score_lists(
                 group += 1
 
 
-@kernel
+@kernel_with(cold.index_by_item)
 def index_by_item(
     item_offsets: Offsets,  # (Q + 1,)
     list_offsets: Offsets,  # (Q + 1,)

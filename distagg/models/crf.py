@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from itertools import combinations
 from typing import Any, ClassVar
 
@@ -19,13 +20,13 @@ import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
-from distagg.kernels.crf import ALONE, AS_IS, CASCADE, HITS, IDEAL, MOST, TOTAL, climb
+from distagg.kernels.crf import ALONE, AS_IS, CASCADE, HITS, IDEAL, MOST, TOTAL, climb, draw_samples, normalise
 from distagg.kernels.lists import PAIR_FUNCTIONS
 from distagg.kernels.potentials import index_by_item, score_lists
 from distagg.models.base import Params, param
 from distagg.models.pairs import check_ranks, won_and_lost, won_and_lost_names
 from distagg.models.trained import Trained
-from distagg.types import Bools, Floats, Labels, Offsets
+from distagg.types import Bools, Floats, Indices, Labels, Offsets
 
 OBJECTIVES = ("ndcg", "ndcg@1", "ndcg@3", "ndcg@5", "ndcg@10", "p@1", "p@3", "p@5", "p@10", "map", "err", "rbp")
 PERSISTENCE = 0.8  # of rbp
@@ -87,7 +88,12 @@ class Crf(Trained):
         return {name: np.zeros((rows[name], len(self.columns))) for name in self.weights}
 
     def prepare(self, chunk: Chunk) -> dict[str, np.ndarray]:
-        return {"potentials": won_and_lost(self.name, chunk, self.pairs.split("+"), self.reciprocal)}
+        """Potentials item by item, and where each item's are."""
+        start = np.zeros(chunk.n_items + 1, dtype=np.int64)
+        entry, holder = np.zeros(chunk.n_entries, dtype=np.int64), np.zeros(chunk.n_entries, dtype=np.int64)
+        index_by_item(*_shape(chunk), chunk.entry_item, start, entry, holder)
+        potentials = won_and_lost(self.name, chunk, self.pairs.split("+"), self.reciprocal)[entry]
+        return {"start": start, "holder": holder, "potentials": potentials}
 
     def score(self, chunk: Chunk, params: Params) -> Floats:
         parts = [params[name] for name in self.weights]
@@ -119,8 +125,6 @@ class Crf(Trained):
     def _climb(self, chunk: Chunk, params: Params, rate: float, weights: Floats, into: Floats) -> int:
         """Steps up from every query's sample, added to ``into``; how many queries taught something."""
         made = self.prepared(chunk)
-        if "start" not in made:
-            made.update(_index(chunk))
         draws = self.draws(chunk, params)
         order, keys = draws.permutation(chunk.n_queries), draws.random(chunk.n_items)
         row = self._rows(chunk)
@@ -128,14 +132,12 @@ class Crf(Trained):
             row = np.where(draws.random(chunk.n_lists) < HIDDEN, chunk.n_experts, row)
         most = int(self.sample)
         gain, discount, kind, how = metric_terms(self.metric, most, chunk.labels, float(params["highest"][0]))
-        means = np.full(chunk.n_queries, -np.inf)  # not NaN, which is what weights that explode give
-        kinds = np.zeros(int(np.diff(chunk.item_offsets).max(initial=1)), dtype=np.int64)
+        sizes, picked, gains = samples(chunk, order, keys, gain, most)
         climb(
-            rate, kind, how, order, chunk.item_offsets, chunk.labels, keys, gain, discount, made["start"],
-            made["entry"], made["holder"], made["potentials"], row, weights, into, means, *field_arrays(most), kinds,
-            np.zeros(most, dtype=np.int64), np.zeros((4, most)), np.zeros((5, 1 << most)), np.zeros((1 << most, most)),
+            rate, kind, sizes, picked, gains, normalise(how, discount, gains), made["start"], made["holder"],
+            made["potentials"], row, weights, into, np.zeros(len(sizes)), *field_arrays(most), *scratch(most),
         )  # fmt: skip
-        return int((~np.isneginf(means)).sum())
+        return len(sizes)
 
     def _rows(self, chunk: Chunk) -> Offsets:
         """The row of weights that each list takes, shape (L,)."""
@@ -172,18 +174,32 @@ def metric_terms(metric: str, most: int, labels: Labels, highest: float) -> tupl
     return gain, np.where(position <= depth, discount, 0.0), state, how
 
 
-def field_arrays(most: int) -> tuple[Floats, Offsets]:
-    """The field's weight of each position, 1 / log(position + 1), and the number of items of every set of them."""
-    placed = (np.arange(1 << most)[:, None] >> np.arange(most) & 1).sum(axis=1)
-    return 1.0 / np.log(np.arange(2.0, most + 2.0)), placed
+def samples(
+    chunk: Chunk, order: Offsets, keys: Floats, gain: Floats, most: int
+) -> tuple[Offsets, Offsets, Floats]:  # (N,), (N, most), (N, most)
+    """The samples of the queries that teach something, in ``order``: sizes, items, and the items' gains."""
+    picked, sizes = np.zeros((chunk.n_queries, most), dtype=np.int64), np.zeros(chunk.n_queries, dtype=np.int64)
+    kinds = np.zeros(int(np.diff(chunk.item_offsets).max(initial=1)), dtype=np.int64)
+    draw_samples(chunk.item_offsets, chunk.labels, keys, kinds, picked, sizes)
+    order = order[sizes[order] > 0]
+    sizes, picked = sizes[order], picked[order]
+    return sizes, picked, np.where(np.arange(most) < sizes[:, None], gain[picked], 0.0)
+
+
+@cache
+def field_arrays(most: int) -> tuple[Floats, Offsets, Indices]:
+    """The field's weight of each position, 1 / log(position + 1); of every set of items, how many it has, and the
+    items that it lacks, ascending.
+    """
+    held = np.arange(1 << most)[:, None] >> np.arange(most) & 1
+    lacking = np.argsort(held, axis=1, kind="stable").astype(np.int32)
+    return 1.0 / np.log(np.arange(2.0, most + 2.0)), held.sum(axis=1), lacking
+
+
+def scratch(most: int) -> tuple[Floats, Floats, Floats]:
+    """Room for ``climb``."""
+    return np.zeros((2, most)), np.zeros((1 << most, 5)), np.zeros((1 << most, most))
 
 
 def _shape(chunk: Chunk) -> tuple[Offsets, Offsets, Offsets]:
     return chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets
-
-
-def _index(chunk: Chunk) -> dict[str, np.ndarray]:
-    start = np.zeros(chunk.n_items + 1, dtype=np.int64)
-    entry, holder = np.zeros(chunk.n_entries, dtype=np.int64), np.zeros(chunk.n_entries, dtype=np.int64)
-    index_by_item(*_shape(chunk), chunk.entry_item, start, entry, holder)
-    return {"start": start, "entry": entry, "holder": holder}

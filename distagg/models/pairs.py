@@ -10,7 +10,6 @@ import numpy as np
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
 from distagg.kernels.lists import BINARY, DIFFERENCE, PAIR_FUNCTIONS, pair_sums, pair_values
-from distagg.kernels.potentials import fill_potentials
 from distagg.models.base import param
 from distagg.types import Bools, Floats, Indices, Offsets
 
@@ -74,10 +73,13 @@ def won_and_lost(model: str, chunk: Chunk, names: Sequence[str], reciprocal: flo
     """
     check_ranks(model, chunk, names, reciprocal)
     values = np.zeros((chunk.n_entries, 1 + 2 * len(names) + (reciprocal > 0)))
+    values[:, 0] = -1.0
     nobody = np.zeros(chunk.n_lists, dtype=np.int64)
+    entries = np.diff(chunk.entry_offsets[chunk.list_offsets])
+    share = np.repeat(1.0 / np.maximum(np.diff(chunk.item_offsets), 1), entries)
     for n, name in enumerate(names):
         won, lost, _ = list_sums(chunk, nobody, PAIR_FUNCTIONS[name])
-        fill_potentials(1 + 2 * n, chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets, won, lost, values)
+        values[:, 1 + 2 * n], values[:, 2 + 2 * n] = won * share, -lost * share
     if reciprocal:
         values[:, -1] = reciprocal / (reciprocal + chunk.entry_rank)
     return values

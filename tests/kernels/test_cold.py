@@ -14,9 +14,21 @@ from hypothesis import strategies as st
 from strategies import chunks
 
 from distagg.kernels import cold, jit
-from distagg.kernels.lists import borda_points, mid_positions, reciprocal_sums, sum_by_item
+from distagg.kernels.crf import draw_samples
+from distagg.kernels.lists import (
+    BINARY,
+    PAIR_FUNCTIONS,
+    borda_points,
+    mid_positions,
+    pair_sums,
+    pair_values,
+    reciprocal_sums,
+    sum_by_item,
+)  # fmt: skip
 from distagg.kernels.metric import precision_at_hits, stop_probability, sums_at_cutoffs
 from distagg.kernels.ordering import read_only, sort_spans
+from distagg.kernels.potentials import index_by_item, score_lists
+from distagg.types import NO_LABEL
 
 
 def same(kernel: jit.Kernel, *arguments: object) -> None:
@@ -40,6 +52,38 @@ def test_walks_along_lists(drawn, seed: int) -> None:
         same(borda_points, average, *shape, chunk.entry_rank, *room)
 
 
+@given(drawn=chunks(), seed=st.integers(0, 99), scale=st.sampled_from([1.0, 0.37, 1e5]))
+def test_pairs_of_lists(drawn, seed: int, scale: float) -> None:
+    chunk, draw = drawn[1], np.random.default_rng(seed)
+    shape = (chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets, chunk.entry_item)
+    rank, out = read_only(chunk.entry_rank * scale), draw.integers(0, 3, chunk.n_lists)
+    for function in PAIR_FUNCTIONS.values():
+        lists = (chunk.entry_offsets, rank)
+        same(_each(pair_values), *lists, out, function)
+        value, outside = pair_values.compiled(*lists, out, function)
+        same(_each(pair_sums), *lists, value, outside, out, function == BINARY)
+    indices = [np.zeros(n, dtype=np.int64) for n in (chunk.n_items + 1, chunk.n_entries, chunk.n_entries)]
+    same(index_by_item, *shape, *indices)
+    row, score = draw.integers(0, 4, chunk.n_lists), draw.normal(size=chunk.n_items)
+    for functions in ([0], [3], [0, 1, 2, 3]):
+        weights = draw.normal(size=(4, 2 + 2 * len(functions)))
+        for reciprocal in (0.0, 10.0):
+            same(_scores, np.array(functions), reciprocal, *shape, rank, row, weights, score)
+
+
+@given(
+    labels=st.lists(st.lists(st.sampled_from([NO_LABEL, -2, 0, 1, 2, 7]), max_size=30), max_size=6),
+    most=st.integers(2, 8),
+    seed=st.integers(0, 99),
+)
+def test_samples(labels: list[list[int]], most: int, seed: int) -> None:
+    sizes = [len(one) for one in labels]
+    offsets = read_only(np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]))
+    flat = np.array([label for one in labels for label in one], dtype=np.int32)
+    keys, room = np.random.default_rng(seed).random(len(flat)), np.zeros((len(sizes), most), dtype=np.int64)
+    same(_samples, offsets, flat, keys, room, np.zeros(len(sizes), dtype=np.int64))
+
+
 @given(sizes=st.lists(st.integers(0, 150), max_size=5), seed=st.integers(0, 99))
 def test_sorting_and_walks_down_a_ranking(sizes: list[int], seed: int) -> None:
     draw, offsets = np.random.default_rng(seed), read_only(np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]))
@@ -53,21 +97,43 @@ def test_sorting_and_walks_down_a_ranking(sizes: list[int], seed: int) -> None:
     same(stop_probability, offsets, draw.random(count), np.zeros(count))
 
 
-class _Sort:
-    """sort_spans with buffers, whose contents afterwards are nobody's business, and with nothing counted."""
+class _Through:
+    """A kernel called through a function: with room to work in, whose contents afterwards are nobody's business."""
 
-    @staticmethod
-    def run(function, offsets, key, order, key_buffer, order_buffer) -> None:
-        function(offsets, key, order, key_buffer.copy(), order_buffer.copy(), np.zeros(0, dtype=np.int64))
+    def __init__(self, kernel: jit.Kernel, call) -> None:
+        self.kernel, self.call = kernel, call
 
-    def cold(self, *arguments) -> None:
-        self.run(sort_spans.cold, *arguments)
+    def cold(self, *arguments):
+        return self.call(self.kernel.cold, *arguments)
 
-    def compiled(self, *arguments) -> None:
-        self.run(sort_spans.compiled, *arguments)
+    def compiled(self, *arguments):
+        return self.call(self.kernel.compiled, *arguments)
 
 
-_without_buffers = _Sort()
+def _each(kernel: jit.Kernel) -> _Through:
+    """One array of all that a kernel gives."""
+    return _Through(kernel, lambda function, *arguments: np.concatenate(function(*arguments)))
+
+
+def _scoring(function, functions, *arguments) -> None:
+    *before, score = arguments
+    room = np.zeros((len(functions), max(len(arguments[5]), 1))), np.zeros((2, len(functions)))
+    function(functions, *before, *room, score)
+
+
+def _sampling(function, offsets, labels, keys, picked, sizes) -> None:
+    found = np.full_like(picked, -1)
+    function(offsets, labels, keys, np.zeros(max(len(labels), 1), dtype=np.int64), found, sizes)
+    picked[:] = np.where(np.arange(picked.shape[1]) < sizes[:, None], found, 0)
+
+
+_without_buffers = _Through(
+    sort_spans,
+    lambda function, offsets, key, order, key_buffer, order_buffer: function(
+        offsets, key, order, key_buffer.copy(), order_buffer.copy(), np.zeros(0, dtype=np.int64)
+    ),
+)
+_scores, _samples = _Through(score_lists, _scoring), _Through(draw_samples, _sampling)
 
 
 def test_counts_of_exchanges_are_left_to_the_kernel() -> None:
@@ -79,6 +145,9 @@ def test_tables_too_large_are_left_to_the_kernel(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(cold, "ROOM", 5)
     offsets, values = read_only(np.array([0, 3, 4])), np.array([1.0, 0.5, 0.25, 1.0])
     assert cold.stop_probability(offsets, values, values) is NotImplemented
+    assert cold.pair_sums(offsets, values, values, np.zeros(2), np.zeros(2, dtype=np.int64), False) is NotImplemented
+    room, labels = np.zeros((2, 2), dtype=np.int64), np.array([0, 2, 0, 1], dtype=np.int32)
+    assert cold.draw_samples(offsets, labels, values, room[0], room, room[0]) is NotImplemented
     sums = np.zeros((2, 1))
     assert cold.sums_at_cutoffs(offsets, values, np.ones(3), np.array([2]), sums) is NotImplemented
     sums_at_cutoffs(offsets, values, np.ones(3), np.array([2]), sums)  # compiled then

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from strategies import Query, build_chunk, chunks
 from test_lists import naive_pair_matrix
 
-from distagg.kernels.crf import ALONE, IDEAL, climb, draw_items, expected_metric, normalise
+from distagg.kernels.crf import ALONE, AS_IS, FOLLOW, IDEAL, TOTAL, climb, draw_items, normalise
 from distagg.kernels.lists import PAIR_FUNCTIONS
 from distagg.kernels.potentials import index_by_item, score_lists
-from distagg.models.crf import field_arrays, metric_terms
+from distagg.models.crf import field_arrays, metric_terms, samples, scratch
 from distagg.models.pairs import won_and_lost
 from distagg.types import NO_LABEL
 
@@ -54,15 +54,46 @@ def naive_field(name: str, depth: int, scores: np.ndarray, grades: list[int]) ->
     return float(likely @ values / likely.sum()), top + math.log(likely.sum())
 
 
-def field(name: str, depth: int, scores: np.ndarray, grades: list[int]) -> tuple[float, float, np.ndarray]:
-    size = len(grades)
-    labels = np.array(grades, dtype=np.int32)
-    gain, discount, kind, how = metric_terms(f"{name}@{depth}", size, labels, float(HIGHEST))
-    share, slope = np.zeros(size), np.zeros(size)
-    normalise(how, size, discount, gain, share)
-    scratch = (*np.zeros((5, 2**size)), np.zeros((2**size, size)))
-    mean, log_z = expected_metric(size, scores, gain, share, kind, *field_arrays(size), *scratch, slope)
-    return mean, log_z, slope
+def field(
+    name: str, depth: int, scores: np.ndarray, grades: list[int], most: int = 0
+) -> tuple[float, float, np.ndarray]:
+    """Expected metric, log Z and gradient by score, of a sample in room for ``most``.
+
+    A list for each item, whose only weight is the item's score.
+    """
+    size, most = len(grades), max(len(grades), most)
+    gain, discount, kind, how = metric_terms(f"{name}@{depth}", size, np.array(grades, dtype=np.int32), float(HIGHEST))
+    gains, shares, picked = np.zeros((1, most)), np.zeros((1, most)), np.zeros((1, most), dtype=np.int64)
+    gains[0, :size], picked[0, :size] = gain, np.arange(size)
+    shares[:, :size] = normalise(how, discount, gains[:, :size])
+    each, mean, slope, room = np.arange(size), np.zeros(1), np.zeros((size, 1)), scratch(most)
+    climb(
+        1.0, kind, np.array([size]), picked, gains, shares, np.arange(size + 1), each, np.ones((size, 1)), each,
+        scores[:, None], slope, mean, *field_arrays(most), *room,
+    )  # fmt: skip
+    return float(mean[0]), float(room[1][0, FOLLOW]), slope[:, 0]
+
+
+@given(
+    grades=st.lists(st.lists(st.integers(0, 3), min_size=2, max_size=7), min_size=1, max_size=4),
+    depth=st.integers(1, 7),
+)
+def test_normalisers_are_their_definitions(grades: list[list[int]], depth: int) -> None:
+    discount = np.where(np.arange(7) < depth, 1.0 / np.log2(np.arange(2.0, 9.0)), 0.0)
+    gains = np.array([[2.0**grade - 1.0 for grade in row] + [0.0] * (7 - len(row)) for row in grades])
+    hits = np.where(gains > 0.0, 1.0, 0.0)
+    np.testing.assert_array_equal(normalise(AS_IS, discount, gains), np.tile(discount, (len(grades), 1)))
+    found = normalise(IDEAL, discount, gains), normalise(TOTAL, discount, hits)
+    for n, row in enumerate(gains):
+        for share, most in zip(found, (np.sort(row)[::-1] @ discount, hits[n].sum()), strict=True):
+            np.testing.assert_allclose(share[n], discount / most if most else 0.0 * discount, rtol=1e-14)
+
+
+@pytest.mark.parametrize("name", ["ndcg", "map", "err"])
+def test_room_for_more_items_changes_no_bit(name: str) -> None:
+    scores, grades = np.random.default_rng(1).normal(size=4), [2, 0, 1, 1]
+    expected, found = (field(name, 12, scores, grades, most) for most in (4, 7))
+    assert (*expected[:2], *expected[2]) == (*found[:2], *found[2])
 
 
 @pytest.mark.parametrize(("name", "depth"), CASES)
@@ -203,28 +234,27 @@ def test_the_climb_follows_finite_differences_of_the_expected_metric():
         Query(3, {0: {2: 1, 0: 2}}, [1, 1, 1]),
     ]
     chunk = build_chunk(made, n_experts=3)
-    potentials = np.random.default_rng(3).normal(size=(chunk.n_entries, 3))
     shape = (chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets)
-    index = [np.zeros(n, dtype=np.int64) for n in (chunk.n_items + 1, chunk.n_entries, chunk.n_entries)]
-    index_by_item(*shape, chunk.entry_item, *index)
-    keys, order = np.random.default_rng(4).random(chunk.n_items), np.arange(3)
-
+    start, entry, holder = (np.zeros(n, dtype=np.int64) for n in (chunk.n_items + 1, chunk.n_entries, chunk.n_entries))
+    index_by_item(*shape, chunk.entry_item, start, entry, holder)
+    potentials = np.random.default_rng(3).normal(size=(chunk.n_entries, 3))[entry]
     gain = np.exp2(chunk.labels.astype(float)) - 1.0
-    discount = 1.0 / np.log2(np.arange(2.0, 8.0))
+    keys, discount = np.random.default_rng(4).random(chunk.n_items), 1.0 / np.log2(np.arange(2.0, 8.0))
+    sizes, picked, gains = samples(chunk, np.arange(3), keys, gain, 6)
+    assert sizes.tolist() == [4, 3]  # the third teaches nothing
 
     def objective(weights, into):
-        means = np.full(3, np.nan)
-        scratch = np.zeros(4, np.int64), np.zeros(6, np.int64), np.zeros((4, 6)), np.zeros((5, 64)), np.zeros((64, 6))
+        means = np.full(2, np.nan)
         climb(
-            1.0, ALONE, IDEAL, order, chunk.item_offsets, chunk.labels, keys, gain, discount, *index, potentials,
-            chunk.list_expert.astype(np.int64), weights, into, means, *field_arrays(6), *scratch,
+            1.0, ALONE, sizes, picked, gains, normalise(IDEAL, discount, gains), start, holder, potentials,
+            chunk.list_expert.astype(np.int64), weights, into, means, *field_arrays(6), *scratch(6),
         )  # fmt: skip
         return means
 
     weights, slope, rest = np.random.default_rng(5).normal(size=(3, 3)), np.zeros((3, 3)), np.zeros((3, 3))
-    assert np.isnan(objective(weights, slope)).tolist() == [False, False, True]  # the third teaches nothing
+    assert np.isfinite(objective(weights, slope)).all()
     for at in np.ndindex(3, 3):
         nudge = np.zeros((3, 3))
         nudge[at] = 1e-5
-        ends = [np.nansum(objective(weights + sign * nudge, rest)) for sign in (1, -1)]
+        ends = [objective(weights + sign * nudge, rest).sum() for sign in (1, -1)]
         assert slope[at] == pytest.approx((ends[0] - ends[1]) / 2e-5, abs=1e-8)
