@@ -61,6 +61,16 @@ def as_words(words: Sequence[str]) -> pa.StringArray:
     return pa.StringArray.from_buffers(len(words), pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(b"".join(encoded)))
 
 
+def one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """A table's column as one array; without copying where it is one, which ``combine_chunks`` does not spare."""
+    if isinstance(column, pa.Array):
+        return column
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    joined = column.combine_chunks()
+    return joined if isinstance(joined, pa.Array) else pa.concat_arrays(joined.chunks)
+
+
 def no_rows(schema: pa.Schema) -> pa.Table:
     """An empty table."""
     return pa.Table.from_batches([], schema)

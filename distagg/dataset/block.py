@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from distagg.arrays import as_arrow, as_numpy, as_words
+from distagg.arrays import as_arrow, as_numpy, as_words, one_array
 from distagg.dataset.clash import Clash
 from distagg.dataset.gather import KEY, run_starts
 from distagg.dataset.items import Mentions, NumberedItems, number_items
@@ -49,11 +49,11 @@ class QueryRows:
 def query_block(rows: QueryRows) -> BlockTables:
     """A block of whole queries."""
     table = rows.ranked.table()
-    key = as_numpy(_one(table[KEY]))
+    key = as_numpy(one_array(table[KEY]))
     runs = Runs.of(key, lambda major: np.searchsorted(rows.codes, major))
     pairs = "winner" in table.column_names
     names = ("winner", "loser") if pairs else ("item",)
-    ids = [_one(_column(table, name, pa.string())) for name in names]
+    ids = [one_array(_column(table, name, pa.string())) for name in names]
     item = interleaved(*ids) if pairs else ids[0]
     ranked = Mentions(np.repeat(runs.query, runs.lengths * len(names)), item)
     try:
@@ -135,7 +135,7 @@ def pair_rows(pairs: pa.Table, runs: Runs, position: NDArray[np.int32], tally: T
     same = position[:, 0] == position[:, 1]
     if same.any():
         raise BadRow("self", int(np.argmax(same)))
-    tie = _one(_column(pairs, "tie", pa.bool_()))
+    tie = one_array(_column(pairs, "tie", pa.bool_()))
     tie = pc.fill_null(tie, False)
     tally.entries += len(position)
     tally.ties += int(pc.sum(tie).as_py() or 0)
@@ -143,7 +143,7 @@ def pair_rows(pairs: pa.Table, runs: Runs, position: NDArray[np.int32], tally: T
         as_arrow(np.repeat(runs.query, runs.lengths)),
         as_arrow(np.repeat(runs.expert, runs.lengths)),
         as_arrow(position[:, 0]), as_arrow(position[:, 1]),
-        pc.fill_null(_one(_column(pairs, "weight", pa.float64())), 1.0), tie,
+        pc.fill_null(one_array(_column(pairs, "weight", pa.float64())), 1.0), tie,
     ]  # fmt: skip
     return pa.table(columns, schema=PAIRS_TABLE)
 
@@ -167,7 +167,7 @@ def floats(table: pa.Table, name: str) -> Floats:
     """A column as float64, NaN where it is null or absent."""
     if name not in table.column_names or pa.types.is_null(table.schema.field(name).type):
         return np.full(len(table), np.nan, dtype=RANK)
-    return as_numpy(_one(table[name]))
+    return as_numpy(one_array(table[name]))
 
 
 def _scores(entries: pa.Table) -> Floats | None:
@@ -180,12 +180,14 @@ def _mentions(rows: GroupedRows, codes: NDArray[np.int64]) -> Mentions:
     if not rows.pieces:
         return Mentions(np.zeros(0, np.int64), as_words([]), pa.nulls(0, pa.int32()))
     table = rows.table()
-    code = key_major(as_numpy(_one(table[KEY])))
+    code = key_major(as_numpy(one_array(table[KEY])))
     query = np.searchsorted(codes, code)
     stays = codes[np.minimum(query, len(codes) - 1)] == code
     if not stays.all():
         table, query = table.filter(as_arrow(stays)), query[stays]
-    return Mentions(query, _one(_column(table, "item", pa.string())), _one(_column(table, "label", pa.int32())))
+    return Mentions(
+        query, one_array(_column(table, "item", pa.string())), one_array(_column(table, "label", pa.int32()))
+    )
 
 
 def interleaved(winner: pa.Array, loser: pa.Array) -> pa.Array:
@@ -199,11 +201,6 @@ def _column(table: pa.Table, name: str, dtype: pa.DataType) -> pa.ChunkedArray:
     if name not in table.column_names:
         return pa.chunked_array([pa.nulls(len(table), dtype)])
     return table[name].cast(dtype)
-
-
-def _one(column: pa.ChunkedArray) -> pa.Array:
-    array = column.combine_chunks()
-    return array if not isinstance(array, pa.ChunkedArray) else pa.concat_arrays(array.chunks)
 
 
 def list_column(offsets: Offsets | NDArray[np.intp], values: pa.Array) -> pa.ListArray:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from distagg.arrays import as_arrow, as_numpy
+from distagg.arrays import as_arrow, as_numpy, one_array
 from distagg.types import (
     INDEX,
     LABEL,
@@ -207,14 +207,9 @@ def spans(offsets: Offsets, keep: np.ndarray) -> tuple[np.ndarray, Offsets]:
     return flat, new
 
 
-def _flat(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    """One contiguous array of a table's column."""
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-
-
 def _list_column(column: pa.ChunkedArray) -> tuple[Offsets, pa.Array]:
     """Offsets starting at 0 and the flat values of a list column, without copying the values."""
-    array = _flat(column)
+    array = one_array(column)
     offsets = as_numpy(array.offsets).astype(OFFSET)
     values = array.values.slice(offsets[0], offsets[-1] - offsets[0]) if len(offsets) else array.values
     return (offsets - offsets[0] if len(offsets) else np.zeros(1, dtype=OFFSET)), values
@@ -254,8 +249,8 @@ def chunk_from_tables(
     list_expert, entry_offsets = np.zeros(0, dtype=INDEX), np.zeros(1, dtype=OFFSET)
     entry_item, entry_rank, entry_score = np.zeros(0, INDEX), np.zeros(0, RANK), np.zeros(0, RANK)
     if lists is not None and len(lists):
-        list_offsets = np.searchsorted(as_numpy(_flat(lists["query"])), bounds).astype(OFFSET)
-        list_expert = as_numpy(_flat(lists["expert"]))
+        list_offsets = np.searchsorted(as_numpy(one_array(lists["query"])), bounds).astype(OFFSET)
+        list_expert = as_numpy(one_array(lists["expert"]))
         entry_offsets, items = _list_column(lists["item"])
         entry_item = as_numpy(items)
         entry_rank = as_numpy(_list_column(lists["rank"])[1])
@@ -267,15 +262,15 @@ def chunk_from_tables(
     pair_offsets = np.zeros(n_queries + 1, dtype=OFFSET)
     pair_columns: list[Any] = [np.zeros(0, t) for t in (INDEX, INDEX, INDEX, RANK, np.bool_)]
     if pairs is not None and len(pairs):
-        pair_offsets = np.searchsorted(as_numpy(_flat(pairs["query"])), bounds).astype(OFFSET)
+        pair_offsets = np.searchsorted(as_numpy(one_array(pairs["query"])), bounds).astype(OFFSET)
         names = ("expert", "winner", "loser", "weight", "tie")
-        pair_columns = [as_numpy(_flat(pairs[name])) for name in names]
+        pair_columns = [as_numpy(one_array(pairs[name])) for name in names]
 
     return Chunk(
         n_experts=n_experts,
         positions=bounds[:-1].astype(OFFSET),
-        query_ids=_flat(queries["query"]),
-        parts=_flat(queries["part"]),
+        query_ids=one_array(queries["query"]),
+        parts=one_array(queries["part"]),
         item_offsets=label_offsets,
         item_ids=item_ids,
         labels=_labels(label_values),
