@@ -12,12 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from distagg.arrays import as_arrow
-from distagg.dataset.chunk import Chunk, chunk_from_tables
-from distagg.dataset.manifest import Block
+from distagg.dataset.chunk import Chunk
+from distagg.dataset.memory import held
 from distagg.dataset.reader import CHUNK_ENTRIES, Dataset
 from distagg.dataset.regroup import regroup
-from distagg.dataset.tally import Tally
-from distagg.dataset.writer import layout_of, make_block, make_manifest
 from distagg.errors import InputError, UsageError, unknown
 from distagg.types import NO_LABEL, PAIRS
 
@@ -99,21 +97,7 @@ def dataset_from_arrow(
     [1.0, 2.0]
     """
     grouped = regroup(TableSource(table, labels, judgements), Path(), memory_bytes=1 << 62)
-    total = Tally()
-    blocks: list[Block] = []
-    chunks: list[Chunk] = []
-    for tables in grouped.blocks(CHUNK_ENTRIES):
-        total.add(tables.tally)
-        blocks.append(make_block(tables, total, 0, len(blocks)))
-        lists, pairs = (tables.rows, None) if grouped.kind == "lists" else (None, tables.rows)
-        assert tables.queries is not None  # only blocks of one query that many experts rank come without
-        chunks.append(
-            chunk_from_tables(
-                tables.queries, lists, pairs, n_experts=len(grouped.experts.names), first_query=tables.first_query
-            )
-        )
-    manifest = make_manifest(layout_of(grouped), total, tuple(blocks), ())
-    return Dataset("", manifest, tuple(grouped.experts.names), held=tuple(chunks))
+    return held(grouped, CHUNK_ENTRIES)
 
 
 def dataset_to_arrow(dataset: Dataset) -> pa.Table:

@@ -8,15 +8,17 @@ from typing import Any
 
 from distagg.dataset import Dataset, write_dataset
 from distagg.dataset.commit import refuse_existing
+from distagg.dataset.memory import read_dataset
 from distagg.dataset.place import Place, local, place
 from distagg.engine.progress import Progress, silent
-from distagg.errors import InputError, unknown
+from distagg.errors import InputError, UsageError, unknown
 
 
 def import_dataset(
-    kind: str, sources: Sequence[str | Path], target: str | Place, *, progress: Progress = silent, **options: Any
-) -> Dataset:
-    """Read source files into a dataset at a path or URL, all or nothing.
+    kind: str, sources: Sequence[str | Path], target: str | Place | None = None, *, progress: Progress = silent,
+    **options: Any,
+) -> Dataset:  # fmt: skip
+    """Read source files into a dataset at a path or URL, all or nothing; or into memory.
 
     Parameters
     ----------
@@ -25,7 +27,9 @@ def import_dataset(
     sources
         Files, or directories of files.
     target
-        The directory (or URL) to make; it must not be there yet.
+        The directory (or URL) to make; it must not be there yet. None holds the dataset in memory, for what is used
+        once: some 25 bytes an entry, in smaller chunks than on disk, so that what a model sums over queries may differ
+        in its last bits. Rankings of every query on its own do not.
     progress
         Called with the number of rows that were read and written since the last call.
     **options
@@ -43,11 +47,17 @@ def import_dataset(
 
     if kind not in SOURCES:
         raise unknown("source kind", kind, SOURCES)
-    refuse_existing(place(target))
+    if target is not None:
+        refuse_existing(place(target))
     files = [file for source in sources for file in _files(local(str(source), "source files"))]
     about = {name: read_about(Path(options[name])) for name in ("users", "items") if options.get(name) is not None}
     options = {name: value for name, value in {**options, **about}.items() if value is not None}
-    write_dataset(SOURCES[kind](files, **options), target, progress=progress, **about)
+    source = SOURCES[kind](files, **options)
+    if target is None:
+        if about or source.partition == "expert":
+            raise UsageError("ratings, and what is known of users and items, are kept on disk; name a target")
+        return read_dataset(source, progress=progress)
+    write_dataset(source, target, progress=progress, **about)
     return Dataset.open(target)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,10 +18,8 @@ FUSION = {
 
 
 def fuse(folder: Path, name: str) -> pa.Table:
-    """From the TREC files, through a dataset on disk, as the command line does."""
-    target = folder / f"ours-{os.getpid()}"
-    distagg.import_dataset("trec", sorted(folder.glob("run*.txt")), target)
-    return distagg.rank(name, distagg.Dataset.open(target))
+    """From the TREC files to a ranking, with nothing kept between."""
+    return distagg.rank(name, distagg.import_dataset("trec", sorted(folder.glob("run*.txt"))))
 
 
 def battles(folder: Path) -> pa.Table:
