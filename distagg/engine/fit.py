@@ -12,6 +12,7 @@ from distagg.dataset.reader import Dataset
 from distagg.engine.boost import boost
 from distagg.engine.checkpoint import Keeper, NoKeeper, saving_on_stop
 from distagg.engine.experts import align_experts
+from distagg.engine.folds import hold_outs
 from distagg.engine.goal import Goal, evaluate_candidates
 from distagg.engine.progress import Progress, silent
 from distagg.engine.runner import InlineRunner, Runner, Work
@@ -53,7 +54,10 @@ def fit(
         _check_whole(model, train)
         return boost(model, train, valid, goal, runner, progress)
     if isinstance(model, Blend):
-        trials = [Trial(member, train, valid, goal or Goal()) for member in model.members.values()]
+        ways = hold_outs(train, valid)
+        trials = [
+            Trial(member, *ways[model.turn(name) % len(ways)], goal or Goal()) for name, member in model.members.items()
+        ]
         return model.joined(dict(zip(model.members, fit_each(trials, runner, progress), strict=True)))
     params: Params = {}
     candidates = model.candidates(train.manifest.experts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from distagg.dataset.reader import Dataset
 from distagg.errors import UsageError
@@ -50,3 +50,35 @@ def make_folds(dataset: Dataset, folds: str) -> list[Fold]:
         rest = set(range(count)) - {k, valid}
         made.append(Fold(str(k + 1), *(dataset.select(fold=(count, r)) for r in (rest, {valid}, {k}))))
     return made
+
+
+def hold_outs(train: Dataset, valid: Dataset | None) -> list[tuple[Dataset, Dataset | None]]:
+    """Ways to divide the same queries into training and validation: the given one, then every other part held out.
+
+    Parts are what folds are made of, source parts or residues of the position; where both datasets are not made of
+    such parts of one dataset, there is the given way alone.
+    """
+    given: list[tuple[Dataset, Dataset | None]] = [(train, valid)]
+    if valid is None or not _same(train, valid):
+        return given
+    a, b = train.where, valid.where
+    whole = replace(a, parts=b.parts, residues=b.residues) == b  # they differ in these alone
+    if whole and a.residues == b.residues and a.parts and b.parts and not a.parts & b.parts:
+        units = a.parts | b.parts
+        wheres = [(replace(a, parts=units - {one}), replace(b, parts=frozenset({one}))) for one in sorted(a.parts)]
+    elif whole and a.parts == b.parts and a.residues and b.residues and not a.residues & b.residues:
+        slots = a.residues | b.residues
+        wheres = [(replace(a, residues=slots - {n}), replace(b, residues=frozenset({n}))) for n in sorted(a.residues)]
+    else:
+        return given
+    return given + [(replace(train, where=most), replace(valid, where=one)) for most, one in wheres]
+
+
+def _same(one: Dataset, other: Dataset) -> bool:
+    """Whether both are of the same rows, whatever is selected."""
+    if (one.path, one.manifest, one.experts, one.pieces) != (other.path, other.manifest, other.experts, other.pieces):
+        return False
+    return all(
+        a is b or (a.labels.tobytes(), a.entry_item.tobytes()) == (b.labels.tobytes(), b.entry_item.tobytes())
+        for a, b in zip(one.held, other.held, strict=True)
+    )

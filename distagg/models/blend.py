@@ -1,7 +1,8 @@
 """blend: several supervised models, trained apart, with one voice. The recommendation where labels are at hand.
 
 Each member's scores are standardised in every query and added up. Members that err apart (a linear field over
-rankings, boosted trees) and random starts average out.
+rankings, boosted trees) and random starts average out. Where training and validation queries are parts of one dataset,
+as in folds, members hold out the parts in turn: all labelled queries teach, and every member has some to stop by.
 """
 
 from __future__ import annotations
@@ -56,6 +57,11 @@ class Blend(Model):
             **{f"lambdamart {n + 1}": LambdaMart(seed=seeds[n]) for n in range(int(self.lambdamart))},
             **{f"lambdarank {n + 1}": LambdaRank(seed=seeds[n]) for n in range(int(self.lambdarank))},
         }
+
+    @staticmethod
+    def turn(member: str) -> int:
+        """The number of a member among its kind, from 0: which part of the labelled queries it holds out."""
+        return int(member.rpartition(" ")[2]) - 1
 
     def joined(self, learned: dict[str, Params]) -> Params:
         """The members' parameters in one: each under its name and whose it is."""

@@ -21,6 +21,7 @@ from distagg.engine.boost import _grown_by_workers, _settings, boost, grow
 from distagg.engine.cluster import DaskRunner, local_cluster
 from distagg.engine.compare import evaluate_model
 from distagg.engine.fit import fit
+from distagg.engine.folds import hold_outs, make_folds
 from distagg.errors import UsageError
 from distagg.models import MODELS, model_named
 from distagg.models.blend import Blend
@@ -247,3 +248,16 @@ def test_lambdarank_with_ranker_lightgbm_is_lambdamart_on_its_features() -> None
         LambdaRank(ranker="lightgbm")
     with pytest.raises(UsageError, match="hidden"):
         model_named("lambdarank", {"ranker": "lightgbm", "hidden": 3})
+
+
+def test_members_of_a_blend_hold_out_the_parts_in_turn(hostile: Dataset) -> None:
+    fold = make_folds(hostile, "letor5")[0]
+    model, chunk = Blend(crf=5, lambdamart=1), whole(fold.test)
+    ways = hold_outs(fold.train, fold.valid)
+    learned = {
+        name: fit(member, *ways[(int(name[-1]) - 1) % 4][:1], valid=ways[(int(name[-1]) - 1) % 4][1])
+        for name, member in model.members.items()
+    }
+    params = fit(model, fold.train, valid=fold.valid)
+    assert {k: v.tobytes() for k, v in params.items()} == {k: v.tobytes() for k, v in model.joined(learned).items()}
+    assert model.score(chunk, params).std() > 0.0
