@@ -15,6 +15,7 @@ from distagg.types import NO_LABEL, Floats, Indices, Labels, Offsets
 
 BINARY, DIFFERENCE, NORMALISED, LOG = 0, 1, 2, 3  # pair functions
 ROOM = 4_000_000  # numbers of a table of spans, padded to the longest
+STEPS = 1000  # of a walk through all spans at once, where that does not pay
 
 
 def _rows(item_offsets: Offsets, list_offsets: Offsets, entry_offsets: Offsets, entry_item: Indices) -> Offsets:
@@ -90,12 +91,10 @@ def pair_sums(
         return (after + out).astype(np.float64), ahead.astype(np.float64), np.where(left_out > 0, length, 0.0)
     together = np.zeros(len(entry_rank))  # of a tie group, at its first entry
     together[first] = value[first] * size
-    table, at = _padded(entry_offsets, together, 0.0)
-    if at is None:
+    before = _sums_before(entry_offsets, together)
+    if before is None:
         return NotImplemented
-    so_far = np.zeros((len(table), table.shape[1] + 1))
-    np.cumsum(table, axis=1, out=so_far[:, 1:])
-    below, group = np.repeat(so_far[:, :-1][at][first], size), np.repeat(together[first], size)
+    below, group = np.repeat(before[first], size), np.repeat(together[first], size)
     total = np.bincount(np.repeat(np.arange(len(length)), length), value, len(length))
     won = np.maximum(np.repeat(total, length) - below - group - after * value, 0.0)
     won += out * (np.repeat(outside, length) - value)
@@ -169,6 +168,21 @@ def _padded(offsets: Offsets, values: Floats, fill: float) -> tuple[Floats, Any]
     table = np.full(at.shape, fill)
     table[at] = values
     return table, at
+
+
+def _sums_before(offsets: Offsets, values: Floats) -> Floats | None:
+    """Of every value, the sum of those before it in its span: place by place, through all spans that have it."""
+    sizes = np.diff(offsets)
+    having = len(sizes) - np.cumsum(np.bincount(sizes))  # spans with more values than 0, 1 ..
+    if len(having) > STEPS + len(values) // 16:
+        return None
+    first = offsets[:-1][np.argsort(-sizes, kind="stable")]
+    so_far, found = np.zeros(len(sizes)), np.empty(len(values))
+    for place, count in enumerate(having.tolist()):
+        at = first[:count] + place
+        found[at] = so_far[:count]
+        so_far[:count] += values[at]
+    return found
 
 
 def sums_at_cutoffs(item_offsets: Offsets, values: Floats, discounts: Floats, cutoffs: Offsets, sums: Floats) -> Any:

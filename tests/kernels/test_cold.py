@@ -143,6 +143,7 @@ def test_counts_of_exchanges_are_left_to_the_kernel() -> None:
 
 def test_tables_too_large_are_left_to_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cold, "ROOM", 5)
+    monkeypatch.setattr(cold, "STEPS", 2)
     offsets, values = read_only(np.array([0, 3, 4])), np.array([1.0, 0.5, 0.25, 1.0])
     assert cold.stop_probability(offsets, values, values) is NotImplemented
     assert cold.pair_sums(offsets, values, values, np.zeros(2), np.zeros(2, dtype=np.int64), False) is NotImplemented
