@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from distagg.arrays import as_arrow, as_numpy
@@ -49,11 +50,11 @@ def gather(batches: list[pa.RecordBatch], size: int | None) -> Iterator[pa.Recor
         elif (high - low).sum() > WIDE * total:
             joined = joined or [pa.concat_arrays(column) for column in columns]
             rows = as_arrow(_rows_in(part, np.zeros_like(sizes), sizes))
-            arrays = [column.take(rows) for column in joined]
+            arrays = [_take(column, rows) for column in joined]
         else:
             used = np.flatnonzero(high)
             rows = as_arrow(_rows_in(part, low, high))
-            arrays = [_join(column, used, low[used], (high - low)[used]).take(rows) for column in columns]
+            arrays = [_take(_join(column, used, low[used], (high - low)[used]), rows) for column in columns]
         yield pa.record_batch(arrays, names=names)
 
 
@@ -62,7 +63,12 @@ def _join(
 ) -> pa.Array:
     """Pieces of a column, one after the other."""
     where = zip(batch.tolist(), start.tolist(), length.tolist(), strict=True)
-    return pa.concat_arrays([column[b].slice(s, n) for b, s, n in where])
+    return pa.concat_arrays([column[b].slice(s, n) for b, s, n in where], memory_pool=pa.system_memory_pool())
+
+
+def _take(column: pa.Array, rows: pa.Array) -> pa.Array:
+    # The system's allocator gives back what a block needed; Arrow's own keeps 30 MB for the next one.
+    return pc.take(column, rows, memory_pool=pa.system_memory_pool())
 
 
 def _windows(pieces: Pieces, n_batches: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
