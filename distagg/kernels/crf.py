@@ -24,9 +24,6 @@ ALONE, HITS, CASCADE = 0, 1, 2
 # What the gains of a sample are divided by: nothing, the best possible sum (NDCG), the relevant items (AP).
 AS_IS, IDEAL, TOTAL = 0, 1, 2
 MOST = 12  # items
-# What is kept of every set: the metric's state, log weight of all that may follow, the metric still to come, the
-# probability of reaching it, and that times the metric gathered on the way.
-STATE, FOLLOW, AHEAD, REACH, BEHIND = 0, 1, 2, 3, 4
 
 
 def normalise(how: int, discount: Floats, gains: Floats) -> Floats:  # (most,), (N, most) -> (N, most)
@@ -135,8 +132,13 @@ def climb(
     weight: Floats,  # (most,) of positions in the field: 1 / log(position + 1)
     placed: Offsets,  # (2^most,) how many items a set has
     absent: Indices,  # (2^most, most) the items that a set lacks, ascending
-    few: Floats,  # (2, most) scratch: scores, and the gradient of the expected metric by score
-    many: Floats,  # (2^most, 5) scratch: STATE and so on; many[0, FOLLOW] ends as log Z of the last sample
+    score: Floats,  # (most,) scratch
+    slope: Floats,  # (most,) scratch: gradient of the expected metric by score
+    state: Floats,  # (2^most,) scratch, and so are the next: the metric's
+    follow: Floats,  # log weight of all that may follow; follow[0] ends as log Z of the last sample
+    ahead: Floats,  # the metric still to come
+    reach: Floats,  # the probability of reaching a set
+    behind: Floats,  # that times the metric gathered on the way
     choice: Floats,  # (2^most, most) scratch: the probability of each absent item to be next
 ) -> None:
     """A step of length ``rate`` up the expected metric of each sample.
@@ -153,27 +155,27 @@ def climb(
                 w = row[holder[at]]
                 for f in range(potentials.shape[1]):
                     total += weights[w, f] * potentials[at, f]
-            few[0, k] = total
-            few[1, k] = 0.0
+            score[k] = total
+            slope[k] = 0.0
         for s in range(full + 1):
             value = 1.0
             if s > 0 and kind != ALONE:
                 i = absent[len(absent) - 1 - s, 0]  # the first item of the set
-                value = many[s - (1 << i), STATE]
+                value = state[s - (1 << i)]
                 value = value + gains[n, i] if kind == HITS else value * (1.0 - gains[n, i])
-            many[s, STATE] = value
-            many[s, REACH] = 0.0
-            many[s, BEHIND] = 0.0
-        many[full, FOLLOW] = 0.0
-        many[full, AHEAD] = 0.0
-        many[0, REACH] = 1.0
+            state[s] = value
+            reach[s] = 0.0
+            behind[s] = 0.0
+        follow[full] = 0.0
+        ahead[full] = 0.0
+        reach[0] = 1.0
         for s in range(full - 1, -1, -1):
             p = placed[s]
             left = size - p
             top = -np.inf
             for k in range(left):
                 i = absent[s, k]
-                value = few[0, i] * weight[p] + many[s | (1 << i), FOLLOW]
+                value = score[i] * weight[p] + follow[s | (1 << i)]
                 choice[s, k] = value
                 top = value if value > top else top
             total = 0.0
@@ -181,29 +183,29 @@ def climb(
                 value = math.exp(choice[s, k] - top)
                 choice[s, k] = value
                 total += value
-            many[s, FOLLOW] = top + math.log(total)
+            follow[s] = top + math.log(total)
             come = 0.0
             for k in range(left):
                 i = absent[s, k]
                 value = choice[s, k] / total
                 choice[s, k] = value
-                come += value * (gains[n, i] * shares[n, p] * many[s, STATE] + many[s | (1 << i), AHEAD])
-            many[s, AHEAD] = come
-        mean = many[0, AHEAD]
+                come += value * (gains[n, i] * shares[n, p] * state[s] + ahead[s | (1 << i)])
+            ahead[s] = come
+        mean = ahead[0]
         means[n] = mean
         for s in range(full):
             p = placed[s]
-            state, reach, behind = many[s, STATE], many[s, REACH], many[s, BEHIND]
+            here, gathered = reach[s], behind[s]
             for k in range(size - p):
                 i = absent[s, k]
                 t = s | (1 << i)
                 value = choice[s, k]
-                now = gains[n, i] * shares[n, p] * state
-                few[1, i] += weight[p] * value * (behind + reach * (now + many[t, AHEAD] - mean))
-                many[t, REACH] += reach * value
-                many[t, BEHIND] += value * (behind + reach * now)
+                now = gains[n, i] * shares[n, p] * state[s]
+                slope[i] += weight[p] * value * (gathered + here * (now + ahead[t] - mean))
+                reach[t] += here * value
+                behind[t] += value * (gathered + here * now)
         for k in range(size):
             for at in range(start[picked[n, k]], start[picked[n, k] + 1]):
                 w = row[holder[at]]
                 for f in range(potentials.shape[1]):
-                    into[w, f] += rate * few[1, k] * potentials[at, f]
+                    into[w, f] += rate * slope[k] * potentials[at, f]

@@ -196,9 +196,9 @@ def field_arrays(most: int) -> tuple[Floats, Offsets, Indices]:
     return 1.0 / np.log(np.arange(2.0, most + 2.0)), held.sum(axis=1), lacking
 
 
-def scratch(most: int) -> tuple[Floats, Floats, Floats]:
-    """Room for ``climb``."""
-    return np.zeros((2, most)), np.zeros((1 << most, 5)), np.zeros((1 << most, most))
+def scratch(most: int) -> tuple[Floats, ...]:
+    """Room for ``climb``: two numbers for every item, five for every set, and one for every item that a set lacks."""
+    return (*np.zeros((2, most)), *np.zeros((5, 1 << most)), np.zeros((1 << most, most)))
 
 
 def _shape(chunk: Chunk) -> tuple[Offsets, Offsets, Offsets]:
