@@ -57,7 +57,7 @@ def turn(entry: Entry, task: Task, folder: Path, python: str) -> None:
     answer.unlink(missing_ok=True)
     mine = entry.who in (OURS, CACHED)
     script = [sys.executable, str(HERE / "ours.py")] if mine else [python, str(HERE / "theirs.py"), entry.who]
-    settings = dict(os.environ)
+    settings = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     if entry.who == CACHED:
         settings |= {"DISTAGG_JIT_CACHE": "1", "NUMBA_CACHE_DIR": str(folder.parent / "numba")}
     with (folder / "said.txt").open("w+") as said:
