@@ -9,20 +9,22 @@ no fastmath: the same bits everywhere.
 Kernels fill arrays by plain loops: assigning a slice costs two seconds of compilation, a loop nothing.
 
 Loading numba and compiling takes longer than a small job. So a kernel may have a ``cold`` twin of plain numpy with the
-same bits, which works until the kernel has seen enough numbers to be worth compiling; numba is loaded only then.
+same bits, which works until it has taken as long as compiling would; numba is loaded only then.
 """
 
 from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
 
 CACHED = os.environ.get("DISTAGG_JIT_CACHE", "") == "1"
-WARM = 2_000_000  # numbers that a cold twin may be given: some tenths of a second
+WARM = 1.0  # seconds that a cold twin may take in all: what loading numba and compiling a kernel takes
+GUESS = 1e-7  # seconds that a twin takes for a number, before one has been timed
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -31,17 +33,20 @@ class Kernel:
     """A function that is compiled when it is called for the first time; other kernels may call it."""
 
     def __init__(self, function: Callable[..., Any], cold: Callable[..., Any] | None = None) -> None:
-        self.function, self.cold, self.seen = function, cold, 0
+        self.function, self.cold = function, cold
+        self.seen, self.spent = 0, 0.0  # numbers given to the twin, and the seconds that it took
         self.made: Any = None
         self.lock = threading.Lock()
         self.__doc__, self.__name__, self.__module__ = function.__doc__, function.__name__, function.__module__
 
     def __call__(self, *arguments: Any) -> Any:
         if self.made is None and self.cold is not None:
-            self.seen += max(a.size for a in arguments if isinstance(a, np.ndarray))
-            if self.seen <= WARM:
+            size = max(a.size for a in arguments if isinstance(a, np.ndarray))
+            if self.spent + size * (self.spent / self.seen if self.seen else GUESS) < WARM:
+                began = time.perf_counter()
                 found = self.cold(*arguments)
                 if found is not NotImplemented:  # as a twin says to what it would take too much memory for
+                    self.seen, self.spent = self.seen + size, self.spent + time.perf_counter() - began
                     return found
         return self.compiled(*arguments)
 

@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -155,17 +156,25 @@ def test_tables_too_large_are_left_to_the_kernel(monkeypatch: pytest.MonkeyPatch
     np.testing.assert_array_equal(sums, [[1.5], [1.0]])
 
 
-def test_a_kernel_is_compiled_once_it_has_seen_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    twice = []
+def test_a_kernel_is_compiled_once_its_twin_took_long_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
 
     def loop(values: np.ndarray) -> float:
         return values[0] + values[0]
 
-    made = jit.Kernel(loop, lambda values: twice.append(1) or values[0] + values[0])
-    monkeypatch.setattr(jit, "WARM", 10)
+    def cold(values: np.ndarray) -> float:
+        clock[0] += 0.4
+        return loop(values)
+
+    monkeypatch.setattr(jit, "WARM", 1.0)
+    monkeypatch.setattr(jit, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
+    made = jit.Kernel(loop, cold)
     assert [made(np.ones(4)) for _ in range(4)] == [2.0] * 4
-    assert len(twice) == 2  # 4 and 8 numbers; 12 are more than 10
+    assert clock == [0.8]  # a third time would be more than a second
     assert made.made is not None
+    large = jit.Kernel(loop, cold)
+    assert large(np.ones(20_000_000)) == 2.0
+    assert clock == [0.8]  # too much to try
 
 
 def test_kernels_travel_by_name() -> None:
