@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from distagg.kernels.jit import kernel
+from distagg.kernels import newton_cold
+from distagg.kernels.jit import kernel, kernel_with
 from distagg.types import Floats, Indices, Labels, Offsets
 
 OK, UNBEATEN, WINLESS, ISOLATED = 0, 1, 2, 3  # as distagg.models.outcome.STATUS
 SWEEPS = 3
 
 
-@kernel
+@kernel_with(newton_cold.examine)
 def examine(
     item_offsets: Offsets,  # (Q + 1,)
     offsets: Offsets,  # (I + 1,) rows of all queries
@@ -179,7 +180,7 @@ def strong_components(
     return count, label
 
 
-@kernel
+@kernel_with(newton_cold.count_strong)
 def count_strong(
     item_offsets: Offsets, offsets: Offsets, other: Indices, ahead: Floats, behind: Floats, strong: Offsets
 ) -> None:

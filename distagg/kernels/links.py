@@ -15,7 +15,8 @@ import math
 
 import numpy as np
 
-from distagg.kernels.jit import kernel
+from distagg.kernels import newton_cold
+from distagg.kernels.jit import kernel, kernel_with
 from distagg.types import Floats, Indices, Offsets
 
 LOGIT, PROBIT, DAVIDSON, RAO_KUPPER = 0, 1, 2, 3
@@ -153,7 +154,7 @@ def slopes(
                 diagonal[size] += bent
 
 
-@kernel
+@kernel_with(newton_cold.log_likelihood)
 def log_likelihood(
     link: int,
     item_offsets: Offsets,

@@ -13,7 +13,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from distagg.kernels.jit import kernel
+from distagg.kernels import newton_cold
+from distagg.kernels.jit import kernel, kernel_with
 from distagg.kernels.links import RAO_KUPPER
 from distagg.types import Floats, Indices, Offsets
 
@@ -74,7 +75,7 @@ def solve_step(
             ahead[i] = scale[i] * rest[i] + now / before * ahead[i]
 
 
-@kernel
+@kernel_with(newton_cold.fit_queries)
 def fit_queries(
     slopes: Slopes,  # of the link
     link: int,
