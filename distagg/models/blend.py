@@ -38,8 +38,8 @@ class Blend(Model):
     supervised: ClassVar[bool] = True
     package: ClassVar[str] = "lightgbm"
 
-    crf: Any = param(3, "members that are crf: with pairs log, log+binary, and that for err, in turn", least=0)
-    lambdamart: Any = param(3, "members that are lambdamart; they need LightGBM", least=0)
+    crf: Any = param(12, "members that are crf: with pairs log, log+binary, and that for err, in turn", least=0)
+    lambdamart: Any = param(12, "members that are lambdamart; they need LightGBM", least=0)
     lambdarank: Any = param(0, "members that are lambdarank", least=0)
     seed: Any = param(0, "where random draws start from", least=0)
 

@@ -43,7 +43,7 @@ VARIANTS = {
         {"features": "borda", "mode": "gradient"},
         {"pairs": "all"},
     ],
-    "blend": [{"crf": 0, "lambdarank": 2}],
+    "blend": [{"crf": 0, "lambdamart": 1, "lambdarank": 2}],
     "stagg": [{"mode": "gradient", "ranks": "normal"}, {"objective": "err"}, {"objective": "rbp", "features": "borda"}],
     "rankagg": [{"objective": "rbp"}, {"features": "cp", "rank": 2}],
     "svp": [{"unlisted": "ignore"}, {"pairs": "log"}, {"pairs": "difference", "unlisted": "ignore", "joint": "sum"}],
