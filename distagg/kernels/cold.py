@@ -39,7 +39,7 @@ def reciprocal_sums(
         np.add.at(total, _rows(item_offsets, list_offsets, entry_offsets, entry_item), 1.0 / (c + entry_rank))
 
 
-def _tied(entry_offsets: Offsets, entry_rank: Floats) -> tuple[Offsets, Offsets]:
+def tied(entry_offsets: Offsets, entry_rank: Floats) -> tuple[Offsets, Offsets]:
     """The first entry of every tie group, and the one behind its last."""
     begin = np.repeat(entry_offsets[:-1], np.diff(entry_offsets))
     starts = np.ones(len(entry_rank), dtype=np.bool_)
@@ -49,7 +49,7 @@ def _tied(entry_offsets: Offsets, entry_rank: Floats) -> tuple[Offsets, Offsets]
 
 
 def mid_positions(entry_offsets: Offsets, entry_rank: Floats) -> Floats:
-    first, last = _tied(entry_offsets, entry_rank)
+    first, last = tied(entry_offsets, entry_rank)
     begin = np.repeat(entry_offsets[:-1], np.diff(entry_offsets))
     return np.asarray(np.repeat(0.5 * (first + last - 1), last - first) - begin + 1.0)
 
@@ -82,7 +82,7 @@ def pair_sums(
     entry_offsets: Offsets, entry_rank: Floats, value: Floats, outside: Floats, left_out: Offsets, binary: bool
 ) -> Any:
     length = np.diff(entry_offsets)
-    first, last = _tied(entry_offsets, entry_rank)
+    first, last = tied(entry_offsets, entry_rank)
     size = last - first
     ahead = np.repeat(first, size) - np.repeat(entry_offsets[:-1], length)
     after = np.repeat(entry_offsets[1:], length) - np.repeat(last, size)

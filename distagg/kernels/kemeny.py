@@ -12,20 +12,33 @@ that calls it, and the whole chain took seconds more to compile.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from distagg.kernels.jit import kernel
+from distagg.kernels import majority_cold as cold
+from distagg.kernels.jit import F, kernel_with
 from distagg.kernels.triangles import Search, mirror, sweep
 from distagg.types import Bools, Floats, Offsets
 
 WIDEST = 128  # items of a component that the bound and the search take on: a set is two words of 64 bits
 MOST_SWEEPS = 100  # over the triangles of a component
 EAGER = 0.25  # of ``sweep``; after a first greedy one
+SMALL = 64  # items of a matrix that Python may go through
 ROUNDING = 1e-9  # of the sum of margins, where they are not whole numbers
 
 
-@kernel
+def small(function: F) -> F:
+    """A kernel on a matrix: Python goes through small ones as it is, until compiling pays."""
+
+    @np.errstate(over="ignore")
+    def plain(matrix: Floats, *arguments: Any) -> Any:
+        return function(matrix, *arguments) if len(matrix) <= SMALL else NotImplemented
+
+    return kernel_with(plain)(function)
+
+
+@small
 def components(matrix: Floats, order: Offsets, starts: Offsets, work: Offsets, seen: Bools) -> int:
     """Strongly connected components of "a majority puts i over j", best first, into ``order`` and ``starts``.
 
@@ -80,7 +93,7 @@ def components(matrix: Floats, order: Offsets, starts: Offsets, work: Offsets, s
     return count
 
 
-@kernel
+@kernel_with(cold.worth)
 def worth(matrix: Floats, order: Offsets) -> float:
     """Sum of margins of earlier over later items."""
     total = 0.0
@@ -91,7 +104,7 @@ def worth(matrix: Floats, order: Offsets) -> float:
     return total
 
 
-@kernel
+@kernel_with(cold.descend)
 def descend(matrix: Floats, order: Offsets, tolerance: float) -> int:
     """Move single items to their best places until none gains; gives the pairs looked at."""
     size = len(order)
@@ -126,7 +139,7 @@ def descend(matrix: Floats, order: Offsets, tolerance: float) -> int:
     return looked
 
 
-@kernel
+@small
 def kicked(matrix: Floats, enough: float, step: float, budget: int, order: Offsets, trial: Offsets) -> int:
     """Kick and descend from the best order so far until it is worth ``enough`` or the budget of pairs is spent.
 
@@ -158,7 +171,7 @@ def kicked(matrix: Floats, enough: float, step: float, budget: int, order: Offse
     return looked
 
 
-@kernel
+@small
 def settle(matrix: Floats, order: Offsets) -> None:
     """Let neighbours that no majority orders stand as they are numbered: no order gets worse by that."""
     for at in range(1, len(order)):
@@ -169,7 +182,7 @@ def settle(matrix: Floats, order: Offsets) -> None:
         order[to] = item
 
 
-@kernel
+@kernel_with(cold.ordered_pairs)
 def ordered_pairs(
     unlisted_last: bool,
     item_offsets: Offsets,

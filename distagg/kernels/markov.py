@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from distagg.kernels.jit import kernel
+from distagg.kernels import majority_cold as cold
+from distagg.kernels.jit import kernel, kernel_with
 from distagg.kernels.majority import chunk_margins
 from distagg.types import Bools, Floats, Indices, Offsets
 
@@ -154,7 +155,7 @@ def majority_walk(margins: Floats, teleport: float, tolerance: float, steps: int
     return x, left <= tolerance
 
 
-@kernel
+@kernel_with(cold.majority_walks)
 def majority_walks(
     teleport: float, tolerance: float, steps: int, unlisted_last: bool, item_offsets: Offsets, list_offsets: Offsets,
     entry_offsets: Offsets, entry_item: Indices, entry_rank: Floats, pair_offsets: Offsets, pair_winner: Indices,
