@@ -14,28 +14,29 @@ from distagg.kernels.cold import ROOM, tied
 from distagg.types import Bools, Floats, Indices, Offsets
 
 UNLISTED = np.int32(2**31 - 1)  # the place of an item that a list leaves out
-WORK = 100_000_000  # numbers to look at: some tenths of a second
+WORK = 400_000_000  # comparisons of places: a second
+SWEEPS = 30  # of a walk; few need more
 
 
 def _margins(
     unlisted_last: bool, item_offsets: Offsets, list_offsets: Offsets, entry_offsets: Offsets, entry_item: Indices,
     entry_rank: Floats, pair_offsets: Offsets, pair_winner: Indices, pair_loser: Indices, pair_weight: Floats,
     pair_tie: Bools,
-) -> Floats | None:  # fmt: skip
-    """Margins of all queries (Q, size, size), padded with zeros; none where that would be too large or too much."""
+) -> Floats:  # fmt: skip
+    """Margins of all queries (Q, size, size), padded with zeros."""
     sizes, lists, length = np.diff(item_offsets), np.diff(list_offsets), np.diff(entry_offsets)
     count, size, most = len(sizes), int(sizes.max(initial=0)), int(lists.max(initial=0))
-    if count * size * max(size, most) > ROOM or count * size**2 * most > WORK:
-        return None
     first, last = tied(entry_offsets, entry_rank)
     query, nth = np.repeat(np.arange(count), lists), np.arange(len(length)) - np.repeat(list_offsets[:-1], lists)
     place = np.full((most, count, size), UNLISTED)
     place[np.repeat(nth, length), np.repeat(query, length), entry_item] = np.repeat(first, last - first)
-    wins, real = np.zeros((count, size, size), dtype=np.int32), np.arange(size) < sizes[:, None]
+    real, over = _real(item_offsets), np.empty((count, size, size), dtype=np.bool_)
+    wins = np.zeros(over.shape, dtype=np.min_scalar_type(most))  # bytes add up several times as fast
     for own in place:  # one list of every query
         other = np.where(real if unlisted_last else own != UNLISTED, own, np.int32(-1))  # what loses to nothing
-        wins += own[:, :, None] < other[:, None, :]
-    margins = (wins - wins.transpose(0, 2, 1)).astype(np.float64)
+        np.less(own[:, :, None], other[:, None, :], out=over)
+        wins += over.view(np.uint8)
+    margins = np.subtract(wins, wins.transpose(0, 2, 1), dtype=np.float64)
     decided = ~pair_tie
     winner, loser, weight = pair_winner[decided], pair_loser[decided], pair_weight[decided]
     query = np.repeat(np.arange(count), np.diff(pair_offsets))[decided]
@@ -44,34 +45,64 @@ def _margins(
     return margins
 
 
-def chunk_margins(q: int, unlisted_last: bool, item_offsets: Offsets, list_offsets: Offsets, *arrays: Any) -> Any:
-    entry_offsets, entry_item, entry_rank, pair_offsets, *pairs = arrays
-    lists, own = slice(list_offsets[q], list_offsets[q + 1]), slice(pair_offsets[q], pair_offsets[q + 1])
+def _span(
+    first: int, last: int, item_offsets: Offsets, list_offsets: Offsets, entry_offsets: Offsets, entry_item: Indices,
+    entry_rank: Floats, pair_offsets: Offsets, *pairs: Any,
+) -> tuple[Any, ...]:  # fmt: skip
+    """The arrays of a few queries, as of a chunk of their own."""
+    lists, own = slice(list_offsets[first], list_offsets[last]), slice(pair_offsets[first], pair_offsets[last])
     entries = slice(entry_offsets[lists.start], entry_offsets[lists.stop])
-    found = _margins(
-        unlisted_last, item_offsets[q : q + 2] - item_offsets[q], list_offsets[q : q + 2] - lists.start,
+    return (
+        item_offsets[first : last + 1] - item_offsets[first], list_offsets[first : last + 1] - lists.start,
         entry_offsets[lists.start : lists.stop + 1] - entries.start, entry_item[entries], entry_rank[entries],
-        pair_offsets[q : q + 2] - own.start, *(column[own] for column in pairs),
+        pair_offsets[first : last + 1] - own.start, *(column[own] for column in pairs),
     )  # fmt: skip
-    return NotImplemented if found is None else found[0]
 
 
-def copeland_chunk(unlisted_last: bool, item_offsets: Offsets, *arrays: Any) -> Any:
-    margins, sizes = _margins(unlisted_last, item_offsets, *arrays), np.diff(item_offsets)
-    if margins is None:
-        return NotImplemented
-    return np.sign(margins).sum(axis=2)[np.arange(margins.shape[1]) < sizes[:, None]]
+def _spans(item_offsets: Offsets, list_offsets: Offsets, *_: Any) -> list[tuple[int, int]] | None:
+    """Queries, from the first to before the last, whose margins are made together; none where that takes too long."""
+    sizes, lists = np.diff(item_offsets), np.diff(list_offsets)
+    if (sizes**2 * np.maximum(lists, 1)).sum() > WORK or (sizes * np.maximum(sizes, lists)).max(initial=0) > ROOM:
+        return None
+    cuts, largest, most = [0], 0, 0
+    for q, (size, many) in enumerate(zip(sizes.tolist(), lists.tolist(), strict=True)):
+        largest, most = max(largest, size), max(most, many)
+        if (q + 1 - cuts[-1]) * largest * max(largest, most) > ROOM:
+            cuts.append(q)
+            largest, most = size, many
+    return list(itertools.pairwise([*cuts, len(sizes)]))
 
 
-def sort_chunk(local: bool, start: Indices, unlisted_last: bool, item_offsets: Offsets, *arrays: Any) -> Any:
-    margins, score = _margins(unlisted_last, item_offsets, *arrays), np.zeros(item_offsets[-1])
-    if margins is None:
-        return NotImplemented
-    for q, (base, end) in enumerate(itertools.pairwise(item_offsets.tolist())):
-        beats = (margins[q] > 0.0).tolist()
-        order = (_lifted if local else _merged)(start[base:end].tolist(), beats)
-        score[base + np.array(order, dtype=np.int64)] = np.arange(end - base, 0, -1)
-    return score
+def chunk_margins(q: int, unlisted_last: bool, *arrays: Any) -> Any:
+    own = _span(q, q + 1, *arrays)
+    return NotImplemented if _spans(*own) is None else _margins(unlisted_last, *own)[0]
+
+
+def copeland_chunk(unlisted_last: bool, *arrays: Any) -> Any:
+    score, spans = np.zeros(arrays[0][-1]), _spans(*arrays)
+    for first, last in spans or ():
+        own = _span(first, last, *arrays)
+        wins = np.sign(_margins(unlisted_last, *own)).sum(axis=2)
+        score[arrays[0][first] : arrays[0][last]] = wins[_real(own[0])]
+    return NotImplemented if spans is None else score
+
+
+def _real(item_offsets: Offsets) -> Bools:  # (Q, size)
+    """Where a table of queries, padded to the largest, has items."""
+    sizes = np.diff(item_offsets)
+    return np.asarray(np.arange(sizes.max(initial=0)) < sizes[:, None])
+
+
+def sort_chunk(local: bool, start: Indices, unlisted_last: bool, *arrays: Any) -> Any:
+    score, spans, offsets = np.zeros(arrays[0][-1]), _spans(*arrays), arrays[0].tolist()
+    for first, last in spans or ():
+        margins = _margins(unlisted_last, *_span(first, last, *arrays))
+        for q in range(first, last):
+            base, end = offsets[q], offsets[q + 1]
+            beats = (margins[q - first] > 0.0).tolist()
+            order = (_lifted if local else _merged)(start[base:end].tolist(), beats)
+            score[base + np.array(order, dtype=np.int64)] = np.arange(end - base, 0, -1)
+    return NotImplemented if spans is None else score
 
 
 def _merged(order: list[int], beats: list[list[bool]]) -> list[int]:
@@ -101,23 +132,30 @@ def _lifted(order: list[int], beats: list[list[bool]]) -> list[int]:
     return order
 
 
-def majority_walks(
-    teleport: float, tolerance: float, steps: int, unlisted_last: bool, item_offsets: Offsets, *arrays: Any
-) -> Any:
-    margins, sizes = _margins(unlisted_last, item_offsets, *arrays), np.diff(item_offsets)
-    if margins is None:
-        return NotImplemented
-    real = np.arange(margins.shape[1]) < sizes[:, None]
+def majority_walks(teleport: float, tolerance: float, steps: int, unlisted_last: bool, *arrays: Any) -> Any:
+    score, spans, unfinished = np.zeros(arrays[0][-1]), _spans(*arrays), 0
+    for first, last in spans or ():
+        own = _span(first, last, *arrays)
+        x, left = _walks(teleport, tolerance, min(steps, SWEEPS), np.diff(own[0]), _margins(unlisted_last, *own))
+        if steps > SWEEPS and (left > tolerance).any():
+            return NotImplemented  # majorities with many cycles
+        score[arrays[0][first] : arrays[0][last]] = x[_real(own[0])]
+        unfinished += int((~(left <= tolerance)).sum())
+    return NotImplemented if spans is None else (score, unfinished)
+
+
+def _walks(
+    teleport: float, tolerance: float, steps: int, sizes: Offsets, margins: Floats
+) -> tuple[Floats, Floats]:  # (Q, size), (Q,)
+    """Of every query the distribution, and what is still on the way. See ``majority_walk``."""
     above = (margins < 0.0).sum(axis=2).astype(np.float64)
-    share = (1.0 - teleport) / np.maximum(sizes, 1)
+    share, jump = (1.0 - teleport) / np.maximum(sizes, 1), teleport / np.maximum(sizes, 1)
     move = np.where(margins < 0.0, share[:, None, None], 0.0)
     order = np.argsort(-above, axis=1, kind="stable")  # what pads a query comes last, and has nothing to pass on
     stays = 1.0 - (1.0 - teleport) + above * share[:, None]
-    x, waiting = np.zeros(real.shape), np.where(real, (teleport / np.maximum(sizes, 1))[:, None], 0.0)
+    x, waiting = np.zeros(above.shape), np.where(np.arange(above.shape[1]) < sizes[:, None], jump[:, None], 0.0)
     left, step = np.ones(len(sizes)), 0
     while step < steps and (left > tolerance).any():
-        if step * move.size > WORK:
-            return NotImplemented  # majorities with many cycles: more sweeps than were worth while
         going = np.flatnonzero(left > tolerance)
         own, at = waiting[going], np.arange(len(going))
         for i in order[going].T:
@@ -128,7 +166,7 @@ def majority_walks(
         waiting[going] = own
         left[going] = np.cumsum(own / teleport, axis=1)[:, -1] if own.size else 0.0
         step += 1
-    return x[real], int((~(left <= tolerance)).sum())
+    return x, left
 
 
 def ordered_pairs(

@@ -30,7 +30,12 @@ def walked(given) -> np.ndarray:
 
 
 @pytest.mark.parametrize("last", [True, False])
-@given(drawn=chunks(), seed=st.integers(0, 99), teleport=st.sampled_from([0.01, 0.3, 1.0]), steps=st.integers(1, 50))
+@given(
+    drawn=chunks(),
+    seed=st.integers(0, 99),
+    teleport=st.sampled_from([0.01, 0.3, 1.0]),
+    steps=st.integers(1, cold.SWEEPS),
+)
 def test_whole_chunks(last: bool, drawn, seed: int, teleport: float, steps: int) -> None:
     chunk, draw = drawn[1], np.random.default_rng(seed)
     given = arrays(chunk, last)
@@ -45,8 +50,9 @@ def test_whole_chunks(last: bool, drawn, seed: int, teleport: float, steps: int)
     same(ordered_pairs, last, *shape, np.zeros(chunk.n_queries))
 
 
+@pytest.mark.parametrize("room", [4_000_000, 15_000])  # all together, or two and one at a time
 @pytest.mark.parametrize("last", [True, False])
-def test_wide_queries_of_many_sizes(last: bool) -> None:
+def test_wide_queries_of_many_sizes(last: bool, room: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Majorities with cycles, so that walks end after different numbers of sweeps and merges meet in all ways."""
     draw, sizes, lists, length = np.random.default_rng(0), [70, 0, 1, 33, 70, 8], 6, []
     items = []
@@ -62,13 +68,14 @@ def test_wide_queries_of_many_sizes(last: bool) -> None:
     entries = np.concatenate(items).astype(np.int32), np.concatenate(ranks)
     columns = (*offsets, *entries, np.concatenate([[0], np.cumsum(count)]), *pairs)
     given = (last, *map(read_only, columns))
+    monkeypatch.setattr(cold, "ROOM", room)
     start = order_items(offsets[0], draw.normal(size=sum(sizes)))
     for local in (False, True):
         same(sort_chunk, local, start, *given)
     same(copeland_chunk, *given)
     for q in range(len(sizes)):
         same(chunk_margins, q, *given)
-    for teleport in (0.05, 0.3):
+    for teleport in (0.1, 0.3):
         walk = (teleport, *WALK[1:], *given)
         np.testing.assert_array_equal(walked(majority_walks.cold(*walk)), walked(majority_walks.compiled(*walk)))
 
@@ -78,9 +85,10 @@ def test_too_much_is_left_to_the_kernels(monkeypatch: pytest.MonkeyPatch) -> Non
     given += (np.array([0, 1, 2, 1, 2, 0, 2, 0, 1], dtype=np.int32), np.tile([1.0, 2.0, 3.0], 3), np.zeros(2, np.int64))
     given += (np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0), np.zeros(0, np.bool_))  # a cycle of three
     assert cold.majority_walks(*WALK, *given) is not NotImplemented
-    monkeypatch.setattr(cold, "WORK", 27)  # enough for margins, not for so many sweeps
-    assert cold.chunk_margins(0, *given) is not NotImplemented
+    monkeypatch.setattr(cold, "SWEEPS", 3)
     assert cold.majority_walks(*WALK, *given) is NotImplemented
+    monkeypatch.setattr(cold, "WORK", 27)
+    assert cold.chunk_margins(0, *given) is not NotImplemented
     monkeypatch.setattr(cold, "ROOM", 8)
     assert cold.chunk_margins(0, *given) is NotImplemented
     assert cold.copeland_chunk(*given) is NotImplemented
