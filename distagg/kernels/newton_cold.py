@@ -7,6 +7,7 @@ one after the other, as the kernels do. Exponentials and logarithms are the C li
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -16,60 +17,66 @@ from distagg.types import Floats, Indices, Labels, Offsets
 LOGIT, GAUSSIAN, GAMMA = 0, 1, 2  # as in ``links`` and ``newton``
 WIDEST, UPHILL, TRIES = 600.0, 0.1, 60
 FULL = 1e300  # a product above goes into its logarithm
-SWEEPS = 30  # over all edges, to see what the first item reaches
+BLOCK = 1 << 19  # edges that are looked at together
+SWEEPS = 10  # over all edges, to see what the first item reaches
 QUERIES = 100  # gone through one by one
-EDGES = 1 << 20  # from here on compiling takes less than a fit, and the kernels less memory
+EDGES = 1 << 20  # of a fit; from here on compiling takes less time, and the kernel less memory
 WORK = 60_000_000  # numbers that a fit may look at: half a second
 CALLS = 10_000  # numbers whose time the calls of one sweep take
 
 
-def _rows(item_offsets: Offsets, offsets: Offsets, other: Indices) -> tuple[Offsets, Offsets]:
-    """Both items of every edge, as rows of the chunk."""
-    row = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-    return row, np.repeat(item_offsets[:-1], np.diff(offsets[item_offsets])) + other
+def _edges(
+    item_offsets: Offsets, offsets: Offsets, other: Indices
+) -> Iterator[tuple[slice, Offsets, Offsets]]:  # fmt: skip
+    """Edges, some at a time, and both items of each as rows of the chunk."""
+    base = np.repeat(item_offsets[:-1], np.diff(item_offsets))
+    for begin in range(0, len(other), BLOCK):
+        end = min(begin + BLOCK, len(other))
+        first, last = np.searchsorted(offsets, begin, side="right") - 1, np.searchsorted(offsets, end)
+        bounds: Offsets = np.clip(offsets[first : last + 1], begin, end)
+        row = np.repeat(np.arange(first, last), np.diff(bounds))
+        yield slice(begin, end), row, base[row] + other[begin:end]
 
 
 def examine(
     item_offsets: Offsets, offsets: Offsets, other: Indices, ahead: Floats, behind: Floats, status: Labels,
     component: Labels, connected: Offsets,
-) -> Any:  # fmt: skip
-    if len(other) > EDGES:
-        return NotImplemented
-    row, to = _rows(item_offsets, offsets, other)
-    up, down = ahead > 0.0, behind > 0.0
+) -> None:  # fmt: skip
     won, lost = np.zeros(len(status), dtype=np.bool_), np.zeros(len(status), dtype=np.bool_)
-    won[row[up]] = won[to[down]] = lost[to[up]] = lost[row[down]] = True
-    status[:] = np.where(won, np.where(lost, 0, 1), np.where(lost, 2, 3))
     label = np.arange(len(status))  # the least item known to be connected
-    one, two = row[up | down], to[up | down]
-    while len(one):
-        least = np.minimum(label[one], label[two])
-        np.minimum.at(label, np.concatenate([label[one], label[two]]), np.concatenate([least, least]))
-        while not np.array_equal(label[label], label):
-            label = label[label]
-        apart = label[one] != label[two]
-        one, two = one[apart], two[apart]
+    for edges, one, two in _edges(item_offsets, offsets, other):
+        up, down = ahead[edges] > 0.0, behind[edges] > 0.0
+        won[one[up]] = won[two[down]] = lost[two[up]] = lost[one[down]] = True
+        apart = (up | down) & (label[one] != label[two])
+        while apart.any():
+            one, two = one[apart], two[apart]
+            least = np.minimum(label[one], label[two])
+            np.minimum.at(label, np.concatenate([label[one], label[two]]), np.concatenate([least, least]))
+            while not np.array_equal(label[label], label):
+                label = label[label]
+            apart = label[one] != label[two]
+    status[:] = np.where(won, np.where(lost, 0, 1), np.where(lost, 2, 3))
     roots = np.concatenate([[0], np.cumsum(label == np.arange(len(label)))])
     component[:] = roots[label] - np.repeat(roots[item_offsets[:-1]], np.diff(item_offsets))
     connected[:] = np.diff(roots[item_offsets])
-    return None
 
 
 def count_strong(
     item_offsets: Offsets, offsets: Offsets, other: Indices, ahead: Floats, behind: Floats, strong: Offsets
 ) -> Any:
-    if len(other) > EDGES:
-        return NotImplemented
     sizes = np.diff(item_offsets)
-    row, to = _rows(item_offsets, offsets, other)
-    for up, down in ((ahead > 0.0, behind > 0.0), (behind > 0.0, ahead > 0.0)):
+    for out, back in ((ahead, behind), (behind, ahead)):
         seen = np.zeros(len(offsets) - 1, dtype=np.bool_)
         seen[item_offsets[:-1][sizes > 0]] = True
         for _ in range(SWEEPS):
-            if seen.all():
+            before = int(seen.sum())
+            for edges, one, two in _edges(item_offsets, offsets, other):
+                if seen.all():
+                    break
+                seen[two[seen[one] & (out[edges] > 0.0)]] = True
+                seen[one[seen[two] & (back[edges] > 0.0)]] = True
+            if int(seen.sum()) == before:
                 break
-            seen[to[up & seen[row]]] = True
-            seen[row[down & seen[to]]] = True
         if not seen.all():
             return NotImplemented  # several components, or a long way: the kernel's
     strong[:] = sizes > 0

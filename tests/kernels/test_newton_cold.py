@@ -47,9 +47,15 @@ def both(kernel: jit.Kernel, *arguments: object) -> object:
 sizes = st.lists(st.integers(0, 12), min_size=1, max_size=5)
 
 
-@given(seed=st.integers(0, 999), sizes=sizes, density=st.sampled_from([0.1, 0.4, 1.0]))
-def test_graphs(seed: int, sizes: list[int], density: float) -> None:
+@given(seed=st.integers(0, 999), sizes=sizes, density=st.sampled_from([0.1, 0.4, 1.0]), block=st.integers(1, 99))
+def test_graphs(seed: int, sizes: list[int], density: float, block: int) -> None:
     graph, items = drawn(seed, sizes, density), sum(sizes)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(newton_cold, "BLOCK", block)
+        check_graphs(graph, items, sizes)
+
+
+def check_graphs(graph: tuple[np.ndarray, ...], items: int, sizes: list[int]) -> None:
     rooms = np.zeros(items, dtype=np.int32), np.zeros(items, dtype=np.int32), np.zeros(len(sizes), dtype=np.int64)
     both(examine, *graph, *rooms)
     both(count_strong, *graph, np.zeros(len(sizes), dtype=np.int64))
@@ -112,8 +118,6 @@ def test_many_edges_are_left_to_the_kernels(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(newton_cold, "EDGES", 9)
     graph, rooms = drawn(2, [5], 1.0), (np.zeros(1), np.zeros(1, dtype=np.int64), np.zeros(1))
     said = [
-        examine.cold(*graph, np.zeros(5, dtype=np.int32), np.zeros(5, dtype=np.int32), rooms[1]),
-        count_strong.cold(*graph, rooms[1]),
         fit_queries.cold(logit_slopes, LOGIT, NONE, 0.0, 0.0, 1e-8, 9, *graph, np.zeros(1), np.zeros(5), *rooms),
         log_likelihood.cold(LOGIT, *graph, np.zeros(1), np.zeros(5), np.zeros(1)),
     ]
