@@ -18,7 +18,21 @@ from distagg.dataset.items import Mentions, NumberedItems, number_items
 from distagg.dataset.lists import find_repeated, order_lists
 from distagg.dataset.spill import GroupedRows, key_major, key_minor
 from distagg.dataset.tally import Tally, count_labels, count_values
-from distagg.types import LISTS_TABLE, NO_LABEL, PAIRS_TABLE, QUERIES_TABLE, RANK, Floats, Indices, Labels, Offsets
+from distagg.types import (
+    INDEX,
+    LISTS_TABLE,
+    NO_LABEL,
+    OFFSET,
+    PAIRS_TABLE,
+    QUERIES_TABLE,
+    RANK,
+    Floats,
+    Indices,
+    Labels,
+    Offsets,
+)
+
+BLOCK = 1 << 20  # mentions that are looked at together
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,14 +62,20 @@ class QueryRows:
 
 def query_block(rows: QueryRows) -> BlockTables:
     """A block of whole queries."""
-    table = rows.ranked.table()
-    key = as_numpy(one_array(table[KEY]))
-    runs = Runs.of(key, lambda major: np.searchsorted(rows.codes, major))
-    pairs = "winner" in table.column_names
-    names = ("winner", "loser") if pairs else ("item",)
-    ids = [one_array(_column(table, name, pa.string())) for name in names]
-    item = interleaved(*ids) if pairs else ids[0]
-    ranked = Mentions(np.repeat(runs.query, runs.lengths * len(names)), item)
+    pairs = "winner" in rows.ranked.schema.names
+    sides = 2 if pairs else 1
+    if pairs:
+        table, words = coded_table(rows.ranked, ("winner", "loser"))
+        winner, loser = (as_numpy(one_array(table[name])) for name in ("winner", "loser"))
+        item = mentioned(winner, loser, words)
+        del winner, loser
+        table = table.drop_columns(["winner", "loser"])
+    else:
+        table = rows.ranked.table()
+        item = one_array(_column(table, "item", pa.string()))
+    runs = Runs.of(as_numpy(one_array(table[KEY])), lambda major: np.searchsorted(rows.codes, major))
+    table = table.drop_columns([KEY])
+    ranked = Mentions(spread(runs.query, runs.lengths * sides), item)
     try:
         declared, judged = (_mentions(some, rows.codes) for some in (rows.declared, rows.judged))
         items = number_items(len(rows.codes), declared, ranked, judged)
@@ -75,8 +95,9 @@ def query_block(rows: QueryRows) -> BlockTables:
         else:
             blocked = list_rows(table, runs, items.position, rows.scores, tally)
     except BadRow as bad:
-        query, expert = int(key_major(key)[bad.row]), int(key_minor(key)[bad.row])
-        raise Clash(bad.kind, query, expert, item[bad.row * len(names)].as_py()) from None
+        run = int(np.searchsorted(runs.starts, bad.row, side="right")) - 1
+        query, expert = int(rows.codes[runs.query[run] - rows.first_query]), int(runs.expert[run])
+        raise Clash(bad.kind, query, expert, item[bad.row * sides].as_py()) from None
     queries = queries_table(rows.names, rows.parts, items)
     return BlockTables(rows.first_query, queries, blocked, tuple(dict.fromkeys(rows.parts)), tally)
 
@@ -135,15 +156,15 @@ def pair_rows(pairs: pa.Table, runs: Runs, position: NDArray[np.int32], tally: T
     same = position[:, 0] == position[:, 1]
     if same.any():
         raise BadRow("self", int(np.argmax(same)))
-    tie = one_array(_column(pairs, "tie", pa.bool_()))
-    tie = pc.fill_null(tie, False)
+    tie = pc.fill_null(one_array(_column(pairs, "tie", pa.bool_())), False)
+    weight = None if _absent(pairs, "weight") else pc.fill_null(one_array(pairs["weight"]), 1.0)
     tally.entries += len(position)
     tally.ties += int(pc.sum(tie).as_py() or 0)
     columns = [
         as_arrow(np.repeat(runs.query, runs.lengths)),
         as_arrow(np.repeat(runs.expert, runs.lengths)),
         as_arrow(position[:, 0]), as_arrow(position[:, 1]),
-        pc.fill_null(one_array(_column(pairs, "weight", pa.float64())), 1.0), tie,
+        as_arrow(np.ones(len(position))) if weight is None else weight, tie,
     ]  # fmt: skip
     return pa.table(columns, schema=PAIRS_TABLE)
 
@@ -165,14 +186,18 @@ def queries_table(names: list[str], parts: list[str], items: NumberedItems) -> p
 
 def floats(table: pa.Table, name: str) -> Floats:
     """A column as float64, NaN where it is null or absent."""
-    if name not in table.column_names or pa.types.is_null(table.schema.field(name).type):
+    if _absent(table, name):
         return np.full(len(table), np.nan, dtype=RANK)
     return as_numpy(one_array(table[name]))
 
 
 def _scores(entries: pa.Table) -> Floats | None:
-    has = "score" in entries.column_names and not pa.types.is_null(entries.schema.field("score").type)
-    return floats(entries, "score") if has else None
+    return None if _absent(entries, "score") else floats(entries, "score")
+
+
+def _absent(table: pa.Table, name: str) -> bool:
+    """Whether a column is not there, or without any value."""
+    return name not in table.column_names or pa.types.is_null(table.schema.field(name).type)
 
 
 def _mentions(rows: GroupedRows, codes: NDArray[np.int64]) -> Mentions:
@@ -194,6 +219,39 @@ def interleaved(winner: pa.Array, loser: pa.Array) -> pa.Array:
     """Winner, loser, winner, loser, ...: the order in which pairs mention items."""
     order = np.arange(2 * len(winner)).reshape(2, -1).T.ravel()
     return pa.concat_arrays([winner, loser]).take(as_arrow(order))
+
+
+def coded_table(rows: GroupedRows, names: tuple[str, ...]) -> tuple[pa.Table, pa.Array]:
+    """Rows put together with numbers for the words of some columns, and the words."""
+    columns = [piece[name] for name in names for piece in rows.pieces]
+    if not columns:
+        return rows.table(), as_words([])
+    found = pa.chunked_array(columns, pa.string()).dictionary_encode().chunks
+    schema, pieces = rows.schema, rows.pieces
+    for n, name in enumerate(names):
+        at, own = schema.get_field_index(name), found[n * len(pieces) : (n + 1) * len(pieces)]
+        schema = schema.set(at, pa.field(name, pa.int32()))
+        pieces = [piece.set_column(at, name, words.indices) for piece, words in zip(pieces, own, strict=True)]
+    return GroupedRows(pieces, schema).table(), found[0].dictionary
+
+
+def mentioned(winner: Indices, loser: Indices, words: pa.Array) -> pa.DictionaryArray:
+    """Winner, loser, winner, loser, ..., with the words in the order of their first mention."""
+    both = np.empty(2 * len(winner), dtype=INDEX)
+    both[::2], both[1::2] = winner, loser
+    first = np.empty(len(words), dtype=OFFSET)
+    for end in range(len(both), 0, -BLOCK):  # backwards: what is written last stays
+        start = max(end - BLOCK, 0)
+        first[both[start:end][::-1]] = np.arange(start, end)[::-1]
+    order = np.argsort(first)
+    number = np.empty(len(words), dtype=INDEX)
+    number[order] = np.arange(len(words))
+    return pa.DictionaryArray.from_arrays(as_arrow(number[both]), words.take(as_arrow(order)))
+
+
+def spread(values: NDArray[np.int64], lengths: NDArray[np.intp]) -> NDArray[np.int64]:
+    """Every value so many times; a single one takes no memory for each."""
+    return np.broadcast_to(values, int(lengths[0])) if len(values) == 1 else np.repeat(values, lengths)
 
 
 def _column(table: pa.Table, name: str, dtype: pa.DataType) -> pa.ChunkedArray:

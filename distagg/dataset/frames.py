@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from distagg.arrays import as_arrow
+from distagg.arrays import as_arrow, as_words
 from distagg.dataset.chunk import Chunk
 from distagg.dataset.memory import held
 from distagg.dataset.reader import CHUNK_ENTRIES, Dataset
@@ -96,6 +96,7 @@ def dataset_from_arrow(
     >>> next(dataset_from_arrow(table).chunks()).entry_rank.tolist()
     [1.0, 2.0]
     """
+    pa.default_memory_pool().release_unused()  # what reading the table needed: we are about to need as much
     grouped = regroup(TableSource(table, labels, judgements), Path(), memory_bytes=1 << 62)
     return held(grouped, CHUNK_ENTRIES)
 
@@ -158,7 +159,7 @@ def _checked(table: pa.Table, known: tuple[str, ...], name: str) -> pa.Table:
     columns = {column: _values(name, column, table[column]) for column in known if column in table.column_names}
     for column in ("query", "expert"):
         if column in known and column not in columns:
-            columns[column] = pa.repeat(pa.scalar(ALL), len(table))
+            columns[column] = pa.DictionaryArray.from_arrays(as_arrow(np.zeros(len(table), np.int8)), as_words([ALL]))
     return pa.table(columns)
 
 

@@ -22,7 +22,7 @@ class Mentions:
     """Items as rows name them: the query's position in the block, the id, the label or null."""
 
     query: NDArray[np.int64]  # (n,)
-    item: pa.Array  # (n,) string
+    item: pa.Array  # (n,) string, or a dictionary of such in the order of first mention
     label: pa.Array | None = None  # (n,) int32
 
 
@@ -47,11 +47,8 @@ def number_items(n_queries: int, declared: Mentions, ranked: Mentions, judged: M
         When an item has two different labels; the clash's query is the position in the block.
     """
     groups = (declared, ranked, judged)
-    query = np.concatenate([group.query for group in groups])
-    words = pa.chunked_array([group.item for group in groups], pa.string()).dictionary_encode()
-    dictionary = words.chunk(0).dictionary if words.num_chunks else as_words([])
-    word = np.concatenate([as_numpy(chunk.indices) for chunk in words.chunks] or [np.zeros(0, INDEX)])
-    number, item_query, item_word = _number(query, word, len(dictionary), n_queries)
+    dictionary, word = _words([group.item for group in groups if len(group.item)])
+    number, item_query, item_word = _number(groups, word, len(dictionary), n_queries)
 
     labels = _join_labels(groups, number, len(item_query), item_query, dictionary, item_word)
     last_ranked = len(declared.query) + len(ranked.query)
@@ -74,12 +71,26 @@ def number_items(n_queries: int, declared: Mentions, ranked: Mentions, judged: M
     )
 
 
+def _words(items: list[pa.Array]) -> tuple[pa.StringArray, NDArray[np.int32]]:
+    """The words in order of first mention, and the number of each row's; items may come as such numbers already."""
+    if not items:
+        return as_words([]), np.zeros(0, INDEX)
+    if any(pa.types.is_dictionary(item.type) for item in items):
+        items = [item if pa.types.is_dictionary(item.type) else item.dictionary_encode() for item in items]
+        words = pa.chunked_array(items).unify_dictionaries()
+    else:
+        words = pa.chunked_array(items, pa.string()).dictionary_encode()
+    index = [as_numpy(chunk.indices) for chunk in words.chunks]
+    return words.chunk(0).dictionary, index[0] if len(index) == 1 else np.concatenate(index)
+
+
 def _number(
-    query: NDArray[np.int64], word: NDArray[np.int32], n_words: int, n_queries: int
+    groups: tuple[Mentions, ...], word: NDArray[np.int32], n_words: int, n_queries: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
     """The number of each row's (query, word) by first mention; query and word of each number."""
     if n_queries == 1:
         return word, np.zeros(n_words, dtype=OFFSET), np.arange(n_words)
+    query = np.concatenate([group.query for group in groups])
     coded = as_arrow(query * max(n_words, 1) + word).dictionary_encode()
     item_query, item_word = np.divmod(as_numpy(coded.dictionary), max(n_words, 1))
     return as_numpy(coded.indices), item_query, item_word

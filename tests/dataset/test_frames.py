@@ -176,3 +176,17 @@ def test_empty_table() -> None:
     with pytest.raises(InputError, match="empty"):
         Dataset.from_arrow(pa.table({"expert": pa.array([], pa.string()), "item": pa.array([], pa.string()),
                                      "rank": pa.array([], pa.float64())}))  # fmt: skip
+
+
+@pytest.mark.parametrize("block", [1, 3, 1 << 20])
+def test_pairs_mention_items_in_their_order(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+    monkeypatch.setattr("distagg.dataset.block.BLOCK", block)
+    table = pa.table({"winner": ["d", "b", "d", "a"], "loser": ["c", "d", "b", "c"]})
+    chunk = next(Dataset.from_arrow(pa.concat_tables([table.slice(0, 1), table.slice(1)])).chunks())
+    assert chunk.item_ids.to_pylist() == ["d", "c", "b", "a"]
+    assert chunk.pair_winner.tolist() == [0, 2, 0, 3]
+    assert chunk.pair_loser.tolist() == [1, 0, 2, 1]
+    labels = pa.table({"query": ["all", "all"], "item": ["x", "b"], "label": [1, 2]})
+    chunk = next(Dataset.from_arrow(table, labels=labels).chunks())
+    assert chunk.item_ids.to_pylist() == ["x", "b", "d", "c", "a"]
+    assert chunk.pair_loser.tolist() == [3, 2, 1, 3]
