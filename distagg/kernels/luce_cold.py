@@ -21,7 +21,7 @@ SWEEPS = 30  # over all lists, to see what the first item reaches
 QUERIES = 50  # gone through one by one
 WORK = 30_000_000  # numbers that a fit may look at: half a second
 CALLS = 10_000  # numbers whose time the calls of one pass take
-PASSES = 30  # over all entries, that a fit takes at the least
+PASSES = 60  # over all entries, that most fits take
 
 
 def reach(forward: bool, choices: Choices, item_offsets: Offsets, component: Indices, reached: Bools) -> Any:
