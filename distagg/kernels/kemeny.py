@@ -12,30 +12,18 @@ that calls it, and the whole chain took seconds more to compile.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from distagg.kernels import majority_cold as cold
-from distagg.kernels.jit import F, kernel_with
-from distagg.kernels.triangles import Search, mirror, sweep
+from distagg.kernels.jit import kernel_with
+from distagg.kernels.triangles import Search, mirror, small, sweep
 from distagg.types import Bools, Floats, Offsets
 
 WIDEST = 128  # items of a component that the bound and the search take on: a set is two words of 64 bits
 MOST_SWEEPS = 100  # over the triangles of a component
 EAGER = 0.25  # of ``sweep``; after a first greedy one
-SMALL = 64  # items of a matrix that Python may go through
 ROUNDING = 1e-9  # of the sum of margins, where they are not whole numbers
-
-
-def small(function: F) -> F:
-    """A kernel on a matrix: Python goes through small ones as it is, until compiling pays."""
-
-    @np.errstate(over="ignore")
-    def plain(matrix: Floats, *arguments: Any) -> Any:
-        return function(matrix, *arguments) if len(matrix) <= SMALL else NotImplemented
-
-    return kernel_with(plain)(function)
 
 
 @small

@@ -1,7 +1,8 @@
-"""Twins of the pairwise fits in plain numpy (see ``cold``): the comparison graph, Newton's method, the likelihood.
+"""Twins of pair counts and pairwise fits in plain numpy (see ``cold``): the comparison graph, Newton's method.
 
-Only the LOGIT link has them, and queries of counts whose pairs stand in the row of their lower item. ``bincount`` adds
-one after the other, as the kernels do. Exponentials and logarithms are the C library's: numpy's own differ in bits.
+Of fits only the LOGIT link has them, and queries of counts whose pairs stand in the row of their lower item.
+``bincount`` adds one after the other, as the kernels do. Exponentials and logarithms are the C library's: numpy's own
+differ in bits.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from distagg.types import Floats, Indices, Labels, Offsets
+from distagg.types import Bools, Floats, Indices, Labels, Offsets
 
 LOGIT, GAUSSIAN, GAMMA = 0, 1, 2  # as in ``links`` and ``newton``
 WIDEST, UPHILL, TRIES = 600.0, 0.1, 60
@@ -23,6 +24,36 @@ QUERIES = 100  # gone through one by one
 EDGES = 1 << 20  # of a fit; from here on compiling takes less time, and the kernel less memory
 WORK = 60_000_000  # numbers that a fit may look at: half a second
 CALLS = 10_000  # numbers whose time the calls of one sweep take
+PAIRS = 1 << 21  # that are counted together: 60 bytes each
+
+
+def count_squares(
+    share: float, first_query: int, item_offsets: Offsets, pair_offsets: Offsets, winner: Indices, loser: Indices,
+    weight: Floats, tie: Bools, edges: int, offsets: Offsets, other: Indices, ahead: Floats, behind: Floats,
+    won: Floats, lost: Floats, ties: Floats,
+) -> Any:  # fmt: skip
+    if len(winner) > PAIRS or len(pair_offsets) > QUERIES:
+        return NotImplemented
+    for n in range(len(pair_offsets) - 1):
+        base, end = item_offsets[first_query + n], item_offsets[first_query + n + 1]
+        size, here = int(end - base), slice(pair_offsets[n], pair_offsets[n + 1])
+        i, j, tied = winner[here].astype(np.int64), loser[here].astype(np.int64), tie[here]
+        low, trash = 2 * (np.minimum(i, j) * size + np.maximum(i, j)), 2 * size * size
+        cell = np.stack([np.where(tied, low, low + (i > j)), np.where(tied, low + 1, trash)], axis=1)
+        cell[i == j] = trash  # says nothing
+        amount = np.where(tied, share, 1.0) * weight[here]
+        square = np.bincount(cell.ravel(), np.repeat(amount, 2), trash + 1)[:-1].reshape(-1, 2)
+        met = np.flatnonzero(square[:, 0] + square[:, 1] > 0.0)
+        (up, down), (i, j) = square[met].T, np.divmod(met, max(size, 1))
+        to, both = slice(edges, edges + len(met)), np.stack([i, j], axis=1).ravel()
+        other[to], ahead[to], behind[to] = j, up, down
+        won[base:end] += np.bincount(both, np.stack([up, down], axis=1).ravel(), size)
+        lost[base:end] += np.bincount(both, np.stack([down, up], axis=1).ravel(), size)
+        draws = tied & (cell[:, 1] != trash)
+        ties[first_query + n] += np.bincount(np.zeros(draws.sum(), np.int64), weight[here][draws], 1)[0]
+        offsets[base + 1 : end + 1] = edges + np.cumsum(np.bincount(i, minlength=size))
+        edges += len(met)
+    return edges
 
 
 def _edges(

@@ -23,8 +23,8 @@ def fuse(folder: Path, name: str) -> pa.Table:
 
 
 def battles(folder: Path) -> pa.Table:
-    table = pq.read_table(folder / "battles.parquet")
-    return distagg.solve("bradley_terry", distagg.Dataset.from_arrow(table), prior="none", tolerance=1e-6).ranking
+    dataset = distagg.Dataset.from_arrow(pq.read_table(folder / "battles.parquet"))
+    return distagg.solve("bradley_terry", dataset, prior="none", tolerance=1e-6).ranking
 
 
 def orders(folder: Path) -> pa.Table:

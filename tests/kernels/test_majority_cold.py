@@ -16,10 +16,11 @@ from test_kemeny import drawn_margins
 from test_majority import arrays
 
 from distagg.kernels import majority_cold as cold
-from distagg.kernels.kemeny import SMALL, components, descend, kicked, ordered_pairs, settle, worth
+from distagg.kernels.kemeny import components, descend, kicked, ordered_pairs, settle, worth
 from distagg.kernels.majority import chunk_margins, copeland_chunk, sort_chunk
 from distagg.kernels.markov import majority_walks
 from distagg.kernels.ordering import order_items, read_only
+from distagg.kernels.triangles import SMALL, mirror, search, sweep
 
 WALK = (0.3, 1e-10, 2000)  # teleport, tolerance, steps
 
@@ -108,6 +109,21 @@ def test_steps_towards_kemenys_order(seed: int, size: int, whole: bool) -> None:
     same(kicked, matrix, np.inf, step, 20 * size**2, order, np.zeros(size, np.int64))
     room = np.zeros(size, np.int64), np.zeros(size + 1, np.int64), np.zeros((3, size), np.int64)
     same(components, matrix, *room, np.zeros(size, np.bool_))
+
+
+@given(seed=st.integers(0, 10_000), size=st.integers(2, 12), whole=st.booleans())
+def test_bounds_and_searches(seed: int, size: int, whole: bool) -> None:
+    matrix = drawn_margins(seed, size, whole=whole)
+    reduced, triangles = matrix.copy(), np.zeros((size, size, size))
+    for eager in (0.0, 0.25, 0.25):
+        same(sweep, reduced, triangles, eager)
+        sweep(reduced, triangles, eager)
+    same(mirror, reduced, triangles)
+    mirror(reduced, triangles)
+    memory = np.zeros((1 << 10, 3), np.uint64), np.zeros(1 << 10)
+    room = np.zeros((size, size, size)), np.zeros((size, size)), *np.zeros((2, size, size), np.int64)
+    room += np.zeros((3, size), np.int64), np.zeros((3, size)), np.zeros((size, 2), np.uint64)
+    same(search, matrix, reduced, triangles, -1e9, 1.0, 20_000, *memory, 1, np.arange(size), *room)
 
 
 def test_a_small_job_needs_no_numba(planted: Path) -> None:

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distagg.kernels import jit, newton_cold
+from distagg.kernels.counts import count_squares
 from distagg.kernels.graph import count_strong, examine
 from distagg.kernels.links import LOGIT, PROBIT, log_likelihood, logit_slopes
 from distagg.kernels.newton import GAMMA, GAUSSIAN, NONE, fit_queries
@@ -122,3 +123,23 @@ def test_many_edges_are_left_to_the_kernels(monkeypatch: pytest.MonkeyPatch) -> 
         log_likelihood.cold(LOGIT, *graph, np.zeros(1), np.zeros(5), np.zeros(1)),
     ]
     assert all(one is NotImplemented for one in said)
+
+
+@given(seed=st.integers(0, 999), sizes=sizes, pairs=st.integers(0, 60), share=st.sampled_from([0.0, 0.5, 0.3]))
+def test_counts(seed: int, sizes: list[int], pairs: int, share: float) -> None:
+    draw, some = np.random.default_rng(seed), np.array([n for n in sizes if n] or [1])
+    query = np.sort(draw.integers(0, len(some), pairs))
+    winner, loser = (draw.integers(0, some[query]).astype(np.int32) for _ in range(2))
+    item_offsets = np.concatenate([[0], np.cumsum(some)]).astype(np.int64)
+    pair_offsets = np.searchsorted(query, np.arange(len(some) + 1)).astype(np.int64)
+    weight, tie = draw.choice([0.0, 0.1, 0.7, 1.0], pairs), draw.random(pairs) < 0.3
+    given = (item_offsets, pair_offsets, winner, loser, weight, tie)
+    for array in given:
+        array.setflags(write=False)
+    items, room = int(some.sum()), int((some**2).sum())
+    filled = (np.zeros(items + 1, np.int64), np.zeros(room, np.int32), *np.zeros((2, room)), *np.zeros((2, items)))
+    arguments = share, 0, *given, 0, *filled, np.zeros(len(some))
+    assert both(count_squares, *arguments) == count_squares.compiled(*arguments)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(newton_cold, "QUERIES", 1)
+        assert both(count_squares, *arguments) is NotImplemented
