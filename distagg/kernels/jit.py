@@ -15,6 +15,7 @@ same bits, which works until it has taken as long as compiling would; numba is l
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -23,7 +24,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 CACHED = os.environ.get("DISTAGG_JIT_CACHE", "") == "1"
-WARM = 1.0  # seconds that a cold twin may take in all: what loading numba and compiling a kernel takes
+WARM = 3.0  # seconds that a cold twin may take in all: what loading numba and compiling a chain of kernels takes
+LOADED = 0.2  # of them, once numba is loaded
 GUESS = 1e-7  # seconds that a twin takes for a number, before one has been timed
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -42,7 +44,8 @@ class Kernel:
     def __call__(self, *arguments: Any) -> Any:
         if self.made is None and self.cold is not None:
             size = max(a.size for a in arguments if isinstance(a, np.ndarray))
-            if self.spent + size * (self.spent / self.seen if self.seen else GUESS) < WARM:
+            limit = WARM * LOADED if "numba" in sys.modules else WARM
+            if self.spent + size * (self.spent / self.seen if self.seen else GUESS) < limit:
                 began = time.perf_counter()
                 found = self.cold(*arguments)
                 if found is not NotImplemented:  # as a twin says to what it would take too much memory for

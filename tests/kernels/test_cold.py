@@ -157,7 +157,7 @@ def test_tables_too_large_are_left_to_the_kernel(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_kernel_is_compiled_once_its_twin_took_long_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = [0.0]
+    clock, modules = [0.0], {}
 
     def loop(values: np.ndarray) -> float:
         return values[0] + values[0]
@@ -168,6 +168,7 @@ def test_a_kernel_is_compiled_once_its_twin_took_long_enough(monkeypatch: pytest
 
     monkeypatch.setattr(jit, "WARM", 1.0)
     monkeypatch.setattr(jit, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
+    monkeypatch.setattr(jit, "sys", SimpleNamespace(modules=modules))
     made = jit.Kernel(loop, cold)
     assert [made(np.ones(4)) for _ in range(4)] == [2.0] * 4
     assert clock == [0.8]  # a third time would be more than a second
@@ -175,6 +176,10 @@ def test_a_kernel_is_compiled_once_its_twin_took_long_enough(monkeypatch: pytest
     large = jit.Kernel(loop, cold)
     assert large(np.ones(20_000_000)) == 2.0
     assert clock == [0.8]  # too much to try
+    modules["numba"] = jit
+    late = jit.Kernel(loop, cold)
+    assert [late(np.ones(4)) for _ in range(3)] == [2.0] * 3
+    assert clock == [pytest.approx(1.2)]  # once, and then it is compiled
 
 
 def test_kernels_travel_by_name() -> None:
