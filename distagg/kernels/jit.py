@@ -26,7 +26,7 @@ import numpy as np
 CACHED = os.environ.get("DISTAGG_JIT_CACHE", "") == "1"
 WARM = 3.0  # seconds that a cold twin may take in all: what loading numba and compiling a chain of kernels takes
 LOADED = 0.2  # of them, once numba is loaded
-GUESS = 1e-7  # seconds that a twin takes for a number, before one has been timed
+GUESS = 5e-8  # seconds that a twin takes for a number, before one has been timed
 
 F = TypeVar("F", bound=Callable[..., object])
 

@@ -81,26 +81,26 @@ def turn(entry: Entry, task: Task, folder: Path, python: str) -> None:
 
 def watch(process: subprocess.Popen[bytes]) -> tuple[int, float, str]:
     """Wait for a process, and end it when it takes too long or too much: exit code, peak memory, why it was ended."""
-    end, why = time.monotonic() + LIMIT, ""
-    while True:
-        pid, status, used = os.wait4(process.pid, os.WNOHANG)
-        if pid:
-            process.returncode = os.waitstatus_to_exitcode(status)
-            return process.returncode, used.ru_maxrss / 1024, why
+    end, why, peak_mb = time.monotonic() + LIMIT, "", 0.0
+    while process.poll() is None:
+        peak_mb = max(peak_mb, resident_mb(process.pid))
         if not why and time.monotonic() > end:
             why = f"not done after {LIMIT:.0f} s"
             process.kill()
-        elif not why and resident_gb(process.pid) > MEMORY_GB:
+        elif not why and peak_mb > 1000 * MEMORY_GB:
             why = f"needs more than {MEMORY_GB:.0f} GB"
             process.kill()
         time.sleep(0.01)
+    return process.returncode, peak_mb, why
 
 
-def resident_gb(pid: int) -> float:
+def resident_mb(pid: int) -> float:
+    """The most memory that a process has had so far; what wait4 tells begins with the memory of who started it."""
     try:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e9
-    except (OSError, IndexError):
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
         return 0.0
+    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM:")), 0.0)
 
 
 def contest(task: Task, size: Size, rounds: int, python: str, root: Path) -> list[Entry]:

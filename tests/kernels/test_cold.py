@@ -174,7 +174,7 @@ def test_a_kernel_is_compiled_once_its_twin_took_long_enough(monkeypatch: pytest
     assert clock == [0.8]  # a third time would be more than a second
     assert made.made is not None
     large = jit.Kernel(loop, cold)
-    assert large(np.ones(20_000_000)) == 2.0
+    assert large(np.ones(30_000_000)) == 2.0
     assert clock == [0.8]  # too much to try
     modules["numba"] = jit
     late = jit.Kernel(loop, cold)
