@@ -81,6 +81,7 @@ def kernel_with(cold: Callable[..., Any]) -> Callable[[F], F]:
 
 
 def _numba() -> Any:
+    os.environ.setdefault("NUMBA_DISABLE_INTEL_SVML", "1")  # its logarithms are not the C library's, nor the twins'
     import numba
 
     if CACHED:

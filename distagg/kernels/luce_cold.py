@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from distagg.kernels.cold import add_up
 from distagg.types import Bools, Floats, Indices, Offsets
 
 if TYPE_CHECKING:
@@ -73,10 +74,6 @@ def _table(choices: Choices, q: int) -> Table | None:
     return Table(item, held, np.arange(longest) < sizes[:, None] - 1, choices.weight[lists, None])
 
 
-def _sum(values: Floats) -> Any:
-    return np.cumsum(values)[-1]
-
-
 def _logs(values: Floats) -> Floats:
     return np.array([math.log(v) for v in values.tolist()])
 
@@ -105,19 +102,19 @@ def _expect(table: Table, shape: float, theta: Floats) -> tuple[float, Floats] |
                 terms[low, place], last[low] = _logs(last[low]), 1.0
     terms[:, -1] = _logs(last)
     terms *= table.weight
-    return _sum(terms.ravel()), x * (expected + shape * size / _sum(x))
+    return add_up(terms.ravel()), x * (expected + shape * size / add_up(x))
 
 
 def _direction(gradient: Floats, moves: Floats, turns: Floats, held: int, step: int) -> Floats:
     out, weight = -gradient, np.empty(MEMORY)
     rows = [(step - 1 - back) % MEMORY for back in range(held)]
     for row in rows:
-        weight[row] = _sum(moves[row] * out) / _sum(moves[row] * turns[row])
+        weight[row] = add_up(moves[row] * out) / add_up(moves[row] * turns[row])
         out -= weight[row] * turns[row]
     if held > 0:
-        out *= _sum(moves[rows[0]] * turns[rows[0]]) / _sum(turns[rows[0]] * turns[rows[0]])
+        out *= add_up(moves[rows[0]] * turns[rows[0]]) / add_up(turns[rows[0]] * turns[rows[0]])
     for row in reversed(rows):
-        out += moves[row] * (weight[row] - _sum(turns[row] * out) / _sum(moves[row] * turns[row]))
+        out += moves[row] * (weight[row] - add_up(turns[row] * out) / add_up(moves[row] * turns[row]))
     return np.asarray(out)
 
 
@@ -158,7 +155,7 @@ def climb(
                 scale = np.where(middle > 0.0, 1.0 / np.sqrt(middle), 0.0)
             off = expected - wins[span] - shape
             turned = off * scale
-            rise, left = _sum(turned * ahead), np.abs(off).max()
+            rise, left = add_up(turned * ahead), np.abs(off).max()
             if not abs(rise) <= -KEPT * slope:
                 tried += 1
                 if rise < 0.0:
@@ -171,7 +168,7 @@ def climb(
             row = kept % MEMORY
             moves[row], turns[row] = length * ahead, turned - gradient
             here[:], gradient = trial, turned
-            if _sum(moves[row] * turns[row]) > 0.0:
+            if add_up(moves[row] * turns[row]) > 0.0:
                 kept, held = kept + 1, min(held + 1, MEMORY)
             step += 1
             ends[q] = step, left / number[q], value
@@ -180,7 +177,7 @@ def climb(
             if step >= steps or left <= tolerance * number[q]:
                 break
             ahead = _direction(gradient, moves, turns, held, kept)
-            slope = _sum(gradient * ahead)
+            slope = add_up(gradient * ahead)
             low, low_slope, high, length, tried = 0.0, slope, math.inf, 1.0, 0
     theta[:], ended[:], trace[:] = made, ends, values
     return None

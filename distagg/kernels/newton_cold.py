@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from distagg.kernels.cold import add_up
 from distagg.types import Bools, Floats, Indices, Labels, Offsets
 
 LOGIT, GAUSSIAN, GAMMA = 0, 1, 2  # as in ``links`` and ``newton``
@@ -120,10 +121,6 @@ def _strengths(s: Floats) -> Floats | None:
     return np.array([math.exp(v) for v in (s - 0.5 * (low + high)).tolist()]) if high - low < WIDEST else None
 
 
-def _sum(values: Floats) -> Any:
-    return np.cumsum(values)[-1]
-
-
 def _slopes(
     s: Floats, row: Offsets, to: Offsets, ahead: Floats, behind: Floats
 ) -> tuple[Floats, Floats, Floats] | None:
@@ -149,7 +146,7 @@ def _solve_step(
     scale = np.where(diagonal > 0.0, 1.0 / diagonal, 0.0)
     x, rest = np.zeros(size), -gradient
     ahead = scale * rest
-    now = _sum(rest * ahead)
+    now = add_up(rest * ahead)
     goal = now * closeness * closeness
     whole, terms, less = np.concatenate([np.arange(size), to]), np.empty(size + len(to)), -curve
     sweeps = 0
@@ -160,13 +157,13 @@ def _solve_step(
         np.multiply(diagonal, ahead, out=terms[:size])
         np.multiply(less, ahead[row], out=terms[size:])
         out = np.bincount(whole, terms, size) - np.bincount(row, curve * ahead[to], size)
-        bend = _sum(ahead * out)
+        bend = add_up(ahead * out)
         if bend <= 0.0:
             break
         alpha, before = now / bend, now
         x += alpha * ahead
         rest -= alpha * out
-        now = _sum(rest * rest * scale)
+        now = add_up(rest * rest * scale)
         ahead = scale * rest + now / before * ahead
         if sweeps * (len(row) + CALLS) > WORK:
             break  # ``fit_queries`` gives up
@@ -204,7 +201,7 @@ def fit_queries(
             elif prior == GAMMA:
                 mean = weight * np.array([math.exp(v) for v in s.tolist()])
                 gradient, diagonal = gradient + (mean - (shape - 1.0)), diagonal + mean
-            now = _sum(gradient * x)
+            now = add_up(gradient * x)
             good, tries = now <= -UPHILL * first, tries + 1
             if not good and tries < TRIES:
                 part *= max(0.1, min(0.5, first / (first - now)))
@@ -214,7 +211,7 @@ def fit_queries(
                 break
             x, sweeps = _solve_step(*pairs[:2], curve, diagonal, gradient, min(0.02, far[q]))
             work += sweeps * (len(row) + CALLS)
-            first, start, part, tries = _sum(gradient * x), s, 1.0, 1
+            first, start, part, tries = add_up(gradient * x), s, 1.0, 1
             taken[q] += 1
         made[base:end] = s
     score[:], iterations[:], left[:] = made, taken, far
@@ -257,5 +254,5 @@ def log_likelihood(
         logs[single], last = _products(factor[single])
         logs[~single] = count[~single] * np.array([math.log(v) for v in factor[~single].tolist()])
         terms = np.stack([mine * np.minimum(gap, 0.0) + theirs * np.minimum(-gap, 0.0), -logs], axis=1)
-        total[q] = _sum(np.concatenate([[0.0], terms.ravel(), [-last]]))
+        total[q] = add_up(np.concatenate([[0.0], terms.ravel(), [-last]]))
     return total
