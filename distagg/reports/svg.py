@@ -19,7 +19,7 @@ from distagg.reports.text import columns, count, percent, printable, share, shor
 T = TypeVar("T")
 
 WIDTH = 360
-LETTER = 6.8  # mean advance of a 12-unit sans-serif letter, a little generous
+LETTER = 7.5  # mean advance of a 12-unit letter in a wide sans-serif
 _BOLD = 1.15  # times as wide: the chosen row's
 _LABEL_COLUMNS = 18
 _ROW = 20

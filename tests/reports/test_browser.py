@@ -57,8 +57,12 @@ LOOK = """(() => {
 })()""".replace("SMALLEST", str(SMALLEST))
 
 
-def compared() -> str:
-    return compare_report(comparison(MODELS, ["ndcg@5", "ndcg@10", "map"]) | {"dataset": dataset_info()})
+def compared(models: list[str] = MODELS) -> str:
+    return compare_report(comparison(models, ["ndcg@5", "ndcg@10", "map"]) | {"dataset": dataset_info()})
+
+
+def compared_without_long_names() -> str:
+    return compared(MODELS[:5])  # wide letters, where no longer name makes room
 
 
 def changed() -> dict[str, Any]:
@@ -164,8 +168,8 @@ def described() -> str:
 
 
 PAGES: dict[str, Callable[[], str]] = {
-    "compare": compared, "run": ran, "dataset": described, "consensus": consensus, "experts": judged,
-    "explain": explained,
+    "compare": compared, "compare, short names": compared_without_long_names, "run": ran, "dataset": described,
+    "consensus": consensus, "experts": judged, "explain": explained,
 }  # fmt: skip
 
 
