@@ -11,9 +11,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from distagg.dataset.chunk import Chunk
+from distagg.errors import UsageError
 from distagg.kernels.lists import borda_points, mid_positions
 from distagg.models.base import Params, Statistics, Tally, param, sum_entries, sum_reciprocals
-from distagg.types import Floats
+from distagg.types import Bools, Floats
 
 RRF_CANDIDATES = (1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 40.0, 60.0, 80.0, 100.0, 150.0, 200.0)
 
@@ -87,13 +88,9 @@ class Mean(Tally):
         }
 
     def settle(self, chunk: Chunk, tally: Statistics, params: Params) -> Floats:
-        sizes = np.diff(chunk.item_offsets)
         if self.unlisted == "ignore":
-            mean = tally["ranks"] / np.maximum(tally["held"], 1.0)
-            worst = np.full(chunk.n_queries, -np.inf)
-            queries = np.repeat(np.arange(chunk.n_queries), sizes)
-            np.maximum.at(worst, queries, mean)
-            return -np.where(tally["held"] > 0, mean, np.repeat(worst, sizes) + 1.0)
+            return _worst_where(tally["held"] == 0, -tally["ranks"] / np.maximum(tally["held"], 1.0), chunk)
+        sizes = np.diff(chunk.item_offsets)
         lists = np.repeat(np.maximum(tally["lists"], 1.0), sizes)
         return -(tally["ranks"] + np.repeat(tally["all_behind"], sizes) - tally["behind"]) / lists
 
@@ -133,45 +130,62 @@ class CombSum(Tally):
     paper: ClassVar[str] = "Fox & Shaw 1994"
 
     norm: Any = param(
-        "rank",
+        "auto",
         "how a list's scores are brought to one scale: rank (1 - (position - 1) / length, which needs no scores), "
-        "minmax, sum (shifted to 0, divided by the sum) or zmuv (mean 0, variance 1). Where experts gave no scores, "
-        "minus the rank stands for them",
-        choices=("rank", "minmax", "sum", "zmuv"),
+        "minmax (from 0 to 1), sum (shifted to 0, divided by the sum) or zmuv (mean 0, variance 1); auto is minmax "
+        "where every list has scores, else rank. Where experts gave no scores, minus the rank stands for them",
+        choices=("auto", "rank", "minmax", "sum", "zmuv"),
+    )
+    unlisted: Any = param(
+        "least",
+        "what a list gives the items it leaves out: least (the bottom of its scale: 0, with zmuv the list's least "
+        "value; scores are counted from there), zero (0, which with zmuv is the list's mean) or ignore (the mean over "
+        "the lists that hold the item)",
+        choices=("least", "zero", "ignore"),
     )
 
     def map(self, chunk: Chunk, params: Params) -> Statistics:
+        value, bottom = self._normalised(chunk)
         return {
-            "sum": sum_entries(chunk, self._normalised(chunk)),
+            "sum": sum_entries(chunk, value - bottom if self.unlisted == "least" else value),
             "held": sum_entries(chunk, np.ones(chunk.n_entries)),
         }
 
     def settle(self, chunk: Chunk, tally: Statistics, params: Params) -> Floats:
-        return tally["sum"]
+        if self.unlisted != "ignore":
+            return tally["sum"]
+        return _worst_where(tally["held"] == 0, tally["sum"] / np.maximum(tally["held"], 1.0), chunk)
 
-    def _normalised(self, chunk: Chunk) -> Floats:
-        """Each entry's score on the common scale, shape (E,)."""
+    def _normalised(self, chunk: Chunk) -> tuple[Floats, Floats]:
+        """Each entry's value on the common scale, and the bottom of its list's scale, both of shape (E,)."""
         length = np.diff(chunk.entry_offsets)
-        some = length > 0
-        if self.norm == "rank":
+        norm = ("minmax" if len(chunk.entry_score) else "rank") if self.norm == "auto" else self.norm
+        bottom = np.zeros(chunk.n_entries)
+        if norm == "rank":
             position = mid_positions(chunk.entry_offsets, chunk.entry_rank)
-            return 1.0 - (position - 1.0) / np.repeat(length, length)
-        value = chunk.entry_score if len(chunk.entry_score) else -chunk.entry_rank
+            return 1.0 - (position - 1.0) / np.repeat(length, length), bottom
+        some = length > 0
         starts, size = chunk.entry_offsets[:-1][some], length[some]
         if not len(starts):
-            return np.zeros(0)
+            return np.zeros(0), bottom
 
         def spread(per_list: np.ndarray) -> Floats:
             return np.repeat(per_list, size)
 
-        if self.norm == "zmuv":
-            centred = value - spread(np.add.reduceat(value, starts) / size)
-            deviation = np.sqrt(np.add.reduceat(centred * centred, starts) / size)
-            return centred / spread(np.where(deviation > 0, deviation, 1.0))
+        value = chunk.entry_score if len(chunk.entry_score) else -chunk.entry_rank
         lifted = value - spread(np.minimum.reduceat(value, starts))
-        reach = np.maximum.reduceat(lifted, starts) if self.norm == "minmax" else np.add.reduceat(lifted, starts)
-        flat = reach <= 0  # one item, or all tied: they are all at the top
-        return np.where(spread(flat), 1.0, lifted / spread(np.where(flat, 1.0, reach)))
+        reach = np.maximum.reduceat(lifted, starts)
+        flat = spread(reach <= 0)  # one item, or all tied: they stand 1 above the items that the list leaves out
+        unit = np.where(flat, 1.0, lifted / np.where(flat, 1.0, spread(reach)))
+        if norm == "minmax":
+            return unit, bottom
+        total = spread(np.add.reduceat(unit, starts))
+        if norm == "sum":
+            return np.where(flat, 1.0, unit / total), bottom
+        centred = unit - total / spread(size)
+        deviation = np.sqrt(spread(np.add.reduceat(centred * centred, starts) / size))
+        scaled = np.where(flat, 0.0, centred / np.where(flat, 1.0, deviation))
+        return scaled, np.where(flat, -1.0, spread(np.minimum.reduceat(scaled, starts)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,5 +195,24 @@ class CombMnz(CombSum):
     name: ClassVar[str] = "combmnz"
     summary: ClassVar[str] = "combsum times the number of lists that hold the item"
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.norm == "zmuv" and self.unlisted == "zero":
+            raise UsageError(
+                "combmnz with norm=zmuv and unlisted=zero would multiply values below 0 by the number of lists, which "
+                "puts items of many lists last; choose unlisted=least, or combsum"
+            )
+
     def settle(self, chunk: Chunk, tally: Statistics, params: Params) -> Floats:
+        if self.unlisted == "ignore":
+            return _worst_where(tally["held"] == 0, tally["sum"], chunk)  # the mean times the number of lists
         return tally["sum"] * tally["held"]
+
+
+def _worst_where(nowhere: Bools, score: Floats, chunk: Chunk) -> Floats:
+    """Scores (I,), with the items that no list holds 1 behind the last of their query."""
+    sizes = np.diff(chunk.item_offsets)
+    worst = np.full(chunk.n_queries, np.inf)
+    np.minimum.at(worst, np.repeat(np.arange(chunk.n_queries), sizes), np.where(nowhere, np.inf, score))
+    worst = np.where(np.isfinite(worst), worst, 1.0)  # a query that nobody ranks
+    return np.where(nowhere, np.repeat(worst, sizes) - 1.0, score)

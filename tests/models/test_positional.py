@@ -1,5 +1,7 @@
 """Positional models against twins written from their definitions, item by item."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -81,16 +83,86 @@ def test_combsum_and_combmnz_by_rank_and_minmax(drawn):
     np.testing.assert_allclose(scores("combmnz", chunk), expected, atol=1e-9)
 
 
+def zmuv(ranks):
+    """Values of a list without scores (minus the ranks stand for them), and what it gives to items it leaves out."""
+    mean = sum(ranks.values()) / len(ranks)
+    deviation = (sum((r - mean) ** 2 for r in ranks.values()) / len(ranks)) ** 0.5
+    value = {i: (mean - r) / (deviation or 1.0) for i, r in ranks.items()}
+    return value, min(value.values()) if deviation else -1.0
+
+
 @given(drawn=chunks())
-def test_other_norms_centre_and_scale_each_list(drawn):
+def test_zmuv_gives_unlisted_items_the_least_of_every_list(drawn):
+    made, chunk = drawn
+
+    def above_least(query, i):
+        values = [(*zmuv(r), i in r) for r in query.lists.values() if r]
+        return sum((value[i] if listed else least) - least for value, least, listed in values)
+
+    def held(query, i):
+        return sum(i in r for r in query.lists.values())
+
+    expected = every_item(made, above_least)
+    np.testing.assert_allclose(scores("combsum", chunk, norm="zmuv"), expected, atol=1e-6)
+    expected = every_item(made, lambda q, i: held(q, i) * above_least(q, i))
+    np.testing.assert_allclose(scores("combmnz", chunk, norm="zmuv"), expected, atol=1e-6)
+
+
+@given(drawn=chunks())
+def test_zmuv_with_unlisted_items_at_zero_or_ignored(drawn):
+    made, chunk = drawn
+
+    def values(query, i):
+        return [zmuv(r)[0][i] for r in query.lists.values() if i in r]
+
+    expected = every_item(made, lambda q, i: sum(values(q, i)))
+    np.testing.assert_allclose(scores("combsum", chunk, norm="zmuv", unlisted="zero"), expected, atol=1e-6)
+    means = [[np.mean(values(q, i)) if values(q, i) else None for i in range(q.size)] for q in made]
+    for of_query in means:
+        worst = min((m for m in of_query if m is not None), default=1.0)
+        of_query[:] = [worst - 1.0 if m is None else m for m in of_query]
+    expected = [m for of_query in means for m in of_query]
+    np.testing.assert_allclose(scores("combsum", chunk, norm="zmuv", unlisted="ignore"), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("norm", ["rank", "minmax", "sum", "zmuv"])
+@pytest.mark.parametrize("model", ["combsum", "combmnz"])
+def test_an_item_in_the_middle_of_both_lists_beats_one_that_no_list_holds(model, norm):
+    lists = {
+        0: {i: i + 1 for i in range(13)},
+        1: {**{i: i + 1 for i in range(7)}, **{i + 6: i + 1 for i in range(7, 13)}},
+    }
+    found = scores(model, build_chunk([Query(20, lists)], n_experts=2), norm=norm)
+    assert (found[:13].min() > found[19]) if norm == "rank" else (found[:12].min() > found[19])
+    assert found[6] > found[12:].max()  # seventh in both lists
+
+
+def test_a_list_of_one_item_speaks_for_it_under_every_norm():
+    chunk = build_chunk([Query(2, {0: {1: 1}})], n_experts=1)
+    for norm in ("rank", "minmax", "sum", "zmuv"):
+        assert scores("combsum", chunk, norm=norm).tolist() == [0.0, 1.0]
+
+
+def test_scores_count_where_every_list_has_them():
+    ranked = build_chunk([Query(3, {0: {0: 1, 1: 2, 2: 3}, 1: {2: 1, 1: 2, 0: 3}})], n_experts=2)
+    scored = dataclasses.replace(ranked, entry_score=np.array([9.0, 1.0, 0.0, 9.0, 8.0, 0.0]))
+    assert scores("combsum", scored).tolist() == scores("combsum", scored, norm="minmax").tolist()
+    assert scores("combsum", scored).tolist() != scores("combsum", ranked).tolist()
+    assert scores("combsum", ranked).tolist() == scores("combsum", ranked, norm="rank").tolist()
+
+
+def test_combmnz_refuses_to_multiply_values_below_zero():
+    with pytest.raises(UsageError, match="unlisted=least"):
+        model_named("combmnz", {"norm": "zmuv", "unlisted": "zero"})
+
+
+@given(drawn=chunks())
+def test_sum_norm_divides_by_the_sum(drawn):
     made, _ = drawn
     one = [Query(q.size, dict([item])) for q in made for item in q.lists.items()]
     for query in one:
         alone = build_chunk([query], n_experts=5)
         listed = [i for i in range(query.size) if i in next(iter(query.lists.values()))]
-        zmuv = scores("combsum", alone, norm="zmuv")[listed]
-        assert abs(zmuv.mean()) < 1e-9
-        assert zmuv.std() == pytest.approx(1.0) or not zmuv.any()
         total = scores("combsum", alone, norm="sum")[listed]
         assert total.sum() == pytest.approx(1.0) or (total == 1.0).all()
 
