@@ -24,7 +24,7 @@ from distagg.errors import UsageError, unknown
 from distagg.models import MODELS, completion_named, model_named
 from distagg.models.trained import Trained
 from distagg.reports.learned import learned_text
-from distagg.reports.terminal import comparison_table, render_table
+from distagg.reports.terminal import comparison_table, counted_by, render_table
 
 ENDS = 10  # items of either end of a ranking that a report shows
 
@@ -256,12 +256,13 @@ def run_evaluate(arguments: argparse.Namespace) -> None:
     table = read_rankings(place(arguments.rankings))
     metrics = arguments.metrics or list(DEFAULT_METRICS)
     result = evaluate_rankings(table, dataset, metrics, protocol=arguments.protocol, source=arguments.rankings)
-    body = {"means": result.means, "protocol": arguments.protocol, "queries": len(result.query_ids)}
+    body = {"means": result.means, "protocol": result.protocol, "queries": len(result.query_ids)}
     _keep(arguments.output, body)
     if arguments.json:
         _print_json(body)
     else:
         print(_means_table(result.means))
+        print(counted_by(result.protocol))
 
 
 def _means_table(means: dict[str, float]) -> str:

@@ -15,7 +15,7 @@ from distagg.jobs.drive import drive
 from distagg.jobs.fields import json_schema
 from distagg.jobs.folder import RunFolder
 from distagg.jobs.plan import plan
-from distagg.jobs.report import write_run_report
+from distagg.jobs.report import how_counted, write_run_report
 from distagg.jobs.spec import Job, read_job
 from distagg.jobs.status import job_of, status
 from distagg.reports.scaling import scaling_tables
@@ -111,7 +111,7 @@ def _drive(job: Job, arguments: argparse.Namespace, target: Path | None, *, poin
     if arguments.json:
         print(json.dumps({"run": str(folder.path), "metrics": folder.read("metrics.json")}, indent=1))
     else:
-        _show(folder.read("metrics.json"))
+        _show(folder.read("metrics.json"), how_counted(job, folder))
         for step in job.steps:
             if step.do == "scale":
                 for title, head, rows in scaling_tables(json.loads(folder.output(step).read_text(encoding="utf-8"))):
@@ -119,13 +119,14 @@ def _drive(job: Job, arguments: argparse.Namespace, target: Path | None, *, poin
         say(f"report: {folder.path / 'report.html'}")
 
 
-def _show(metrics: dict[str, Any]) -> None:
+def _show(metrics: dict[str, Any], counted: dict[str, str]) -> None:
     """The figures of evaluate and compare steps."""
     for step, found in metrics.items():
         rows = found if all(isinstance(value, dict) for value in found.values()) else {step: found}
         names = list(next(iter(rows.values())))
         body = [[name, *(f"{100 * values[metric]:.2f}" for metric in names)] for name, values in rows.items()]
-        print(render_table([f"{step}, %", *names], body))
+        print(render_table([step, *names], body))
+        print(counted[step])
 
 
 def _count(value: float | None) -> str:

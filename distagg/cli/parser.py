@@ -164,7 +164,9 @@ def _goal(parser: argparse.ArgumentParser) -> None:
 
 def _protocol(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--protocol", choices=("letor", "trec"), default="letor", help="how metrics are counted (default letor)"
+        "--protocol",
+        choices=("letor", "trec"),
+        help="how metrics are counted: as LETOR's scripts or as trec_eval (default: letor for LETOR files, else trec)",
     )
 
 

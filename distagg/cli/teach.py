@@ -35,7 +35,7 @@ EXAMPLES = {
     ],
     "evaluate": [
         "distagg evaluate rankings mq -m ndcg@5 -m map",
-        "distagg evaluate dense.run runs --protocol trec -m ndcg@10",
+        "distagg evaluate dense.run runs -m ndcg@10",
     ],
     "compare": [
         "distagg compare mq --models rrf,borda,crf --folds letor5 -m ndcg@5 --report report.html",

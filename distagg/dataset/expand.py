@@ -44,7 +44,13 @@ def expand_dataset(
     One block is held at a time, and it holds at least one whole query. Copies are named ``NAME~2``, ``NAME~3``, ...
     """
     check_expansion(dataset.manifest, experts, items)
-    layout = Layout("lists", dataset.manifest.partition, dataset.manifest.scores, expert_names(dataset, experts))
+    layout = Layout(
+        "lists",
+        dataset.manifest.partition,
+        dataset.manifest.scores,
+        expert_names(dataset, experts),
+        dataset.manifest.source,
+    )
     try:
         with staged_directory(place(target)) as staging:
             with DatasetWriter(staging, layout) as writer:

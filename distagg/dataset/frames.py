@@ -49,6 +49,7 @@ class TableSource:
         The same columns, labels only: an item that nobody ranks is missed, not to be ranked.
     """
 
+    name = "table"
     partition: Literal["query", "expert"] = "query"
 
     def __init__(self, table: pa.Table, labels: pa.Table | None = None, judgements: pa.Table | None = None) -> None:
@@ -97,8 +98,8 @@ def dataset_from_arrow(
     [1.0, 2.0]
     """
     pa.default_memory_pool().release_unused()  # what reading the table needed: we are about to need as much
-    grouped = regroup(TableSource(table, labels, judgements), Path(), memory_bytes=1 << 62)
-    return held(grouped, CHUNK_ENTRIES)
+    source = TableSource(table, labels, judgements)
+    return held(regroup(source, Path(), memory_bytes=1 << 62), source, CHUNK_ENTRIES)
 
 
 def dataset_to_arrow(dataset: Dataset) -> pa.Table:

@@ -67,6 +67,12 @@ class Manifest:
     parts: tuple[str, ...]
     files: tuple[File, ...]
     blocks: tuple[Block, ...]
+    source: str = ""  # what it was made from: a kind of source, "table" or "synthetic"; "" where 0.1 did not say
+
+    @property
+    def protocol(self) -> Literal["letor", "trec"]:
+        """How metrics are counted unless somebody asks for the other way: LETOR files as LETOR's scripts do."""
+        return "letor" if self.source in ("letor", "") else "trec"
 
     @property
     def missing(self) -> float:

@@ -25,14 +25,14 @@ def read_dataset(
     try:
         with tempfile.TemporaryDirectory(prefix="distagg-") as spills:
             grouped = regroup(source, Path(spills), memory_bytes=memory_bytes, progress=progress)
-            return held(grouped, block_entries, progress)
+            return held(grouped, source, block_entries, progress)
     except OSError as error:
         raise InfrastructureError(
             f"importing into memory failed: {error}; check the disk for temporary files and run it again"
         ) from error
 
 
-def held(grouped: Regroup, block_entries: int, progress: Progress = no_progress) -> Dataset:
+def held(grouped: Regroup, source: RowSource, block_entries: int, progress: Progress = no_progress) -> Dataset:
     """What was regrouped, a chunk for every block."""
     total = Tally()
     blocks: list[Block] = []
@@ -48,5 +48,5 @@ def held(grouped: Regroup, block_entries: int, progress: Progress = no_progress)
             )
         )
         progress(tables.tally.entries)
-    manifest = make_manifest(layout_of(grouped), total, tuple(blocks), ())
+    manifest = make_manifest(layout_of(grouped, source), total, tuple(blocks), ())
     return Dataset("", manifest, tuple(grouped.experts.names), held=tuple(chunks))

@@ -328,8 +328,8 @@ class Dataset:
         """What is in the dataset, as ``distagg info --json`` prints it."""
         m = self.manifest
         return {
-            "kind": m.kind, "partition": m.partition, "queries": m.queries, "items": m.items,
-            "experts": m.experts, "lists": m.lists, "entries": m.entries, "missing": m.missing,
+            "source": m.source or "unknown", "kind": m.kind, "partition": m.partition, "queries": m.queries,
+            "items": m.items, "experts": m.experts, "lists": m.lists, "entries": m.entries, "missing": m.missing,
             "labels": m.labels, "ties": m.ties, "scores": m.scores, "list_lengths": m.list_lengths,
             "query_sizes": m.query_sizes, "parts": list(m.parts), "blocks": len(m.blocks),
         }  # fmt: skip

@@ -61,7 +61,7 @@ def expanded(dataset: Dataset, *, experts: int = 1, items: int = 1, block_entrie
     check_expansion(base, experts, items)
     if dataset.where != EVERYTHING or dataset.pieces:
         raise UsageError("a whole dataset is expanded; expand it first, then select from it")
-    layout = Layout("lists", base.partition, base.scores, expert_names(dataset, experts))
+    layout = Layout("lists", base.partition, base.scores, expert_names(dataset, experts), base.source)
     total, nothing = Tally(), pa.table({})
     blocks: list[Block] = []
     pieces: list[Piece] = []

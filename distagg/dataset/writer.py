@@ -93,7 +93,7 @@ def write_dataset(
         with staged_directory(place(target)) as staging:
             with scratch(staging, "spills") as spills:
                 grouped = regroup(source, spills, memory_bytes=memory_bytes, progress=said)
-                with DatasetWriter(staging, layout := layout_of(grouped)) as writer:
+                with DatasetWriter(staging, layout := layout_of(grouped, source)) as writer:
                     for block in grouped.blocks(block_entries):
                         writer.write(block)
                         said(block.tally.entries)
@@ -115,11 +115,12 @@ class Layout:
     partition: Partition
     scores: bool
     experts: Sequence[str]
+    source: str
 
 
-def layout_of(grouped: Regroup) -> Layout:
+def layout_of(grouped: Regroup, source: RowSource) -> Layout:
     """Known when all rows have been regrouped."""
-    return Layout(grouped.kind, grouped.partition, grouped.scores, grouped.experts.names)
+    return Layout(grouped.kind, grouped.partition, grouped.scores, grouped.experts.names, source.name)
 
 
 def make_manifest(layout: Layout, total: Tally, blocks: tuple[Block, ...], files: tuple[File, ...]) -> Manifest:
@@ -141,6 +142,7 @@ def make_manifest(layout: Layout, total: Tally, blocks: tuple[Block, ...], files
         parts=tuple(dict.fromkeys(part for block in blocks for part in block.parts)),
         files=files,
         blocks=blocks,
+        source=layout.source,
     )
 
 

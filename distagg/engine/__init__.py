@@ -27,7 +27,8 @@ from distagg.models import Model, model_named
 
 
 def fit(
-    model: str | Model, dataset: Dataset, *, valid: Dataset | None = None, goal: str = "map", protocol: str = "letor",
+    model: str | Model, dataset: Dataset, *, valid: Dataset | None = None, goal: str = "map",
+    protocol: str | None = None,
     runner: Runner | None = None, **settings: Any,
 ) -> Fitted:  # fmt: skip
     """Learn a model's shared parameters; models that learn nothing are returned ready to rank.
@@ -43,7 +44,7 @@ def fit(
     goal
         The metric to choose by, such as ``map`` or ``ndcg@5``.
     protocol
-        How metrics are counted: ``letor`` or ``trec``.
+        How metrics are counted: ``letor`` or ``trec``; by default ``letor`` for LETOR files, else ``trec``.
     runner
         Where to run: None is here; ``distagg.engine.cluster`` has ``local_cluster(workers)`` and
         ``remote_cluster(address)``, context managers that give one.
@@ -148,7 +149,7 @@ def rank(
 
 
 def evaluate(
-    rankings: pa.Table, dataset: Dataset, metrics: Sequence[str] = DEFAULT_METRICS, *, protocol: str = "letor"
+    rankings: pa.Table, dataset: Dataset, metrics: Sequence[str] = DEFAULT_METRICS, *, protocol: str | None = None
 ) -> Evaluation:
     """Every metric for every query, and their means, of a rankings table.
 
@@ -161,12 +162,13 @@ def evaluate(
     metrics
         ``ndcg@5``, ``p@3``, ``map``, ``mrr``, ``err``, ``rbp(0.95)``, ``tau``.
     protocol
-        ``letor`` counts as the LETOR scripts, ``trec`` as trec_eval.
+        ``letor`` counts as the LETOR scripts, ``trec`` as trec_eval; by default that of the dataset:
+        ``letor`` for LETOR files, else ``trec``.
 
     Returns
     -------
     Evaluation
-        ``means`` (a fraction for each metric), ``values`` (a row for each query), ``table()``.
+        ``means`` (a fraction for each metric), ``values`` (a row for each query), ``protocol``, ``table()``.
 
     >>> import pyarrow as pa
     >>> lists = pa.table({"expert": ["a", "a", "b"], "item": ["x", "y", "y"], "rank": [1, 2, 1], "label": [0, 1, 1]})
@@ -174,7 +176,7 @@ def evaluate(
     >>> evaluate(rank("rrf", data), data, ["map"]).means
     {'map': 1.0}
     """
-    return evaluate_rankings(rankings, dataset, metrics, protocol=protocol)  # type: ignore[arg-type]
+    return evaluate_rankings(rankings, dataset, metrics, protocol=protocol)
 
 
 __all__ = [

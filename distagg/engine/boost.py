@@ -38,6 +38,7 @@ def boost(
     """
     runner, goal = runner or InlineRunner(), goal or Goal()
     judged = valid if valid is not None else train
+    goal = goal.on(judged)
     for dataset in (train, judged):
         if not dataset.manifest.labels:
             raise UsageError(f"{model.name} learns from labels, and {dataset.path or 'the dataset'} has none")

@@ -17,7 +17,7 @@ from distagg.engine.rank import solved
 from distagg.engine.runner import InlineRunner, Runner, Work
 from distagg.engine.search import fit_folds, variants
 from distagg.errors import UsageError, unknown
-from distagg.metrics import compare_all, highest_label, mean_over_queries, parse_metrics, score_chunk
+from distagg.metrics import check_protocol, compare_all, highest_label, mean_over_queries, parse_metrics, score_chunk
 from distagg.models import Model, Params
 from distagg.models.base import collecting, not_converged
 
@@ -30,7 +30,7 @@ def evaluate_model(
     dataset: Dataset,
     metrics: Sequence[str],
     *,
-    protocol: str = "letor",
+    protocol: str | None = None,
     runner: Runner | None = None,
     progress: Progress = silent,
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -40,6 +40,7 @@ def evaluate_model(
     check_fits(model, dataset)
     params = gather(model, params, dataset, runner)
     refs = dataset.plan()[:1] if split_query(dataset) else dataset.plan()
+    protocol = protocol or dataset.manifest.protocol
     payload = (model, params, tuple(metrics), protocol, highest_label(dataset.manifest))
     work = Work(_evaluate_task, payload, ids=protocol == "trec")
     pieces = list((runner or InlineRunner()).map(work, refs, progress))
@@ -55,7 +56,7 @@ def compare(
     settings: Mapping[str, Mapping[str, Any]] | None = None,
     folds: str | None = None,
     metrics: Sequence[str] = DEFAULT_METRICS,
-    protocol: str = "letor",
+    protocol: str | None = None,
     goal: str = "map",
     baseline: str | None = None,
     tries: int | None = None,
@@ -84,7 +85,7 @@ def compare(
     metrics
         As in ``evaluate``.
     protocol
-        ``letor`` or ``trec``.
+        ``letor`` or ``trec``; by default that of the data: ``letor`` for LETOR files, else ``trec``.
     goal
         The metric that fitted models choose by.
     baseline
@@ -113,6 +114,7 @@ def compare(
         and more.
     """
     parse_metrics(metrics)
+    protocol = check_protocol(protocol or dataset.manifest.protocol)
     groups = {}
     for asked in models:
         name = asked.name if isinstance(asked, Model) else asked

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,10 +19,14 @@ from distagg.models.trained import Trained
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What is chosen by: a metric under a protocol."""
+    """What is chosen by: a metric under a protocol; without one, that of the data it is counted on."""
 
     metric: str = "map"
-    protocol: str = "letor"
+    protocol: str | None = None
+
+    def on(self, dataset: Dataset) -> Goal:
+        """The goal with the protocol that counts on a dataset."""
+        return self if self.protocol else replace(self, protocol=dataset.manifest.protocol)
 
 
 def evaluate_candidates(
@@ -47,6 +51,7 @@ def judging(model: Model, candidates: list[Params], dataset: Dataset, goal: Goal
     """The round that gives every candidate's metric; ``values_of`` reads it."""
     if dataset.manifest.partition == "expert" and len(dataset.plan()) > 1:
         raise UsageError(f"{model.name} chooses by a metric on whole queries, and the dataset is partitioned by expert")
+    goal = goal.on(dataset)
     payload = (model, candidates, goal, highest_label(dataset.manifest))
     work = Work(_candidates_task, payload, ids=goal.protocol == "trec", repeated=repeated)
     return Round(work, dataset.plan(), np.add)

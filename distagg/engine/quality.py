@@ -81,7 +81,7 @@ def judge_experts(
     """
     tried = dataset if dataset is not None else _probe(fitted.experts)
     check_whole_lists(fitted.model, tried)
-    params, goal = fitted.params_for(tried.experts), goal or Goal()
+    params, goal = fitted.params_for(tried.experts), (goal or Goal()).on(tried)
     highest = highest_label(tried.manifest) if tried.manifest.labels else None
     work = Work(_sums_task, (fitted.model, params, goal, highest), ids=goal.protocol == "trec")
     found = (runner or InlineRunner()).map_reduce(work, tried.plan(), np.add, progress)

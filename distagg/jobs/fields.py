@@ -43,7 +43,9 @@ CHECKPOINTS = {
     "seconds": Field("number", "or after so many seconds, whichever comes first", 30.0, least=0),
 }
 _DATASET = Field("dataset", "the name of an earlier step that makes one, or a path")
-_PROTOCOL = Field("choice", "how metrics are counted", "letor", PROTOCOLS)
+_PROTOCOL = Field(
+    "choice", "how metrics are counted: letor for LETOR files and trec for all else by default", None, PROTOCOLS
+)
 _METRICS = Field("metrics", "such as ndcg@5, p@3, map", list(DEFAULT_METRICS))
 _GOAL = Field("metric", "what fitted models choose by", "map")
 _FOLDS = Field("folds", "letor5, or a whole number of at least 3", None)

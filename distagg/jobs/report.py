@@ -14,7 +14,12 @@ from distagg.jobs.spec import Job, Step
 from distagg.jobs.status import status
 from distagg.reports import compare_report, write_report
 from distagg.reports.run import run_report
+from distagg.reports.terminal import counted_by
 
+IN_SAMPLE = (
+    "measured on the queries that the model was trained on, so better than new queries will be; "
+    "a compare step with folds gives held-out figures"
+)
 QUERIES, ITEMS = 6, 10
 READ_ROWS = 100_000
 
@@ -35,7 +40,8 @@ def write_run_report(job: Job, folder: RunFolder) -> Path:
             figures[step.name] = means if step.do == "compare" else {step.values["rankings"]: means}
     tops = [one for step in job.steps if step.do == "rank" and folder.done(step) for one in _top(step, folder)]
     html = run_report({
-        **about, "job": job.to_dict(), "environment": folder.read("environment.json"), "figures": figures,
+        **about, "job": job.to_dict(), "environment": folder.read("environment.json"),
+        "figures": figures, "counted": how_counted(job, folder),
         "pages": pages, "rankings": tops, "notes": [n for step in job.steps for n in folder.notes(step)],
         "events": folder.events(),
         "scaling": {
@@ -46,6 +52,16 @@ def write_run_report(job: Job, folder: RunFolder) -> Path:
     })  # fmt: skip
     write_report(html, folder.path / "report.html", overwrite=True)
     return folder.path / "report.html"
+
+
+def how_counted(job: Job, folder: RunFolder) -> dict[str, str]:
+    """By step that gives figures: under which protocol, and whether on queries that the model was trained on."""
+    told = {}
+    for step in job.steps:
+        if step.do in ("evaluate", "compare") and folder.done(step):
+            result = json.loads(folder.output(step).read_text(encoding="utf-8"))
+            told[step.name] = counted_by(result["protocol"]) + (f"; {IN_SAMPLE}" if result.get("in_sample") else "")
+    return told
 
 
 def _top(step: Step, folder: RunFolder) -> list[dict[str, Any]]:

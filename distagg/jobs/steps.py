@@ -76,7 +76,7 @@ def do_fit(step: Step, site: Site) -> None:
     values, runner = step.values, site.runner()
     dataset = site.dataset(values["dataset"])
     valid = site.dataset(values["valid"]) if "valid" in values else None
-    goal, folds = Goal(values["goal"], values["protocol"]), values.get("folds")
+    goal, folds = Goal(values["goal"], values.get("protocol")), values.get("folds")
     models = variants(values["model"], values["settings"], tries=values.get("tries"), seed=site.job.seed)
     keeper = Checkpoints(site.folder.checkpoints(step), **site.job.checkpoints, say=site.say(step))
     model, tried = models[0], []
@@ -129,10 +129,20 @@ def do_evaluate(step: Step, site: Site) -> None:
     values = step.values
     rankings, dataset = site.path(values["rankings"]), site.dataset(values["dataset"])
     result = evaluate_rankings(
-        read_rankings(rankings), dataset, values["metrics"], protocol=values["protocol"], source=str(rankings)
+        read_rankings(rankings), dataset, values["metrics"], protocol=values.get("protocol"), source=str(rankings)
     )
-    body = {"means": result.means, "protocol": values["protocol"], "queries": len(result.query_ids)}
-    _write(site.folder.output(step), body)
+    body = {"means": result.means, "protocol": result.protocol, "queries": len(result.query_ids)}
+    _write(site.folder.output(step), body | {"in_sample": _in_sample(step, site.job)})
+
+
+def _in_sample(step: Step, job: Job) -> bool:
+    """Whether the rankings to evaluate are those of a model that an earlier step fitted on the same labels."""
+    ranked = job.step(step.values["rankings"])
+    fitted = job.step(ranked.values["model"]) if ranked else None
+    if fitted is None or fitted.values["dataset"] != step.values["dataset"]:
+        return False
+    models = variants(fitted.values["model"], fitted.values["settings"], tries=fitted.values.get("tries"))
+    return len(models) > 1 or models[0].needs_labels
 
 
 def do_compare(step: Step, site: Site) -> None:

@@ -31,6 +31,7 @@ class Evaluation:
     metrics: tuple[Metric, ...]
     query_ids: pa.StringArray  # (Q,)
     values: Floats  # (Q, metrics); NaN where undefined
+    protocol: Protocol
 
     @property
     def means(self) -> dict[str, float]:
@@ -65,7 +66,7 @@ def evaluate_rankings(
     dataset: Dataset,
     metrics: Sequence[str | Metric],
     *,
-    protocol: Protocol = "letor",
+    protocol: str | None = None,
     max_grade: int | None = None,
     source: str = "rankings",
 ) -> Evaluation:
@@ -80,6 +81,8 @@ def evaluate_rankings(
         Whose items and labels; every query and item of the rankings must be in it.
     metrics
         Names like ``"ndcg@5"``.
+    protocol
+        ``letor`` or ``trec``; by default that of the dataset.
     max_grade
         The highest grade of ``err``; the highest label of the dataset when None.
     source
@@ -91,13 +94,13 @@ def evaluate_rankings(
     >>> from distagg.dataset.reader import Dataset
     >>> lists = pa.table({"query": ["q"] * 2, "expert": ["a"] * 2, "item": ["x", "y"], "rank": [1, 2]})
     >>> labels = pa.table({"query": ["q"] * 2, "item": ["x", "y"], "label": [0, 1]})
-    >>> dataset = Dataset.from_arrow(lists, labels)  # doctest: +SKIP
+    >>> dataset = Dataset.from_arrow(lists, labels=labels)
     >>> rankings = pa.table({"query": ["q"] * 2, "item": ["y", "x"], "rank": [1, 2]})
-    >>> evaluate_rankings(rankings, dataset, ["p@1", "map"]).means  # doctest: +SKIP
+    >>> evaluate_rankings(rankings, dataset, ["p@1", "map"]).means
     {'p@1': 1.0, 'map': 1.0}
     """
     parsed = parse_metrics(metrics)
-    check_protocol(protocol)
+    counted = check_protocol(protocol or dataset.manifest.protocol)
     index = index_rankings(rankings, source=source)
     grade = highest_label(dataset.manifest) if max_grade is None else max_grade
     # Every chunk of an expert-partitioned dataset holds the same query: one is enough.
@@ -106,11 +109,11 @@ def evaluate_rankings(
     for ref in plan:
         chunk = ref.load()
         scores = ranking_scores(index, chunk)
-        values.append(score_chunk(chunk, scores, parsed, protocol=protocol, max_grade=grade))
+        values.append(score_chunk(chunk, scores, parsed, protocol=counted, max_grade=grade))
         ids.append(chunk.query_ids)
     query_ids = pa.concat_arrays(ids)
     _refuse_unknown_queries(index, query_ids)
-    return Evaluation(parsed, query_ids, np.concatenate(values))
+    return Evaluation(parsed, query_ids, np.concatenate(values), counted)
 
 
 def index_rankings(rankings: pa.Table, *, source: str = "rankings") -> RankingIndex:

@@ -64,7 +64,8 @@ def _figures(name: str, models: Mapping[str, Mapping[str, Any]], run: Mapping[st
     rows = [[model, *(percent(number(values.get(metric))) for metric in metrics)] for model, values in models.items()]
     link = (run.get("pages") or {}).get(name)
     more = element("p", element("a", "The whole comparison, with tests", href=str(link))) if link else ""
-    return section(f"Figures of {name}, in percent", table(["", *metrics], rows, label=name), more)
+    counted = element("p", str(run["counted"][name])) if name in (run.get("counted") or {}) else ""
+    return section(f"Figures of {name}", table(["", *metrics], rows, label=name), counted, more)
 
 
 def _origin(run: Mapping[str, Any]) -> list[Child]:

@@ -81,7 +81,17 @@ def comparison_table(result: Mapping[str, Any], *, colour: bool = False) -> str:
         if model in best[metric]
     }
     table = render_table(["model", *seen.metrics], rows, bold=bold, colour=colour)
-    return "\n".join([table, *_chosen(result.get("chosen") or {})])
+    said = [counted_by(result["protocol"])] if result.get("protocol") else []
+    return "\n".join([table, *said, *_chosen(result.get("chosen") or {})])
+
+
+def counted_by(protocol: str) -> str:
+    """The line under a table of metrics that says how they were counted.
+
+    >>> counted_by("trec")
+    'percent, trec protocol'
+    """
+    return f"percent, {protocol} protocol"
 
 
 def _chosen(chosen: Mapping[str, Any]) -> list[str]:

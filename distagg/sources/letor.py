@@ -31,6 +31,7 @@ class LetorSource:
     {'query': '7', 'expert': '1', 'item': 'a', 'rank': 3.0}
     """
 
+    name = "letor"
     partition: Literal["query", "expert"] = "query"
 
     def __init__(self, files: Sequence[str | Path]) -> None:

@@ -46,6 +46,8 @@ class PairsSource:
     [{'query': 'all', 'expert': 'all', 'winner': 'x', 'loser': 'y', 'weight': 1.0, 'tie': False}]
     """
 
+    name = "pairs"
+
     def __init__(self, files: Sequence[str | Path]) -> None:
         self.files: tuple[Path, ...] = tuple(Path(file) for file in files)
         self._tables = [_open(file) for file in self.files]

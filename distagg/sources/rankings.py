@@ -45,6 +45,7 @@ class RankingsSource:
     {'query': 'all', 'expert': 'ann', 'item': 'x', 'rank': 1.0}
     """
 
+    name = "rankings"
     partition: Literal["query", "expert"] = "query"
 
     def __init__(self, files: Sequence[str | Path]) -> None:

@@ -46,6 +46,7 @@ class RatingsSource:
     [{'query': 'all', 'expert': '196', 'item': '242', 'rank': -3.0}]
     """
 
+    name = "ratings"
     partition: Literal["query", "expert"] = "expert"
 
     def __init__(

@@ -46,6 +46,7 @@ class SourceTable:
 class Source(Protocol):
     """A set of files of one format."""
 
+    name: str  # as ``distagg import`` knows it; datasets remember it
     partition: Literal["query", "expert"]  # "expert" where one query has very many experts
     files: tuple[Path, ...]
 

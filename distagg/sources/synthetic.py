@@ -83,6 +83,7 @@ class SyntheticSource:
     (9, 'good-0', 0.75)
     """
 
+    name = "synthetic"
     files: tuple[Path, ...] = ()
 
     def __init__(

@@ -46,6 +46,7 @@ class TrecSource:
     [{'query': '7', 'expert': 'run1', 'item': 'x', 'rank': None, 'score': 9.5}]
     """
 
+    name = "trec"
     partition: Literal["query", "expert"] = "query"
 
     def __init__(

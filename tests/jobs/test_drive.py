@@ -30,6 +30,25 @@ def events(run: Path, event: str) -> list[dict[str, Any]]:
     return [one for one in RunFolder(run).events() if one["event"] == event]
 
 
+def test_figures_on_training_queries_are_said_to_be_such(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    evaluate = {"do": "evaluate", "dataset": str(small), "metrics": ["map"]}
+    steps = {
+        "model": {"do": "fit", "model": "bestinput", "dataset": str(small)},
+        "learned": {"do": "rank", "model": "model", "dataset": str(small)},
+        "fused": {"do": "rank", "model": "rrf", "dataset": str(small)},
+        "checked": {**evaluate, "rankings": "learned"},
+        "other": {**evaluate, "rankings": "fused"},
+    }
+    assert main(["run", write({"name": "told", "steps": steps})]) == 0
+    said = capsys.readouterr().out.splitlines()
+    checked, other = (
+        said[n + 3] for n, line in enumerate(said) if line.startswith(("checked ", "other ")) and "map" in line
+    )
+    assert checked.startswith("percent, trec protocol; measured on the queries that the model was trained on")
+    assert other == "percent, trec protocol"
+    assert (Path("runs/told/latest") / "report.html").read_text().count("the model was trained on") == 1
+
+
 def test_a_run_from_files_to_a_report(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = ["1 Q0 x 1 3.0 a", "1 Q0 y 2 2.0 a", "2 Q0 x 1 3.0 a"]
     Path("a.run").write_text("\n".join(lines) + "\n")
@@ -38,7 +57,7 @@ def test_a_run_from_files_to_a_report(small: Path, capsys: pytest.CaptureFixture
     steps = {
         "runs": {"do": "import", "source": "trec", "files": ["a.run", "b.run"], "qrels": "qrels"},
         "fused": {"do": "rank", "model": "rrf", "dataset": "runs", "format": "trec"},
-        "checked": {"do": "evaluate", "rankings": "fused", "dataset": "runs", "metrics": ["map"], "protocol": "trec"},
+        "checked": {"do": "evaluate", "rankings": "fused", "dataset": "runs", "metrics": ["map"]},
         "compared": {"do": "compare", "models": ["rrf", "borda"], "dataset": "runs", "metrics": ["map"]},
     }
     assert main(["run", write({"name": "fusion", "steps": steps}), "--json"]) == 0
