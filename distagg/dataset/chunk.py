@@ -97,6 +97,15 @@ class Chunk:
     def nbytes(self) -> int:
         return sum(int(getattr(value, "nbytes", 0)) for value in self._values())
 
+    def grades(self) -> Labels:
+        """Labels to learn from, shape (I,): negative ones are 0, judged and not relevant, as in every metric."""
+        negative = (self.labels < 0) & (self.labels != NO_LABEL)
+        if not negative.any():
+            return self.labels
+        grades = np.where(negative, LABEL(0), self.labels)
+        grades.setflags(write=False)
+        return grades
+
     def item_query(self) -> Indices:
         """The query position of every item, shape (I,)."""
         return np.repeat(np.arange(self.n_queries, dtype=INDEX), np.diff(self.item_offsets))

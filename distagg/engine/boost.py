@@ -20,6 +20,7 @@ from distagg.models.lambdamart import LambdaMart
 from distagg.types import NO_LABEL
 
 MOST_ITEMS = 10_000  # in a query, for LightGBM
+HIGHEST_LABEL = 30  # for LightGBM, whose gain is 2^label - 1
 MANY = 1_000_000  # items
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
@@ -46,7 +47,7 @@ def boost(
     trees = _grown_by_workers(model, train, runner) if spread else _grown_here(model, train, progress)
     params = {**trees, "expert_row": np.arange(train.manifest.experts, dtype=np.float64)}
     aligned = align_experts(params, train.experts, judged.experts)
-    work = Work(_curve_task, (model, aligned, goal, highest_label(judged.manifest)))
+    work = Work(_curve_task, (model, aligned, goal, highest_label(judged.manifest)), ids=goal.protocol == "trec")
     total = runner.map_reduce(work, judged.plan(), np.add)
     if total is None or not total[-1]:
         raise UsageError(f"no labelled query to choose the number of trees of {model.name} on")
@@ -116,6 +117,11 @@ def _check(model: LambdaMart, train: Dataset, labels: np.ndarray, sizes: np.ndar
     where = train.path or "the dataset"
     if not any(len(np.unique(part)) > 1 for part in np.split(labels, np.cumsum(sizes)[:-1])):
         raise UsageError(f"nothing to train {model.name} on: no query of {where} has two items with different labels")
+    if labels.max() > HIGHEST_LABEL:
+        raise UsageError(
+            f"{where} has the label {labels.max():,}, and LightGBM takes labels up to {HIGHEST_LABEL}; use smaller "
+            "grades, or choose crf"
+        )
     if sizes.max() > MOST_ITEMS:
         raise UsageError(
             f"a query of {where} has {sizes.max():,} labelled items, and LightGBM takes {MOST_ITEMS:,}; choose crf"
@@ -132,7 +138,7 @@ def _table(model: LambdaMart, ref: ChunkRef) -> tuple[np.ndarray, np.ndarray, np
 def _count_task(chunk: Chunk, index: int, payload: None) -> tuple[np.ndarray, np.ndarray]:
     known = chunk.labels != NO_LABEL
     sizes = np.bincount(chunk.item_query()[known], minlength=chunk.n_queries)
-    return chunk.labels[known].astype(np.int32), sizes[sizes > 0]
+    return chunk.grades()[known], sizes[sizes > 0]
 
 
 def _curve_task(chunk: Chunk, index: int, payload: tuple[Any, ...]) -> np.ndarray:

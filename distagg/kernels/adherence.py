@@ -19,13 +19,13 @@ def agreement(
     list_expert: Indices,
     entry_item: Indices,
     entry_rank: Floats,
-    labels: Labels,
+    labels: Labels,  # (I,) from 0 on, or UNKNOWN
     total: Floats,  # (experts,) added to: share of rightly ordered pairs, summed over queries
     count: Floats,  # (experts,) added to: queries in which the expert listed items of different labels
 ) -> None:
     """A pair is two listed items of different labels; it is right when the higher label has the smaller rank.
 
-    Tied ranks count half. Unlisted and unlabelled items are in no pair; negative labels count as 0.
+    Tied ranks count half. Unlisted and unlabelled items are in no pair.
     """
     ahead = np.empty(levels)  # labelled entries before the present tie group, by label
     group = np.empty(levels)
@@ -42,7 +42,7 @@ def agreement(
                 while end < entry_offsets[a + 1] and entry_rank[end] == entry_rank[start]:
                     label = labels[item_offsets[q] + entry_item[end]]
                     if label != UNKNOWN:
-                        group[max(label, 0)] += 1.0
+                        group[label] += 1.0
                     end += 1
                 for level in range(levels):
                     if group[level] == 0.0:

@@ -77,7 +77,7 @@ class Cps(Model):
             )
         theta = np.asarray(params.get("expert_theta", np.zeros(n_experts)), dtype=np.float64)
         gradient, curvature = np.zeros(n_experts), np.zeros((n_experts, n_experts))
-        value, taken = likelihood(*self._arrays(chunk, theta, chunk.labels, gradient, curvature))
+        value, taken = likelihood(*self._arrays(chunk, theta, chunk.grades(), gradient, curvature))
         return {"value": np.array(value), "taken": np.array(taken), "gradient": gradient, "curvature": curvature}
 
     def finish(self, statistics: Statistics, params: Params) -> Params:

@@ -131,7 +131,7 @@ class Crf(Trained):
         if self.sharing == "mixed":
             row = np.where(draws.random(chunk.n_lists) < HIDDEN, chunk.n_experts, row)
         most = int(self.sample)
-        gain, discount, kind, how = metric_terms(self.metric, most, chunk.labels, float(params["highest"][0]))
+        gain, discount, kind, how = metric_terms(self.metric, most, chunk.grades(), float(params["highest"][0]))
         sizes, picked, gains = samples(chunk, order, keys, gain, most)
         climb(
             rate, kind, sizes, picked, gains, normalise(how, discount, gains), made["start"], made["holder"],
@@ -180,7 +180,7 @@ def samples(
     """The samples of the queries that teach something, in ``order``: sizes, items, and the items' gains."""
     picked, sizes = np.zeros((chunk.n_queries, most), dtype=np.int64), np.zeros(chunk.n_queries, dtype=np.int64)
     kinds = np.zeros(int(np.diff(chunk.item_offsets).max(initial=1)), dtype=np.int64)
-    draw_samples(chunk.item_offsets, chunk.labels, keys, kinds, picked, sizes)
+    draw_samples(chunk.item_offsets, chunk.grades(), keys, kinds, picked, sizes)
     order = order[sizes[order] > 0]
     sizes, picked = sizes[order], picked[order]
     return sizes, picked, np.where(np.arange(most) < sizes[:, None], gain[picked], 0.0)

@@ -49,7 +49,7 @@ class LambdaRank(Scorer):
             unit_room(chunk, net), np.empty(n_items), np.empty(n_items), np.empty(n_items, dtype=INDEX),
             np.empty(n_items), np.empty((3, longest)), np.empty(longest, dtype=INDEX), np.zeros(1, dtype=OFFSET),
         )  # fmt: skip
-        problem = (queries, chunk.item_offsets, chunk.labels, self._whole(chunk), self._rows(chunk))
+        problem = (queries, chunk.item_offsets, chunk.grades(), self._whole(chunk), self._rows(chunk))
         metric, highest = OBJECTIVES[self.objective], float(params["highest"][0])
         return climb(metric, highest, bool(self.hidden), *problem, net, step, target, *room)
 

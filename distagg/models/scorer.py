@@ -14,7 +14,7 @@ from distagg.kernels.scorer import Net, Rows, score_rows
 from distagg.models.base import Params, param
 from distagg.models.features import KINDS, FeatureSettings, chunk_features
 from distagg.models.trained import MODE_HELP, MODES, Trained
-from distagg.types import NO_LABEL, Bools, Floats
+from distagg.types import Floats
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,9 +144,8 @@ def longest_query(chunk: Chunk) -> int:
 
 
 def gains(chunk: Chunk) -> Floats:
-    """2^label - 1 of every item; 0 where the label is unknown."""
-    known: Bools = chunk.labels != NO_LABEL
-    gain: Floats = np.where(known, np.exp2(np.where(known, chunk.labels, 0)) - 1.0, 0.0)
+    """2^label - 1 of every item; 0 where the label is unknown or negative."""
+    gain: Floats = np.exp2(np.maximum(chunk.labels, 0)) - 1.0
     return gain
 
 

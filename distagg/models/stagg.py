@@ -20,7 +20,7 @@ from distagg.kernels.scorer import Net
 from distagg.kernels.stagg_train import climb_expected
 from distagg.models.base import Params, param
 from distagg.models.scorer import Scorer, best_dcg, gains, longest_query, unit_room
-from distagg.types import NO_LABEL, OFFSET, Floats, Offsets
+from distagg.types import OFFSET, Floats, Offsets
 
 STRIDES = {"ndcg": 1.0, "err": 10.0, "rbp": 10.0}  # err and rbp are not divided by their best value: small gradients
 TOLERANCE = 1e-6  # of the exponentials that stand for a discount
@@ -57,7 +57,7 @@ class Stagg(Scorer):
         wide = max(longest, len(terms[1]))
         room = (unit_room(chunk, net), np.empty(n_items), np.empty(n_items), np.empty((4, wide)))
         arguments: tuple[Any, ...] = (
-            queries, chunk.item_offsets, chunk.labels, *self._items(chunk, float(params["highest"][0])),
+            queries, chunk.item_offsets, chunk.grades(), *self._items(chunk, float(params["highest"][0])),
             *terms, discounts(self.objective, np.arange(float(longest))),
             self._rows(chunk), net, step, target, np.empty(chunk.n_queries), *room,
         )  # fmt: skip
@@ -67,9 +67,8 @@ class Stagg(Scorer):
         """The gain of every item, and the probability that it does not satisfy (err; 1 for the others)."""
         keep = np.ones(chunk.n_items)
         if self.objective == "rbp":
-            grade = np.where(chunk.labels == NO_LABEL, 0, np.maximum(chunk.labels, 0))
-            return (1.0 - PERSISTENCE) * grade, keep
-        gain = np.maximum(gains(chunk), 0.0)
+            return (1.0 - PERSISTENCE) * np.maximum(chunk.labels, 0), keep
+        gain = gains(chunk)
         if self.objective == "err":
             return gain / 2.0**highest, 1.0 - gain / 2.0**highest
         whole = np.repeat(best_dcg(chunk), np.diff(chunk.item_offsets))

@@ -108,7 +108,7 @@ class ThetaSupMpm(Mpm):
         levels = int(chunk.labels.max(initial=0)) + 1
         agreement(
             levels, chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets, chunk.list_expert, chunk.entry_item,
-            chunk.entry_rank, chunk.labels, total, count,
+            chunk.entry_rank, chunk.grades(), total, count,
         )  # fmt: skip
         return {"total": total, "count": count}
 
