@@ -21,7 +21,7 @@ from distagg.engine.fit import Through
 from distagg.engine.progress import metered
 from distagg.engine.runner import InlineRunner, Runner
 from distagg.errors import UsageError, unknown
-from distagg.models import MODELS, completion_named, model_named
+from distagg.models import MODELS, completion_named, model_named, reseeded
 from distagg.models.trained import Trained
 from distagg.reports.learned import learned_text
 from distagg.reports.terminal import comparison_table, counted_by, render_table
@@ -136,7 +136,7 @@ def run_fit(arguments: argparse.Namespace) -> None:
     from distagg.engine.saved import Fitted, save_model
     from distagg.engine.search import differing, search, variants
 
-    models = variants(arguments.model, _settings(arguments.settings), tries=arguments.tries, seed=arguments.seed)
+    models = variants(arguments.model, _settings(arguments.settings), tries=arguments.tries, seed=arguments.seed or 0)
     model, goal, tried = models[0], Goal(arguments.goal, arguments.protocol), []
     refuse_existing(place(arguments.output))
     dataset = _opened(arguments, arguments.dataset)
@@ -179,16 +179,16 @@ def run_rank(arguments: argparse.Namespace) -> None:
     dataset = _heard(_opened(arguments, arguments.dataset), arguments.where)
     shown = Shown(
         support=arguments.support, least=arguments.min_support, titles=arguments.titles,
-        resamples=arguments.bootstrap, seed=arguments.seed,
+        resamples=arguments.bootstrap, seed=arguments.seed or 0,
     )  # fmt: skip
     with run_in(arguments) as runner, metered("rank", len(dataset.plan())) as progress:
         if arguments.model not in MODELS and place(arguments.model).exists():
             if arguments.settings:
                 raise UsageError("-p belongs to 'distagg fit'; a fitted model has its parameters already")
             fitted = load_model(arguments.model)
-            model, params = fitted.model, fitted.params_for(dataset.experts)
+            model, params = reseeded(fitted.model, arguments.seed), fitted.params_for(dataset.experts)
         else:
-            model = model_named(arguments.model, _settings(arguments.settings))
+            model = model_named(arguments.model, _settings(arguments.settings), seed=arguments.seed or 0)
             if model.needs_labels:
                 raise UsageError(f"{model.name} must be fitted first: distagg fit {model.name} DATASET -o MODELDIR")
             params = fit(model, dataset, runner=runner)
@@ -299,7 +299,7 @@ def _completed(arguments: argparse.Namespace, dataset: Dataset, runner: Runner) 
         if arguments.completion:
             raise UsageError("-c belongs to --complete")
         return None
-    completion = completion_named(arguments.complete, _settings(arguments.completion))
+    completion = completion_named(arguments.complete, _settings(arguments.completion), seed=arguments.seed or 0)
     return fit_completion(completion, dataset, runner=runner)
 
 
@@ -320,7 +320,7 @@ def run_compare(arguments: argparse.Namespace) -> None:
         result = compare(
             dataset, names, settings=settings, folds=arguments.folds, metrics=arguments.metrics or DEFAULT_METRICS,
             protocol=arguments.protocol, goal=arguments.goal, baseline=arguments.baseline, tries=arguments.tries,
-            seed=arguments.seed, runner=runner, progress=progress,
+            seed=arguments.seed or 0, runner=runner, progress=progress,
         )  # fmt: skip
     result["command"] = "distagg " + " ".join(sys.argv[1:])
     _keep(arguments.output, {key: value for key, value in result.items() if key != "per_query"})

@@ -38,11 +38,11 @@ OURS = ("synthetic", "rankings", "report.html", *PAGES)
 
 def demo(arguments: argparse.Namespace) -> None:
     """Leaves the dataset, the rankings of the best model, report.html and PAGES in the output folder."""
-    began = time.perf_counter()
+    began, seed = time.perf_counter(), arguments.seed or 0
     folder = local(arguments.output, "the demo's folder")
     _clear(folder)
     say(f"1. synthetic data: {arguments.queries} queries, 25 experts, some good, some random, some adversarial")
-    write_dataset(SyntheticSource(queries=arguments.queries, shape="mq2008", seed=arguments.seed), folder / "synthetic")
+    write_dataset(SyntheticSource(queries=arguments.queries, shape="mq2008", seed=seed), folder / "synthetic")
     dataset = Dataset.open(folder / "synthetic")
     found = dataset.manifest
     say(f"   {found.entries:,} ranks of {found.items:,} items, {found.missing:.0%} missing")
@@ -55,26 +55,26 @@ def demo(arguments: argparse.Namespace) -> None:
             settings=SMALL,
             folds="letor5",
             metrics=METRICS,
-            seed=arguments.seed,
+            seed=seed,
             runner=runner,
             watch=_tell,
         )
         ready = [name for name in result["models"] if not MODELS[name]().learns]
         best = max(ready, key=lambda name: result["means"][name]["ndcg@5"])
         say(f"3. rankings by {best}: {folder / 'rankings'}")
-        rank_to(folder / "rankings", model_named(best), {}, dataset, runner=runner)
+        rank_to(folder / "rankings", model_named(best, seed=seed), {}, dataset, runner=runner)
         say(f"4. pages as the papers have them: {', '.join(PAGES)}")
-        _pages(folder, dataset, result, runner)
+        _pages(folder, dataset, result, runner, seed)
     result["pages"] = PAGES
-    result["command"] = f"distagg demo --queries {arguments.queries} --seed {arguments.seed}"
+    result["command"] = f"distagg demo --queries {arguments.queries} --seed {seed}"
     show_comparison(result, dataset, str(folder / "report.html"), as_json=arguments.json)
     say(f"done in {time.perf_counter() - began:.1f} s; open {folder / 'report.html'} in a browser")
 
 
-def _pages(folder: Path, dataset: Dataset, result: dict[str, Any], runner: Runner) -> None:
+def _pages(folder: Path, dataset: Dataset, result: dict[str, Any], runner: Runner, seed: int) -> None:
     labelled = [name for name in result["models"] if MODELS[name]().needs_labels]
     write_report(paper_page(comparison_finding(result, labelled)), folder / "models.html")
-    fold, model = make_folds(dataset, "letor5")[0], model_named("crf")
+    fold, model = make_folds(dataset, "letor5")[0], model_named("crf", seed=seed)
     fitted = Fitted(model, fit(model, fold.train, valid=fold.valid, runner=runner), dataset.experts)
     judged = as_rows(judge_experts(fitted, fold.train, runner=runner))
     seen = {"model": "crf", "data": "the training queries of fold 1", "goal": "map", "experts": judged}

@@ -15,7 +15,7 @@ def add_job_commands(commands: Any, command: Command) -> None:
 
     def add(name: str, help: str, *, cluster: bool = False) -> argparse.ArgumentParser:
         parser = command(commands, name, help, cluster=cluster)
-        parser.set_defaults(run=_late(name), seed=None)
+        parser.set_defaults(run=_late(name))
         return parser
 
     run = add("run", "run a job, or what is left of it; a finished one is left as it is", cluster=True)

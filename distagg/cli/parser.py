@@ -68,7 +68,9 @@ def _command(
     parser.set_defaults(run=_late(module, name))
     everywhere = parser.add_argument_group("everywhere")
     everywhere.add_argument("--json", action="store_true", help="print data on stdout; talk goes to stderr")
-    everywhere.add_argument("--seed", type=int, default=0, help="seed of everything that draws (default 0)")
+    everywhere.add_argument(
+        "--seed", type=int, help="seed of everything that draws (default 0, or a saved model's own)"
+    )
     if cluster:
         place = everywhere.add_mutually_exclusive_group()
         place.add_argument("--workers", type=int, metavar="N", help="run on N local worker processes (default: inline)")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from distagg.cli.commands import run_in, say
@@ -23,7 +23,7 @@ from distagg.engine.runner import Runner
 from distagg.engine.saved import Fitted, load_model, save_model
 from distagg.errors import UsageError
 from distagg.metrics import paired_tests
-from distagg.models import MODELS, model_named
+from distagg.models import MODELS, model_named, reseeded
 from distagg.models.features import FeatureSettings
 from distagg.reports import write_report
 from distagg.reports.experts import experts_report, explanation_report, explanation_text, quality_text
@@ -32,7 +32,7 @@ from distagg.reports.text import p_value, percent
 
 
 def run_experts(arguments: argparse.Namespace) -> None:
-    fitted = load_model(arguments.model)
+    fitted = _loaded(arguments)
     if arguments.retrain:
         if not arguments.data:
             raise UsageError("--retrain needs the training data: give --data DATASET")
@@ -59,6 +59,11 @@ def run_experts(arguments: argparse.Namespace) -> None:
         print(_retrained_text(result["retrained"], arguments.goal))
 
 
+def _loaded(arguments: argparse.Namespace) -> Fitted:
+    fitted = load_model(arguments.model)
+    return replace(fitted, model=reseeded(fitted.model, arguments.seed))
+
+
 def _retrain(
     arguments: argparse.Namespace, fitted: Fitted, found: list[Quality], train: Dataset, valid: Dataset | None,
     goal: Goal, runner: Runner,
@@ -75,7 +80,7 @@ def _retrain(
         evaluate_model(one.model, one.params_for(data.experts), data, [goal.metric], protocol=goal.protocol)[1][:, 0]
         for one, data in ((fitted, judged), (fewer, unheard(judged, unused)))
     ]
-    test = paired_tests(values[1], values[0], arguments.seed)
+    test = paired_tests(values[1], values[0], arguments.seed or 0)
     return {
         "without": unused, "output": arguments.retrain, "on": arguments.valid or arguments.data,
         "before": float(values[0].mean()), "after": float(values[1].mean()),
@@ -96,9 +101,9 @@ def _retrained_text(made: dict[str, Any], metric: str) -> str:
 def run_explain(arguments: argparse.Namespace) -> None:
     dataset = Dataset.open(arguments.dataset)
     if arguments.model not in MODELS and place(arguments.model).exists():
-        fitted = load_model(arguments.model)
+        fitted = _loaded(arguments)
     else:
-        model = model_named(arguments.model)
+        model = model_named(arguments.model, seed=arguments.seed or 0)
         if model.needs_labels:
             raise UsageError(f"{model.name} must be fitted first: distagg fit {model.name} DATASET -o MODELDIR")
         fitted = fit(model, dataset)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -23,13 +24,12 @@ from distagg.engine.saved import Fitted, load_model, save_model
 from distagg.engine.shown import Shown
 from distagg.errors import UsageError
 from distagg.metrics import Evaluation, evaluate_rankings
-from distagg.models import Model, model_named
+from distagg.models import Model, model_named, reseeded
 
 
 def fit(
     model: str | Model, dataset: Dataset, *, valid: Dataset | None = None, goal: str = "map",
-    protocol: str | None = None,
-    runner: Runner | None = None, **settings: Any,
+    protocol: str | None = None, seed: int | None = None, runner: Runner | None = None, **settings: Any,
 ) -> Fitted:  # fmt: skip
     """Learn a model's shared parameters; models that learn nothing are returned ready to rank.
 
@@ -45,6 +45,9 @@ def fit(
         The metric to choose by, such as ``map`` or ``ndcg@5``.
     protocol
         How metrics are counted: ``letor`` or ``trec``; by default ``letor`` for LETOR files, else ``trec``.
+    seed
+        Where random draws start from: 0 for a model that is named; a model given as one has a seed of its own, which
+        this replaces.
     runner
         Where to run: None is here; ``distagg.engine.cluster`` has ``local_cluster(workers)`` and
         ``remote_cluster(address)``, context managers that give one.
@@ -63,14 +66,14 @@ def fit(
     >>> fitted.model.name, fitted.experts
     ('bestinput', ('a', 'b'))
     """
-    chosen = model if isinstance(model, Model) else model_named(model, settings)
+    chosen = reseeded(model, seed) if isinstance(model, Model) else model_named(model, settings, seed=seed or 0)
     params = fit_params(chosen, dataset, valid=valid, goal=Goal(goal, protocol), runner=runner)
     return Fitted(chosen, params, dataset.experts)
 
 
 def solve(
     model: str | Model | Fitted, dataset: Dataset, *, trace: bool = False, shown: Shown = NOTHING_MORE,
-    through: Through | None = None, runner: Runner | None = None, **settings: Any,
+    through: Through | None = None, seed: int | None = None, runner: Runner | None = None, **settings: Any,
 ) -> Result:  # fmt: skip
     """Rankings with all that the model knows beside them: uncertainty, status, how every query's fit ended.
 
@@ -88,6 +91,9 @@ def solve(
         Asks for more columns: support, titles, a least support, the bootstrap over experts.
     through
         What ``fit_completion`` gives: every user's ratings are completed, and those are ranked.
+    seed
+        Where random draws start from: 0 for a model that is named; a model given as one has a seed of its own, which
+        this replaces.
     runner
         Where to run: None is here; ``distagg.engine.cluster`` has ``local_cluster(workers)`` and
         ``remote_cluster(address)``, context managers that give one.
@@ -105,8 +111,10 @@ def solve(
     >>> result.ranking["item"].to_pylist(), result.converged
     (['x', 'y', 'z'], True)
     """
-    if not isinstance(model, Fitted):
-        chosen = model if isinstance(model, Model) else model_named(model, settings)
+    if isinstance(model, Fitted):
+        model = replace(model, model=reseeded(model.model, seed))
+    else:
+        chosen = reseeded(model, seed) if isinstance(model, Model) else model_named(model, settings, seed=seed or 0)
         if chosen.needs_labels:
             raise UsageError(f"{chosen.name} must be fitted first: rank(fit({chosen.name!r}, dataset), dataset)")
         model = fit(chosen, dataset, runner=runner)
@@ -116,8 +124,8 @@ def solve(
 
 
 def rank(
-    model: str | Model | Fitted, dataset: Dataset, *, shown: Shown = NOTHING_MORE, runner: Runner | None = None,
-    **settings: Any,
+    model: str | Model | Fitted, dataset: Dataset, *, shown: Shown = NOTHING_MORE, seed: int | None = None,
+    runner: Runner | None = None, **settings: Any,
 ) -> pa.Table:  # fmt: skip
     """Rankings, best item of each query first.
 
@@ -129,6 +137,9 @@ def rank(
         What to rank.
     shown
         Asks for more columns, see ``solve``.
+    seed
+        Where random draws start from: 0 for a model that is named; a model given as one has a seed of its own, which
+        this replaces.
     runner
         Where to run: None is here; ``distagg.engine.cluster`` has ``local_cluster(workers)`` and
         ``remote_cluster(address)``, context managers that give one.
@@ -145,7 +156,7 @@ def rank(
     >>> rank("rrf", Dataset.from_arrow(lists))["item"].to_pylist()
     ['y', 'x', 'z']
     """
-    return solve(model, dataset, shown=shown, runner=runner, **settings).ranking
+    return solve(model, dataset, shown=shown, seed=seed, runner=runner, **settings).ranking
 
 
 def evaluate(

@@ -94,7 +94,7 @@ def compare(
     tries
         Try so many random combinations of settings instead of all.
     seed
-        Of folds' draws, searches and tests.
+        Of models that draw, unless their settings have one or they are given as models; of searches and tests.
     runner
         Where to run: None is here; ``distagg.engine.cluster`` has ``local_cluster(workers)`` and
         ``remote_cluster(address)``, context managers that give one.
@@ -135,6 +135,7 @@ def compare(
     seconds: dict[str, float] = {}
     adherence: dict[str, list[float]] = {}
     chosen: dict[str, list[dict[str, Any]]] = {}
+    seeds: dict[str, list[int]] = {}  # that a model drew from, by fold
     for name, group in groups.items():
         found = kept(
             name,
@@ -148,13 +149,15 @@ def compare(
         adherence |= {name: found["adherence"]} if found["adherence"] else {}
         chosen |= {name: found["chosen"]} if found["chosen"] else {}
         seconds[name] = found["seconds"]
+        drawn = found["seeds"] if found["folded"] else found["seeds"] * len(made)
+        seeds[name] = [seed if one is None else int(one) for one in drawn]
         for note in found["notes"]:
             not_converged(note)
         watch(name, mean_over_queries(values[name]), seconds[name])
     if (fold_of < 0).any():
         for n, fold in enumerate(made):
             fold_of[_positions(fold.test, runner)] = n
-    results, means = _means(values, fold_of, made, metrics, seed)
+    results, means = _means(values, fold_of, made, metrics, seeds)
     reference = baseline or max(means, key=lambda name: means[name][metrics[0]])
     return {
         "dataset": {"path": dataset.path, **dataset.info()},
@@ -173,9 +176,10 @@ def _tested(
 ) -> dict[str, Any]:  # fmt: skip
     """What a model, or the best of a group in each fold, comes to; as plain lists, which can be kept."""
     began = time.perf_counter()
-    found: dict[str, Any] = {"folds": [], "folded": False, "adherence": [], "chosen": []}
+    found: dict[str, Any] = {"folds": [], "folded": False, "adherence": [], "chosen": [], "seeds": []}
 
     def test(model: Model, params: Params, on: Dataset) -> None:
+        found["seeds"].append(getattr(model, "seed", None))
         at, value = evaluate_model(model, params, on, metrics, protocol=goal.protocol, runner=runner)
         found["folds"].append((at.tolist(), value.tolist()))
 
@@ -198,7 +202,11 @@ def _tested(
 
 
 def _means(
-    values: dict[str, np.ndarray], fold_of: np.ndarray, made: list[Fold], metrics: Sequence[str], seed: int
+    values: dict[str, np.ndarray],
+    fold_of: np.ndarray,
+    made: list[Fold],
+    metrics: Sequence[str],
+    seeds: dict[str, list[int]],
 ) -> tuple[list[dict[str, Any]], dict[str, dict[str, float]]]:
     """Means over queries for every fold, and the means of those over folds."""
     results, means = [], {}
@@ -206,7 +214,7 @@ def _means(
         by_fold = np.array([mean_over_queries(value[fold_of == n]) for n in range(len(made))])
         means[name] = dict(zip(metrics, (float(v) for v in by_fold.mean(axis=0)), strict=True))
         results += [
-            {"model": name, "fold": fold.name, "metric": metric, "value": float(by_fold[n, m]), "seed": seed}
+            {"model": name, "fold": fold.name, "metric": metric, "value": float(by_fold[n, m]), "seed": seeds[name][n]}
             for n, fold in enumerate(made)
             for m, metric in enumerate(metrics)
         ]

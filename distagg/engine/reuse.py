@@ -27,7 +27,7 @@ from distagg.dataset.rankings import Format, RankedPart, Written
 from distagg.dataset.reader import ChunkRef, Dataset, open_parquet, read_groups
 from distagg.dataset.whole import digest, write_whole
 from distagg.engine.runner import Runner
-from distagg.models import Model, Params
+from distagg.models import Model, Params, draws
 
 Slip = tuple[RankedPart, list[str]]  # a part, and what its model noted
 SHOWN = 4
@@ -81,8 +81,7 @@ def recipe_of(
     shared = json.loads(json.dumps(shared))  # as it will be read again
     if about.partition == "expert":  # one part, of everything
         return Recipe(shared, [[hashlib.sha256(about.to_json().encode()).hexdigest()] for _ in refs])
-    placed = any(field.name == "seed" for field in dataclasses.fields(model))
-    payloads = [(ref.path, about.kind, ref.blocks, placed) for ref in refs]
+    payloads = [(ref.path, about.kind, ref.blocks, draws(type(model))) for ref in refs]
     return Recipe(shared, list(runner.each(block_digests, payloads)))
 
 

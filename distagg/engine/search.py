@@ -84,7 +84,8 @@ def variants(name: str, settings: Mapping[str, Any], *, tries: int | None = None
     """The models that settings stand for: ``a,b,c`` is each of several values, ``low..high`` a number between.
 
     Without ``tries`` all combinations; with it, so many random ones; numbers of a range are drawn evenly on a
-    logarithmic scale (on a plain one from 0 or below), to three digits.
+    logarithmic scale (on a plain one from 0 or below), to three digits. ``seed`` is where these draws start
+    from, and those of a model that is given no seed of its own.
 
     >>> [model.c for model in variants("rrf", {"c": "10,60"})]
     [10.0, 60.0]
@@ -104,7 +105,7 @@ def variants(name: str, settings: Mapping[str, Any], *, tries: int | None = None
     else:
         grid = list(product(*(axis.values for axis in axes.values() if isinstance(axis, _Values))))
         rows = grid if tries is None else [grid[n] for n in sorted(draws.permutation(len(grid))[:tries])]
-    return list(dict.fromkeys(model_named(name, dict(zip(axes, row, strict=True))) for row in rows))
+    return list(dict.fromkeys(model_named(name, dict(zip(axes, row, strict=True)), seed=seed) for row in rows))
 
 
 def differing(models: Sequence[Model]) -> list[dict[str, Any]]:

@@ -59,7 +59,7 @@ def _rank(values: dict[str, Any], where: str, seed: int) -> None:
         if values["settings"]:
             raise UsageError(f"{where}.settings: a fitted model has its parameters already; they belong to its fit")
         return
-    model = _at(f"{where}.settings", lambda: model_named(values["model"], values["settings"]))
+    model = _at(f"{where}.settings", lambda: model_named(values["model"], values["settings"], seed=seed))
     if model.needs_labels:
         raise UsageError(f'{where}.model: {model.name} must be fitted first, by a step with do = "fit"')
     dataset = _opened(values["dataset"])

@@ -119,7 +119,7 @@ def _model(step: Step, job: Job) -> tuple[Model | None, Params]:
     if job.step(name) is not None:
         return None, {}
     if name in MODELS:
-        return model_named(name, settings), {}
+        return model_named(name, settings, seed=job.seed), {}
     fitted = load_model(name)
     dataset = _source(step, job)
     return (fitted.model, fitted.params_for(dataset.experts)) if dataset is not None else (None, {})

@@ -36,13 +36,15 @@ ROUNDS = 20  # of nothing, for each repeat of a pass
 Runs = list[dict[str, float]]
 
 
-def scale(values: dict[str, Any], dataset: Dataset | None, folder: Path, say: Callable[..., None]) -> dict[str, Any]:
+def scale(
+    values: dict[str, Any], dataset: Dataset | None, folder: Path, say: Callable[..., None], *, seed: int = 0
+) -> dict[str, Any]:
     """All figures of a scale step; ``folder`` holds data and figures until then."""
     folder.mkdir(parents=True, exist_ok=True)
-    model, kept = model_named(values["model"]), Kept(folder, say)
+    model, kept = model_named(values["model"], seed=seed), Kept(folder, say)
     if dataset is None:
         dataset = _made(folder / "synthetic", lambda target: write_dataset(
-            SyntheticSource(queries=values["queries"], shape="mq2008", seed=0), target))  # fmt: skip
+            SyntheticSource(queries=values["queries"], shape="mq2008", seed=seed), target))  # fmt: skip
     check_fits(model, dataset)
     if dataset.manifest.partition != "query":
         raise UsageError(f"{dataset.path} is partitioned by expert; scaling is measured on whole queries")
@@ -57,7 +59,7 @@ def scale(values: dict[str, Any], dataset: Dataset | None, folder: Path, say: Ca
         f"simulated, chunks of {size:,}": _rates(runs, values["simulated_entries"])
         for size, runs in found["simulated"].items()
     }
-    found["laws"] = {name: _law(some) for name, some in rates.items() if len(some) >= LAW_POINTS}
+    found["laws"] = {name: _law(some, seed) for name, some in rates.items() if len(some) >= LAW_POINTS}
     found["simulated_entries"] = values["simulated_entries"]
     return json.loads(json.dumps(found))
 
@@ -137,9 +139,9 @@ def _started(cluster: AbstractContextManager[DaskRunner]) -> Iterator[DaskRunner
         yield runner
 
 
-def _law(rates: dict[int, Sequence[float]]) -> dict[str, Any]:
+def _law(rates: dict[int, Sequence[float]], seed: int) -> dict[str, Any]:
     """The fitted law; JSON has no infinity, so a peak that is nowhere in sight is null."""
-    found = law.fit(rates)
+    found = law.fit(rates, seed)
     ends = [None if math.isinf(end) else end for end in (found["peak"], *found["peak_interval"])]
     return found | {"peak": ends[0], "peak_interval": ends[1:]}
 

@@ -100,7 +100,7 @@ def do_rank(step: Step, site: Site) -> None:
     dataset = site.dataset(values["dataset"])
     first: list[str] = []
     if values["model"] in MODELS and site.job.step(values["model"]) is None:
-        model = model_named(values["model"], values["settings"])
+        model = model_named(values["model"], values["settings"], seed=site.job.seed)
         keeper = Checkpoints(site.folder.checkpoints(step), **site.job.checkpoints, say=site.say(step))
         params, first = collecting(lambda: fit(model, dataset, runner=runner, keeper=keeper))
     else:
@@ -165,7 +165,8 @@ def do_compare(step: Step, site: Site) -> None:
 
 def do_scale(step: Step, site: Site) -> None:
     dataset = site.dataset(step.values["dataset"]) if "dataset" in step.values else None
-    _write(site.folder.output(step), scale(step.values, dataset, site.folder.staging(step), site.say(step)))
+    found = scale(step.values, dataset, site.folder.staging(step), site.say(step), seed=site.job.seed)
+    _write(site.folder.output(step), found)
 
 
 STEPS: dict[str, Callable[[Step, Site], None]] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from typing import Any
 
 from distagg.errors import unknown
@@ -47,8 +48,22 @@ MODELS: dict[str, type[Model]] = {
 COMPLETIONS: dict[str, type[Completion]] = {one.name: one for one in (Pmf, Neighbours, Constant)}
 
 
-def completion_named(name: str, settings: dict[str, Any] | None = None) -> Completion:
-    """A completion of ratings by its name; a number is the constant to fill in.
+def draws(model: type[Model]) -> bool:
+    """Whether the model draws at random: it has a seed then."""
+    return any(field.name == "seed" for field in dataclasses.fields(model))
+
+
+def reseeded(model: Model, seed: int | None) -> Model:
+    """The model, drawing from that seed; as it is without one, or where it draws nothing.
+
+    >>> reseeded(Crf(), 5).seed, reseeded(Rrf(), 5)
+    (5, Rrf(c=60.0))
+    """
+    return model if seed is None or not draws(type(model)) else dataclasses.replace(model, seed=seed)  # type: ignore[call-arg]
+
+
+def completion_named(name: str, settings: dict[str, Any] | None = None, *, seed: int = 0) -> Completion:
+    """A completion of ratings by its name; a number is the constant to fill in. ``seed`` is as in ``model_named``.
 
     >>> completion_named("2.5")
     Constant(value=2.5)
@@ -57,12 +72,12 @@ def completion_named(name: str, settings: dict[str, Any] | None = None) -> Compl
         return Constant(value=float(name))
     if name not in COMPLETIONS:
         raise unknown("completion", name, [*COMPLETIONS, "a number"])
-    made = make(COMPLETIONS[name], settings or {})
+    made = _made(COMPLETIONS[name], settings or {}, seed)
     assert isinstance(made, Completion)
     return made
 
 
-def model_named(name: str, settings: dict[str, Any] | None = None) -> Model:
+def model_named(name: str, settings: dict[str, Any] | None = None, *, seed: int = 0) -> Model:
     """A model by its name. ``lambdarank`` with ``ranker=lightgbm`` is ``lambdamart``.
 
     Parameters
@@ -71,6 +86,8 @@ def model_named(name: str, settings: dict[str, Any] | None = None) -> Model:
         One of ``MODELS``.
     settings
         Its parameters by name; text is read as the parameter's type.
+    seed
+        What a model that draws starts from, unless its settings have a seed of their own.
 
     Returns
     -------
@@ -87,10 +104,15 @@ def model_named(name: str, settings: dict[str, Any] | None = None) -> Model:
     given = dict(settings or {})
     if name == LambdaRank.name and given.get("ranker") == "lightgbm":
         del given["ranker"]
-        return make(LambdaMart, {"features": LambdaRank().features, **given})
-    return make(MODELS[name], given)
+        return _made(LambdaMart, {"features": LambdaRank().features, **given}, seed)
+    return _made(MODELS[name], given, seed)
+
+
+def _made(model: type[Model], settings: dict[str, Any], seed: int) -> Model:
+    return make(model, {"seed": seed, **settings} if draws(model) else settings)
 
 
 __all__ = [
-    "COMPLETIONS", "MODELS", "Completion", "Model", "NotConvergedWarning", "Params", "completion_named", "model_named",
+    "COMPLETIONS", "MODELS", "Completion", "Model", "NotConvergedWarning", "Params", "completion_named", "draws",
+    "model_named", "reseeded",
 ]  # fmt: skip

@@ -41,13 +41,13 @@ def test_a_grid_is_every_combination_once():
 
 
 def test_random_settings_are_of_the_grid_and_differ():
-    grid = variants("crf", {"rate": "1,2,3", "sample": "2,3,4"})
-    drawn = variants("crf", {"rate": "1,2,3", "sample": "2,3,4"}, tries=4, seed=5)
+    grid = variants("cps", {"prior": "1,2,3", "rounds": "2,3,4"})
+    drawn = variants("cps", {"prior": "1,2,3", "rounds": "2,3,4"}, tries=4, seed=5)
     assert len(drawn) == 4
     assert set(drawn) < set(grid)
-    assert drawn == variants("crf", {"rate": "1,2,3", "sample": "2,3,4"}, tries=4, seed=5)
-    assert drawn != variants("crf", {"rate": "1,2,3", "sample": "2,3,4"}, tries=4, seed=6)
-    assert set(variants("crf", {"rate": "1,2,3", "sample": "2,3,4"}, tries=50)) == set(grid)
+    assert drawn == variants("cps", {"prior": "1,2,3", "rounds": "2,3,4"}, tries=4, seed=5)
+    assert drawn != variants("cps", {"prior": "1,2,3", "rounds": "2,3,4"}, tries=4, seed=6)
+    assert set(variants("cps", {"prior": "1,2,3", "rounds": "2,3,4"}, tries=50)) == set(grid)
 
 
 def test_ranges_are_drawn_evenly_by_magnitude():
