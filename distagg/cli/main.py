@@ -1,64 +1,140 @@
 """The command line: parse, call, print, and turn errors into exit codes.
 
-0 done, 1 finished but not converged, 2 wrong usage, 3 bad input, 4 infrastructure, 130 / 143 interrupted.
+0 done, 1 finished but not converged, 2 wrong usage, 3 bad input, 4 infrastructure, 70 a bug in distagg, 130 / 143
+interrupted. All but the standard library's lightest modules is imported inside ``main``, where an interruption during
+start-up has its exit code too.
 """
 
 from __future__ import annotations
 
-import argparse
-import logging
 import os
 import signal
 import sys
-import warnings
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from distagg.cli.parser import build_parser
-from distagg.errors import DistaggError
+if TYPE_CHECKING:
+    import argparse
+
+BUG = 70  # EX_SOFTWARE of sysexits.h
+_came: list[int] = []  # signals that asked this command to stop
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; gives its exit code."""
-    signal.signal(signal.SIGTERM, _terminated)
-    arguments = build_parser().parse_args(argv)
+    debug = os.environ.get("DISTAGG_DEBUG", "0") not in ("", "0")
+    try:
+        _open_standard_streams()
+        _watch_signals()
+        arguments = _parse(argv)
+        debug = debug or "debug" in arguments
+        return _run(arguments)
+    except (Exception, KeyboardInterrupt) as error:
+        if debug:
+            _print_traceback(error)
+        return _explain(error)
+
+
+def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    from distagg.cli.parser import build_parser
+
+    try:
+        return build_parser().parse_args(argv)
+    finally:
+        sys.stdout.flush()  # what --help and --version print; a closed pipe is met here, not when Python ends
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    import logging
+    import warnings
+
+    from distagg.models.base import NotConvergedWarning
+
     talk = logging.StreamHandler(sys.stderr)
     log = logging.getLogger("distagg")
     log.addHandler(talk)
     log.setLevel(logging.INFO)
     try:
-        return _run(arguments)
-    finally:
-        log.removeHandler(talk)
-
-
-def _run(arguments: argparse.Namespace) -> int:
-    from distagg.models.base import NotConvergedWarning
-
-    try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", NotConvergedWarning)
             arguments.run(arguments)
             sys.stdout.flush()
-    except DistaggError as error:
-        print(f"distagg: {error}", file=sys.stderr)
-        return error.exit_code
-    except KeyboardInterrupt as stop:
-        print("distagg: interrupted; nothing half-written is left", file=sys.stderr)
-        return 143 if stop.args == ("SIGTERM",) else 130
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except OSError as error:
-        print(f"distagg: {error}; free space or fix the path, then run again", file=sys.stderr)
-        return 4
+    finally:
+        log.removeHandler(talk)
     unfinished = dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, NotConvergedWarning))
     for message in unfinished:
-        print(f"distagg: warning: {message}", file=sys.stderr)
+        _say(f"warning: {message}")
     return 1 if unfinished else 0
 
 
-def _terminated(number: int, frame: object) -> None:
-    raise KeyboardInterrupt("SIGTERM")
+def _explain(error: BaseException) -> int:
+    """Say on stderr what ended the command; gives the exit code."""
+    from distagg.errors import DistaggError
+
+    if isinstance(error, KeyboardInterrupt) or _came:  # extension modules turn one during import into an ImportError
+        _say("interrupted; nothing half-written is left")
+        return 143 if signal.SIGTERM in _came else 130
+    if isinstance(error, DistaggError):
+        _say(str(error))
+        return error.exit_code
+    if isinstance(error, BrokenPipeError) and _stdout_is_broken():
+        return 0  # whoever reads has read enough
+    if isinstance(error, MemoryError):
+        _say(f"out of memory ({error or 'no more is known'}); take smaller chunks or fewer workers, then run again")
+        return 4
+    if isinstance(error, OSError):
+        _say(f"{error}; free space or fix the path, then run again")
+        return 4
+    message = " ".join(str(error).split()) or "no message"
+    what = f"{type(error).__name__}: {message}"
+    _say(f"this is a bug in distagg: {what}; --debug or DISTAGG_DEBUG=1 prints the traceback")
+    return BUG
+
+
+def _stdout_is_broken() -> bool:
+    """Whether stdout is a pipe that nobody reads; it then becomes /dev/null, so that Python's last flush succeeds."""
+    import select
+
+    poll = select.poll()
+    poll.register(1, 0)
+    broken = any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
+    if broken:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return broken
+
+
+def _open_standard_streams() -> None:
+    """Closed standard streams (``>&-``) become /dev/null: else the next file opened would be taken for them."""
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(number, True)
+    os.close(number)
+    sys.stdout = sys.stdout or os.fdopen(1, "w", encoding="utf-8", closefd=False)
+    sys.stderr = sys.stderr or os.fdopen(2, "w", encoding="utf-8", closefd=False)
+
+
+def _print_traceback(error: BaseException) -> None:
+    import traceback
+
+    _say("the traceback:\n" + "".join(traceback.format_exception(error)).rstrip())
+
+
+def _say(text: str) -> None:
+    try:
+        print(f"distagg: {text}", file=sys.stderr)
+    except OSError:  # stderr is gone; the exit code still says it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+
+
+def _watch_signals() -> None:
+    _came.clear()
+    signal.signal(signal.SIGTERM, _interrupt)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else it is ignored, as under nohup
+        signal.signal(signal.SIGINT, _interrupt)
+
+
+def _interrupt(number: int, frame: object) -> None:
+    _came.append(number)
+    raise KeyboardInterrupt(*(["SIGTERM"] if number == signal.SIGTERM else []))
 
 
 if __name__ == "__main__":

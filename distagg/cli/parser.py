@@ -23,7 +23,8 @@ EXAMPLES = """examples:
   distagg compare mq --models rrf,borda,mc4 --folds letor5 -m ndcg@5 -m map --report out.html
   distagg rank rrf mq -o rankings
 'distagg COMMAND --help' has more examples; jobs/guides/ goes through whole tasks
-exit codes: 0 done, 1 not converged, 2 wrong usage, 3 bad input, 4 infrastructure, 130/143 interrupted"""
+exit codes: 0 done, 1 not converged, 2 wrong usage, 3 bad input, 4 infrastructure,
+  70 a bug in distagg, 130/143 interrupted"""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -34,6 +35,7 @@ def build_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and stop")
+    _debug(parser)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _demo(commands)
     _import(commands)
@@ -69,13 +71,28 @@ def _command(
     everywhere = parser.add_argument_group("everywhere")
     everywhere.add_argument("--json", action="store_true", help="print data on stdout; talk goes to stderr")
     everywhere.add_argument(
-        "--seed", type=int, help="seed of everything that draws (default 0, or a saved model's own)"
+        "--seed", type=_seed, metavar="N", help="seed of everything that draws (default 0, or a saved model's own)"
     )
+    _debug(everywhere)
     if cluster:
         place = everywhere.add_mutually_exclusive_group()
         place.add_argument("--workers", type=int, metavar="N", help="run on N local worker processes (default: inline)")
         place.add_argument("--scheduler", metavar="ADDRESS", help="run on the Dask cluster at this address")
     return parser
+
+
+def _seed(word: str) -> int:
+    if not (word.isascii() and word.isdigit() and int(word) < 2**63):
+        raise argparse.ArgumentTypeError(f"found '{word}', expected a whole number of at least 0")
+    return int(word)
+
+
+def _debug(parser: Any) -> None:
+    # No default: that of a subcommand would overwrite what the command before it was given.
+    parser.add_argument(
+        "--debug", action="store_true", default=argparse.SUPPRESS,
+        help="print the traceback of an error (also: DISTAGG_DEBUG=1)",
+    )  # fmt: skip
 
 
 def _late(module: str, name: str) -> Callable[[argparse.Namespace], None]:
@@ -100,7 +117,10 @@ def _import(commands: Any) -> None:
         one = kinds.add_parser(kind, help=help, description=help)
         one.add_argument("sources", nargs="+", metavar="SRC", help="files, or directories of files")
         one.add_argument("-o", "--output", required=True, metavar="DATASET", help="the dataset directory to make")
-        one.add_argument("--json", action="store_true", help="print what was imported as JSON")
+        one.add_argument(
+            "--json", action="store_true", default=argparse.SUPPRESS, help="print what was imported as JSON"
+        )
+        _debug(one)
         if kind == "ratings":
             one.add_argument(
                 "--users", metavar="FILE", help="about users (u.user, users.dat, CSV, Parquet): columns for --where"

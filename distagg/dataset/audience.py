@@ -1,13 +1,12 @@
 """Which experts are heard: conditions on the columns of experts.parquet, and draws with replacement.
 
-A condition such as ``age < 25 and gender = 'F'`` becomes an Arrow expression. Both are a few words, from which any
-worker finds the same experts again.
+A condition such as ``age < 25 and gender = 'F'`` is evaluated while it is read, column by column. Both are a few words,
+from which any worker finds the same experts again.
 """
 
 from __future__ import annotations
 
 import functools
-import operator
 import re
 from collections.abc import Callable
 from typing import Any
@@ -24,19 +23,21 @@ _TOKEN = re.compile(
     r"\s*(?:(?P<number>-?\d+\.?\d*)|(?P<text>'[^']*'|\"[^\"]*\")|(?P<sign><=|>=|!=|==|[=<>(),])|(?P<word>\w+))"
 )
 _SIGNS: dict[str, Callable[[Any, Any], Any]] = {
-    "=": operator.eq, "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt,
-    ">=": operator.ge,
+    "=": pc.equal, "==": pc.equal, "!=": pc.not_equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater,
+    ">=": pc.greater_equal,
 }  # fmt: skip
+DEEPEST = 100  # parentheses within each other
 EXAMPLE = "such as \"age < 25 and gender = 'F'\", with =, !=, <, <=, >, >=, in (...), and, or, not, parentheses"
 
 
-def condition(text: str, columns: list[str]) -> pc.Expression:
-    """The Arrow expression of a condition on these columns.
+def condition(text: str, table: pa.Table) -> pa.ChunkedArray:
+    """For which rows the condition holds; null where a cell that decides is empty.
 
-    >>> str(condition("age < 25 and not gender in ('F')", ["age", "gender"])).count("age")
-    1
+    >>> people = pa.table({"age": [20, 30, None], "gender": ["F", "M", "M"]})
+    >>> condition("age < 25 and not gender in ('M')", people).to_pylist()
+    [True, False, False]
     """
-    reader = _Reader(text, columns)
+    reader = _Reader(text, table)
     found = reader.either()
     if reader.at < len(reader.tokens):
         raise reader.wrong("'and' or 'or'")
@@ -46,8 +47,8 @@ def condition(text: str, columns: list[str]) -> pc.Expression:
 class _Reader:
     """Recursive descent over the words of a condition."""
 
-    def __init__(self, text: str, columns: list[str]) -> None:
-        self.text, self.columns, self.at = text, columns, 0
+    def __init__(self, text: str, table: pa.Table) -> None:
+        self.text, self.table, self.at, self.depth = text, table, 0, 0
         self.tokens: list[tuple[str, str]] = []
         place = 0
         while place < len(text.rstrip()):
@@ -59,7 +60,8 @@ class _Reader:
 
     def wrong(self, expected: str) -> UsageError:
         found = f"'{self.tokens[self.at][1]}'" if self.at < len(self.tokens) else "its end"
-        return UsageError(f"condition {self.text!r}: found {found}, expected {expected}; write it {EXAMPLE}")
+        text = self.text if len(self.text) <= 200 else f"{self.text[:200]}..."
+        return UsageError(f"condition {text!r}: found {found}, expected {expected}; write it {EXAMPLE}")
 
     def next_is(self, word: str) -> bool:
         """Whether the next word is this one, and then it is read."""
@@ -68,21 +70,29 @@ class _Reader:
         self.at += here
         return here
 
-    def either(self) -> pc.Expression:
+    def either(self) -> pa.ChunkedArray:
         found = self.both()
         while self.next_is("or"):
-            found = found | self.both()
+            found = pc.or_kleene(found, self.both())
         return found
 
-    def both(self) -> pc.Expression:
+    def both(self) -> pa.ChunkedArray:
         found = self.one()
         while self.next_is("and"):
-            found = found & self.one()
+            found = pc.and_kleene(found, self.one())
         return found
 
-    def one(self) -> pc.Expression:
+    def one(self) -> pa.ChunkedArray:
+        self.depth += 1
+        if self.depth > DEEPEST:
+            raise self.wrong(f"at most {DEEPEST} times 'not' or '(' within each other")
+        found = self.inner()
+        self.depth -= 1
+        return found
+
+    def inner(self) -> pa.ChunkedArray:
         if self.next_is("not"):
-            return ~self.one()
+            return pc.invert(self.one())
         if self.next_is("("):
             found = self.either()
             if not self.next_is(")"):
@@ -91,42 +101,44 @@ class _Reader:
         if self.at >= len(self.tokens) or self.tokens[self.at][0] != "word":
             raise self.wrong("a column")
         name = self.tokens[self.at][1]
-        if name not in self.columns:
-            raise unknown("column of the experts", name, self.columns)
+        if name not in self.table.column_names:
+            raise unknown("column of the experts", name, self.table.column_names)
         self.at += 1
-        return self.comparison(pc.field(name))
+        return self.comparison(self.table[name])
 
-    def comparison(self, column: pc.Expression) -> pc.Expression:
+    def comparison(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
         if self.next_is("not"):
             if not self.next_is("in"):
                 raise self.wrong("'in'")
-            return ~self.among(column)
+            return pc.invert(self.among(column))
         if self.next_is("in"):
             return self.among(column)
         if self.at >= len(self.tokens) or self.tokens[self.at][1] not in _SIGNS:
             raise self.wrong(f"one of {' '.join(_SIGNS)} or in")
         sign = _SIGNS[self.tokens[self.at][1]]
         self.at += 1
-        return sign(column, self.value())
+        return sign(column, self.value(column.type))
 
-    def among(self, column: pc.Expression) -> pc.Expression:
+    def among(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
         if not self.next_is("("):
             raise self.wrong("'(' and values")
-        found = column == self.value()
+        found = pc.equal(column, self.value(column.type))
         while self.next_is(","):
-            found = found | (column == self.value())
+            found = pc.or_kleene(found, pc.equal(column, self.value(column.type)))
         if not self.next_is(")"):
             raise self.wrong("',' or ')'")
         return found
 
-    def value(self) -> Any:
+    def value(self, column: pa.DataType) -> pa.Scalar:
         kind, word = self.tokens[self.at] if self.at < len(self.tokens) else ("", "")
         if kind == "number":
             self.at += 1
-            return float(word) if "." in word else int(word)
+            whole = "." not in word and len(word) < 20 and abs(int(word)) < 2**63  # what Arrow's int64 holds
+            return pa.scalar(int(word) if whole else float(word))
         if kind == "text":
             self.at += 1
-            return word[1:-1]
+            text = pa.scalar(word[1:-1])
+            return text.cast(column) if pa.types.is_temporal(column) else text
         raise self.wrong("a number, or text in quotes")
 
 
@@ -136,18 +148,14 @@ def audience(path: str, text: str) -> Offsets:
     from distagg.dataset.reader import read_groups
 
     experts = read_groups(place(path) / "experts.parquet", None, None)
-    kept = condition(text, experts.column_names)
-    rows = experts.append_column("row of the expert", pa.array(np.arange(len(experts))))
     try:
-        found = rows.filter(kept)["row of the expert"].to_numpy()
+        holds = condition(text, experts)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         types = ", ".join(f"{field.name} ({field.type})" for field in experts.schema)
         raise UsageError(
             f"condition {text!r}: its values do not fit the columns {types}: {str(error).splitlines()[0]}"
         ) from error
-    times = np.zeros(len(experts), dtype=np.int64)
-    times[found] = 1
-    return times
+    return pc.fill_null(holds, False).to_numpy().astype(np.int64)
 
 
 @functools.lru_cache(maxsize=8)

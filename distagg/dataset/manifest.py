@@ -112,7 +112,7 @@ def read_committed_json(directory: P, fmt: str, what: str, version: int = SCHEMA
     file = directory / MANIFEST
     try:
         body = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(str(file), found=f"an unreadable manifest ({error})", expected="JSON") from error
     if not isinstance(body, dict) or body.get("format") != fmt:
         given = body.get("format") if isinstance(body, dict) else type(body).__name__

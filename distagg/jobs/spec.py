@@ -18,7 +18,6 @@ Paths are relative to where the command is run, and absolute from then on.
 from __future__ import annotations
 
 import json
-import math
 import re
 import tomllib
 from collections.abc import Callable, Sequence
@@ -73,8 +72,10 @@ def read_job(path: Path, overrides: Sequence[str] = ()) -> Job:
         body = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
     except FileNotFoundError:
         raise UsageError(f"no job file {path}; jobs/ has some to copy") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f'job file {path}: {error}; expected TOML, such as name = "nightly"') from None
+    if not isinstance(body, dict):
+        raise UsageError(f"job file {path}: found {_shown(body)}, expected a table")
     for override in overrides:
         _override(body, override)
     try:
@@ -129,8 +130,10 @@ def _step(name: str, values: Any, before: Sequence[Step], names: list[str], seed
     do = values.get("do")
     if do is None:
         raise UsageError(f"{where}.do: is missing, expected one of {', '.join(STEPS)}")
+    if not isinstance(do, str):
+        raise UsageError(f"{where}.do: found {_shown(do)}, expected one of {', '.join(STEPS)}")
     if do not in STEPS:
-        raise _named(f"{where}.do", unknown("step", str(do), STEPS))
+        raise _named(f"{where}.do", unknown("step", do, STEPS))
     rest = {key: value for key, value in values.items() if key != "do"}
     step = Step(name, do, _table(rest, STEPS[do], f"{where}.", before, names))
     check_step(step, where, before, seed)
@@ -199,7 +202,7 @@ def _word(kind: str, value: Any) -> Any:
 def _number(field: Field, value: Any) -> float:
     kinds = (int,) if field.kind == "whole" else (int, float)
     what = "a whole number" if field.kind == "whole" else "a number"
-    if isinstance(value, bool) or not isinstance(value, kinds) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, kinds) or not abs(value) < 2**63:  # nor NaN
         raise UsageError(f"found {_shown(value)}, expected {what}")
     if field.least is not None and value < field.least:
         raise UsageError(f"found {value}, expected {what} of at least {field.least:g}")

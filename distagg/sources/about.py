@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -46,7 +47,13 @@ def read_about(file: Path) -> pa.Table:
             table = pq.read_table(file)
         except (OSError, pa.ArrowException) as error:
             raise InputError(str(file), found=f"a damaged file ({error})", expected="a Parquet file") from error
-        table = table.set_column(0, table.column_names[0], table.column(0).cast(pa.string()))
+        if not table.num_columns:
+            raise InputError(str(file), found="no columns", expected="ids in the first column")
+        try:
+            table = table.set_column(0, table.column_names[0], table.column(0).cast(pa.string()))
+        except pa.ArrowException:
+            found = f"{table.column_names[0]} of type {table.column(0).type} as the first column"
+            raise InputError(str(file), found=found, expected="ids: text or whole numbers") from None
     else:
         table = _read_text(file)
     ids = table.column(0)
@@ -64,8 +71,8 @@ def _read_text(file: Path) -> pa.Table:
         text = body.decode("utf-8-sig")
     except UnicodeDecodeError:
         text = body.decode("latin-1")  # as MovieLens' older sets are
-    lines = text.splitlines()
-    if not lines:
+    lines = re.split("\r\n|\r|\n", text)  # not splitlines(), which ends a line at letters of Latin-1 too
+    if not text.strip():
         raise InputError(str(file), found="an empty file", expected="rows about users or items")
     between = next((mark for mark in ("::", "|") if mark in lines[0]), ",")
     names = _KNOWN.get((between, len(lines[0].split(between))))
@@ -75,9 +82,7 @@ def _read_text(file: Path) -> pa.Table:
         expected = " or ".join("::".join(known) for (mark, _), known in _KNOWN.items() if mark == between)
         raise InputError(str(file), line=1, found=f"{len(lines[0].split(between))} fields", expected=expected)
     else:
-        reader = csv.reader(io.StringIO(text), delimiter=between)
-        names = tuple(word.strip() for word in next(reader))
-        rows = [(reader.line_num, cells) for cells in reader if cells]
+        names, rows = _read_table(file, text, between)
     for number, cells in rows:
         if len(cells) != len(names):
             raise InputError(
@@ -87,6 +92,18 @@ def _read_text(file: Path) -> pa.Table:
     if len(columns) < len(names):
         raise InputError(str(file), line=1, found=f"columns {', '.join(names)}", expected="each column once")
     return pa.table({name: column if at == 0 else _typed(column) for at, (name, column) in enumerate(columns.items())})
+
+
+def _read_table(file: Path, text: str, between: str) -> tuple[tuple[str, ...], list[tuple[int, list[str]]]]:
+    """The header, and line and cells of every row."""
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=between)  # a stray carriage return ends a line
+    try:
+        rows = [(reader.line_num, cells) for cells in reader if cells]
+    except csv.Error as error:
+        raise InputError(
+            str(file), line=reader.line_num, found=f"text that does not parse ({error})", expected="a header and rows"
+        ) from None
+    return tuple(word.strip() for word in rows[0][1]), rows[1:]
 
 
 def _typed(column: pa.Array) -> pa.Array:

@@ -149,16 +149,11 @@ class LongTable:
 
     def _explain_csv(self, error: Exception) -> InputError:
         """Why Arrow could not read the file: the first row with too few or many cells, or of no known text."""
-        try:
-            for line, cells in _csv_rows(self.file, self.format):
-                if len(cells) != len(self.header):
-                    return self.error(
-                        f"{len(cells)} values", f"{len(self.header)} values, as the header has", line=line
-                    )
-                if any("\udc80" <= letter <= "\udcff" for cell in cells for letter in cell):
-                    return self.error("bytes that are not UTF-8", "UTF-8 text", line=line)
-        except csv.Error as broken:
-            return self.error(f"text that does not parse ({broken})", f"a {self.format} table")
+        for line, cells in _csv_rows(self.file, self.format):
+            if len(cells) != len(self.header):
+                return self.error(f"{len(cells)} values", f"{len(self.header)} values, as the header has", line=line)
+            if any("\udc80" <= letter <= "\udcff" for cell in cells for letter in cell):
+                return self.error("bytes that are not UTF-8", "UTF-8 text", line=line)
         return self.error(f"text that does not parse ({error})", f"a {self.format} table")
 
     def _jsonl(self) -> Iterator[pa.Table]:
@@ -202,7 +197,7 @@ class LongTable:
             for column in self.columns:
                 value = row.get(column.name)
                 if isinstance(value, list | dict) or (column.kind == "id" and isinstance(value, float | bool)):
-                    raise self.error(f"{column.name} {json.dumps(value)}", column.expected, line=line)
+                    raise self.error(f"{column.name} {_shown(value)}", column.expected, line=line)
                 cells[column.name].append(value if isinstance(value, str | None) else str(value))
         return pa.table({name: pa.array(values, pa.string()) for name, values in cells.items()})
 
@@ -264,10 +259,14 @@ def _csv_rows(file: Path, kind: str) -> Iterator[tuple[int, list[str]]]:
         text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
         reader = csv.reader(text, delimiter=_DELIMITER[kind])
         line = 1
-        for cells in reader:
-            if cells:
-                yield line, cells
-            line = reader.line_num + 1
+        try:
+            for cells in reader:
+                if cells:
+                    yield line, cells
+                line = reader.line_num + 1
+        except csv.Error as error:
+            found = f"text that does not parse ({error})"
+            raise InputError(str(file), line=line, found=found, expected=f"a {kind} table") from None
 
 
 def _line_blocks(file: Path) -> Iterator[bytes]:
@@ -286,11 +285,18 @@ def _json_objects(file: Path) -> Iterator[tuple[int, dict[str, object]]]:
 def _json_object(file: Path, raw: bytes, line: int) -> dict[str, object]:
     try:
         row = json.loads(raw)
-    except ValueError as error:  # also text that is not UTF-8
+    except (ValueError, RecursionError) as error:  # also text that is not UTF-8, and brackets too deep
         raise InputError(str(file), line=line, found=f"broken JSON ({error})", expected="one JSON object") from None
     if not isinstance(row, dict):
         raise InputError(str(file), line=line, found=f"'{raw.decode().strip()[:40]}'", expected="one JSON object")
     return row
+
+
+def _shown(value: object) -> str:
+    try:
+        return json.dumps(value)
+    except RecursionError:
+        return "of too many brackets"
 
 
 def _cell(value: pa.Scalar) -> str:

@@ -118,7 +118,7 @@ def test_only_what_may_pass_is_tried_again() -> None:
     assert spec["concurrencyPolicy"] == "Forbid"
     job = spec["jobTemplate"]["spec"]
     refused, drained = job["podFailurePolicy"]["rules"]
-    assert refused["onExitCodes"]["values"] == [1, 2, 3]
+    assert refused["onExitCodes"]["values"] == [1, 2, 3, 70]
     assert refused["onExitCodes"]["containerName"] == job["template"]["spec"]["containers"][0]["name"]
     assert drained["action"] == "Ignore"
     assert job["template"]["spec"]["restartPolicy"] == "Never"  # podFailurePolicy wants it

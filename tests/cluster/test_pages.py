@@ -64,11 +64,11 @@ def test_the_units_know_the_exit_codes() -> None:
     unit = configparser.ConfigParser(strict=True, interpolation=None)
     unit.optionxform = str  # type: ignore[assignment,method-assign]
     unit.read_string((FOLDER / "scheduled" / "distagg-nightly.service").read_text())
-    assert unit["Service"]["RestartPreventExitStatus"].split() == ["1", "2", "3"]
+    assert unit["Service"]["RestartPreventExitStatus"].split() == ["1", "2", "3", "70"]
     assert unit["Service"]["SuccessExitStatus"] == "143"
 
 
-@pytest.mark.parametrize(("code", "runs"), [(0, 1), (1, 1), (2, 1), (3, 1), (4, 2)])
+@pytest.mark.parametrize(("code", "runs"), [(0, 1), (1, 1), (2, 1), (3, 1), (4, 2), (70, 1)])
 def test_the_cron_line_tries_again_only_what_may_pass(code: int, runs: int, tmp_path: Path) -> None:
     if not shutil.which("flock"):
         pytest.skip("flock is not installed")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import datetime
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -75,8 +77,14 @@ def test_tables_in_memory_have_no_columns_to_choose_by() -> None:
         Dataset.from_arrow(table).select(audience="age < 3")
 
 
-def test_an_expression_of_arrows() -> None:
-    assert PEOPLE.filter(condition("age < 40", PEOPLE.column_names))["id"].to_pylist() == ["a", "b"]
+def test_a_mask_of_arrows() -> None:
+    assert PEOPLE.filter(condition("age < 40", PEOPLE))["id"].to_pylist() == ["a", "b"]
+
+
+def test_dates_and_categories() -> None:
+    born = pa.array([datetime.date(1990, 1, 1), datetime.date(2000, 1, 1)])
+    people = pa.table({"born": born, "job": pa.array(["cook", "smith"]).dictionary_encode()})
+    assert condition("born < '1995-06-30' and job = 'cook'", people).to_pylist() == [True, False]
 
 
 def test_draws_are_of_the_audience_and_repeat_by_seed_alone(dataset: Dataset) -> None:
@@ -117,3 +125,29 @@ def test_a_folder_without_users_still_has_names(dataset: Dataset, tmp_path: Path
     (tmp_path / "r.tsv").write_text("a\tx\t1\nb\tx\t2\n")
     write_dataset(RatingsSource([tmp_path / "r.tsv"]), tmp_path / "d")
     assert Dataset.open(tmp_path / "d").select(audience="expert = 'b'").audience_size == 1
+
+
+@pytest.mark.parametrize("words", ["(" * 3000 + "age < 30" + ")" * 3000, "not " * 3000 + "age < 30"])
+def test_a_condition_too_deep_is_refused(words: str) -> None:
+    with pytest.raises(UsageError, match="at most 100 times"):
+        condition(words, PEOPLE)
+
+
+@pytest.mark.parametrize("words", [" or ".join(["age < 30"] * 9000), f"age in ({', '.join(map(str, range(20000)))})"])
+def test_a_long_condition_is_no_deep_one(words: str) -> None:
+    table = pa.table({"age": [20, 40000]})
+    assert condition(words, table).to_pylist() == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("words", "rows"),
+    [
+        ("age < 12345678901234567890123", 2),
+        (f"age < {'9' * 5000}", 2),
+        ("age < -12345678901234567890123", 0),
+        ("age = 9223372036854775807", 1),
+    ],
+)
+def test_numbers_of_any_length(words: str, rows: int) -> None:
+    table = pa.table({"age": [20, 2**63 - 1]}) if "=" in words else pa.table({"age": [20, 40]})
+    assert pc.sum(condition(words, table)).as_py() == rows

@@ -17,7 +17,8 @@ from distagg.jobs.fields import CHECKPOINTS, PLACE, STEPS, TOP, json_schema
 from distagg.jobs.spec import make_job, read_job
 
 WRONG: dict[str, list[Any]] = {
-    "name": ["", "a/b", 3], "text": [7, ""], "whole": [-1, 1.5, "many", True], "number": [-1, "soon", float("nan")],
+    "name": ["", "a/b", 3], "text": [7, ""], "whole": [-1, 1.5, "many", True, 10**400],
+    "number": [-1, "soon", float("nan"), float("inf")],
     "table": [5, "x"], "choice": ["nonsense", 3], "paths": [[], "A1.txt", ["/no/such/file"], [3]],
     "path": ["/no/such/file", 3], "dataset": ["nowhere", 3, "later"], "model": ["bordo", 3],
     "ranker": ["bordo", "data", "crf"], "rankings": ["nowhere", "data"], "metrics": [[], ["ndgc@5"], "map"],
@@ -62,7 +63,7 @@ def cases() -> list[tuple[str, Any]]:
              "compare": "compared", "scale": "scaled"}  # fmt: skip
     for do, step in homes.items():
         found += [(f"steps.{step}.{name}", value) for name, f in STEPS[do].items() for value in WRONG[f.kind]]
-        found += [(f"steps.{step}.do", value) for value in ("rankk", 3)]
+        found += [(f"steps.{step}.do", value) for value in ("rankk", 3, [], {})]
     more = {"keep": 0, "steps.scaled.workers": [1, 4], "steps.scaled.model": "crf",
             "steps.chosen.folds": 2, "steps.model.settings": {"k": 3}, "steps.ranked.settings": {"c": 3},
             "steps.compared.settings": {"mc4": {}}, "steps.compared.baseline": "mc4",
@@ -146,7 +147,7 @@ def test_the_schema_knows_every_field(small: Path, source: Path) -> None:
     assert ranking_job(small)["steps"]["ranked"].keys() <= kinds["rank"]["properties"].keys()
 
 
-@pytest.mark.parametrize("text", ["name = ", "[[[", "name"])
+@pytest.mark.parametrize("text", ["name = ", "[[[", "name", f"x = {'[' * 5000}"])
 def test_no_toml(text: str, tmp_path: Path) -> None:
     file = tmp_path / "job.toml"
     file.write_text(text)
