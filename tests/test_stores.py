@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import gzip
 import hashlib
 import json
 import re
@@ -24,9 +25,9 @@ from distagg.dataset.commit import staged_directory, staged_file
 from distagg.dataset.filesystem import CONNECT_SECONDS, SILENT_SECONDS
 from distagg.dataset.manifest import committed
 from distagg.dataset.place import Place, Sink, Store, place
-from distagg.dataset.rankings import read_rankings
 from distagg.engine.parts import rank_in_parts
 from distagg.engine.rank import rank_to
+from distagg.engine.rankings import read_rankings
 from distagg.errors import InfrastructureError, InputError, UsageError
 from distagg.models import model_named
 from distagg.sources.synthetic import SyntheticSource
@@ -157,6 +158,15 @@ def test_an_import_has_the_same_bytes(store: str, tmp_path: Path, capsys: pytest
     assert said(capsys, "info", f"file://{tmp_path}/data") == said(capsys, "info", f"{store}/data")
     text = said(capsys, "import", "rankings", f"{store}/votes.csv", "-o", str(tmp_path / "other"), code=2)
     assert "source files must be on a local disk" in text
+
+
+@pytest.mark.parametrize("name", ["r.run", "r.run.gz", "r.csv", "r.csv.gz"])
+def test_files_of_rankings_are_read(name: str, store: str) -> None:
+    body = b"q Q0 x 1 0.5 t\n" if "run" in name else b"query,item,rank,score\nq,x,1,0.5\n"
+    place(f"{store}/{name}").write_bytes(gzip.compress(body) if name.endswith(".gz") else body)
+    assert read_rankings(place(f"{store}/{name}")).select(["query", "item", "score"]).to_pylist() == [
+        {"query": "q", "item": "x", "score": 0.5}
+    ]
 
 
 def small_source(folder: Path) -> Path:

@@ -207,7 +207,7 @@ def run_rank(arguments: argparse.Namespace) -> None:
 
 def _report_ranking(target: Place, model: str, report: str) -> None:
     """Both ends of the first query's ranking, with the columns it has, and what is known of its uncertainty."""
-    from distagg.dataset.rankings import read_rankings
+    from distagg.engine.rankings import read_rankings
     from distagg.reports import consensus_report, write_report
 
     table = read_rankings(target)
@@ -240,8 +240,8 @@ def _heard(dataset: Dataset, condition: str | None) -> Dataset:
 
 
 def run_evaluate(arguments: argparse.Namespace) -> None:
-    from distagg.dataset.rankings import read_rankings
     from distagg.engine.compare import DEFAULT_METRICS
+    from distagg.engine.rankings import read_rankings
     from distagg.metrics import evaluate_rankings
 
     _free(arguments.output)
@@ -271,8 +271,8 @@ def _means_table(means: dict[str, float]) -> str:
 
 def _evaluate_users(arguments: argparse.Namespace, dataset: Dataset) -> None:
     """The mean of what a ranking is worth to every user."""
-    from distagg.dataset.rankings import read_rankings
     from distagg.engine.complete import evaluate_users
+    from distagg.engine.rankings import read_rankings
 
     table = read_rankings(place(arguments.rankings))
     metrics = arguments.metrics or ["ndcg@1", "ndcg@5", "ndcg@10"]

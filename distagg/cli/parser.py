@@ -267,7 +267,7 @@ def _evaluate(commands: Any) -> None:
     help = "evaluate rankings against a dataset's labels, or against every user's completed ratings"
     parser = _command(commands, "evaluate", help)
     parser.add_argument(
-        "rankings", metavar="RANKINGS", help="what 'distagg rank' made, or a TREC run, CSV or Parquet file"
+        "rankings", metavar="RANKINGS", help="what 'distagg rank' made, or a TREC run, CSV (.gz too) or Parquet file"
     )
     parser.add_argument("dataset", metavar="DATASET")
     _result(parser)

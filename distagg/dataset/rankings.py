@@ -16,10 +16,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from distagg.dataset.manifest import MANIFEST, read_committed_json
@@ -150,49 +148,8 @@ def _shortest(values: pa.ChunkedArray) -> pa.Array:
     return pa.array([repr(float(value)) for value in values.to_numpy()], pa.string())
 
 
-def read_rankings(path: Place) -> pa.Table:
-    """Rankings of anybody: a committed directory, a Parquet, CSV or TREC run file."""
-    if path.is_dir() or not path.exists():
-        folder, body = read_committed_json(path, RANKINGS_FORMAT, "rankings made by 'distagg rank'")
-        pieces = [read_groups(folder / file["path"], None, None) for file in body["files"]]
-        return pa.concat_tables(pieces or [RANKINGS_TABLE.empty_table()])
-    if path.suffix == ".parquet":
-        return _checked(read_groups(path, None, None), path)
-    if path.suffix == ".csv":
-        types = {"query": pa.string(), "item": pa.string()}
-        try:
-            source = path.open("rb") if isinstance(path, Store) else path
-            return _checked(pa_csv.read_csv(source, convert_options=pa_csv.ConvertOptions(column_types=types)), path)
-        except pa.ArrowInvalid as error:
-            raise InputError(str(path), found=str(error), expected="CSV with query, item, rank or score") from error
-    return _read_trec(path)
-
-
-def _checked(table: pa.Table, path: Place) -> pa.Table:
-    for name in ("query", "item"):
-        if name not in table.column_names:
-            raise InputError(
-                str(path), found=f"columns {', '.join(table.column_names)}", expected="query, item, rank or score"
-            )
-    return table
-
-
-def _read_trec(path: Place) -> pa.Table:
-    """A TREC run; the order inside a query is by descending score, as trec_eval has it."""
-    queries, items, scores = [], [], []
-    with path.open(encoding="utf-8") as lines:
-        for number, line in enumerate(lines, start=1):
-            fields = line.split()
-            try:
-                query, _, item, _, score, *_ = fields
-                queries.append(query)
-                items.append(item)
-                scores.append(float(score))
-            except ValueError:
-                raise InputError(
-                    str(path), line=number, found=repr(line.rstrip()[:80]), expected="query Q0 item rank score tag"
-                ) from None
-    if not np.isfinite(scores).all():
-        at = int(np.flatnonzero(~np.isfinite(scores))[0])
-        raise InputError(str(path), line=at + 1, found=f"score {scores[at]}", expected="a finite number")
-    return pa.table({"query": queries, "item": items, "score": pa.array(scores, pa.float64())})
+def read_ranked_parts(path: Place) -> pa.Table:
+    """All rows of a directory that 'distagg rank' made."""
+    folder, body = read_committed_json(path, RANKINGS_FORMAT, "rankings made by 'distagg rank'")
+    pieces = [read_groups(folder / file["path"], None, None) for file in body["files"]]
+    return pa.concat_tables(pieces or [RANKINGS_TABLE.empty_table()])

@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 
 from distagg.dataset.manifest import MANIFEST
-from distagg.dataset.rankings import read_rankings
 from distagg.dataset.reader import read_groups
+from distagg.engine.rankings import read_rankings
 from distagg.engine.saved import Fitted, load_model
 from distagg.errors import DistaggError
 from distagg.jobs.folder import RunFolder

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from distagg.dataset.rankings import read_rankings
+from distagg.engine.rankings import read_rankings
 from distagg.jobs.folder import MANIFEST, RunFolder
 from distagg.jobs.spec import Job, Step
 from distagg.jobs.status import status

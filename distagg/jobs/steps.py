@@ -12,7 +12,6 @@ from typing import Any
 from distagg.dataset.commit import staged_file
 from distagg.dataset.expand import expand_dataset
 from distagg.dataset.place import Place, place
-from distagg.dataset.rankings import read_rankings
 from distagg.dataset.reader import Dataset
 from distagg.engine.checkpoint import Checkpoints
 from distagg.engine.compare import compare
@@ -21,6 +20,7 @@ from distagg.engine.folds import count_folds
 from distagg.engine.importing import import_dataset
 from distagg.engine.parts import rank_in_parts
 from distagg.engine.progress import metered
+from distagg.engine.rankings import read_rankings
 from distagg.engine.reuse import Reuse
 from distagg.engine.runner import Runner
 from distagg.engine.saved import Fitted, load_model, save_model

@@ -91,7 +91,7 @@ def _read_text(file: Path) -> pa.Table:
     columns = {name: pa.array([cells[at] for _, cells in rows], pa.string()) for at, name in enumerate(names)}
     if len(columns) < len(names):
         raise InputError(str(file), line=1, found=f"columns {', '.join(names)}", expected="each column once")
-    return pa.table({name: column if at == 0 else _typed(column) for at, (name, column) in enumerate(columns.items())})
+    return pa.table({name: column if at == 0 else typed(column) for at, (name, column) in enumerate(columns.items())})
 
 
 def _read_table(file: Path, text: str, between: str) -> tuple[tuple[str, ...], list[tuple[int, list[str]]]]:
@@ -106,7 +106,7 @@ def _read_table(file: Path, text: str, between: str) -> tuple[tuple[str, ...], l
     return tuple(word.strip() for word in rows[0][1]), rows[1:]
 
 
-def _typed(column: pa.Array) -> pa.Array:
+def typed(column: pa.Array) -> pa.Array:
     """Whole numbers or numbers where every value is one; an empty cell is none."""
     column = pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), column)
     for dtype in (pa.int64(), pa.float64()):

@@ -19,7 +19,7 @@ class Column:
     """One column: its name, what it holds, and in words what an error says was expected."""
 
     name: str
-    kind: Literal["id", "number", "integer", "flag"]
+    kind: Literal["id", "text", "number", "integer", "flag"]
     expected: str
     above: float = -np.inf  # numbers must exceed this
     least: float = -np.inf  # and numbers and integers reach this
@@ -36,6 +36,8 @@ class Column:
         result: pa.ChunkedArray
         if self.kind == "id":
             result = _ids(values)
+        elif self.kind == "text":
+            result = values.cast(pa.string())
         elif self.kind == "flag":
             result = _flags(values)
         else:

@@ -12,7 +12,7 @@ import io
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Literal
 
 import numpy as np
@@ -37,12 +37,14 @@ FORMATS = {
     ".ndjson": "jsonl",
 }  # fmt: skip
 _DELIMITER = {"csv": ",", "tsv": "\t"}
-_JSON_TYPE = {"id": pa.string(), "number": pa.float64(), "integer": pa.float64(), "flag": pa.bool_()}
+_JSON_TYPE = {
+    "id": pa.string(), "text": pa.string(), "number": pa.float64(), "integer": pa.float64(), "flag": pa.bool_(),
+}  # fmt: skip
 
 
 def suffix(file: Path) -> str:
     """The suffix that tells the format, without a final .gz."""
-    return (file.with_suffix("") if file.suffix == ".gz" else file).suffix.lower()
+    return PurePath(file.name.removesuffix(".gz")).suffix.lower()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +69,15 @@ class LongTable:
                 line=None if self.format == "parquet" else 1,
             )
 
-    def batches(self) -> Iterator[pa.Table]:
-        """The known columns, converted and checked, a batch at a time."""
+    def batches(self, *, least: int = 1) -> Iterator[pa.Table]:
+        """The known columns, converted and checked, a batch at a time; fewer rows than ``least`` are refused."""
         row = 0
         for batch in self._raw():
             if not len(batch):
                 continue
             yield pa.table({column.name: self._convert(column, batch, row) for column in self.columns})
             row += len(batch)
-        if row == 0:
+        if row < least:
             raise self.error("no rows", "at least one row below the header" if self.format != "jsonl" else "rows")
 
     def lines(self, rows: Sequence[int]) -> list[int]:

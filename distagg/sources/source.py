@@ -8,6 +8,7 @@ good case carries no line numbers.
 from __future__ import annotations
 
 import gzip
+import io
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -61,8 +62,10 @@ class Source(Protocol):
 def open_bytes(file: Path) -> Iterator[IO[bytes]]:
     """A file's bytes, gunzipped when it ends in .gz; a damaged or missing one is an InputError."""
     try:
-        with gzip.open(file, "rb") if file.suffix == ".gz" else file.open("rb") as stream:
-            yield cast("IO[bytes]", stream)
+        with file.open("rb") as raw:
+            plain = raw if isinstance(raw, io.BufferedIOBase) else io.BufferedReader(raw)  # Arrow's reads no lines
+            with gzip.open(plain, "rb") if file.suffix == ".gz" else plain as stream:
+                yield cast("IO[bytes]", stream)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise InputError(
             str(file),

@@ -22,6 +22,23 @@ RUN_FIELDS = ("query", "Q0", "item", "rank", "score", "tag")
 QRELS = Layout(("query", "0", "item", "label"), {"query": REPEATED, "item": WORD, "label": WHOLE})
 
 
+RUN = Layout(RUN_FIELDS, {"query": REPEATED, "item": WORD, "score": FINITE})
+
+
+def read_run(file: Path) -> pa.Table:
+    """Query, item and score of every line of a run.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "run1"
+    ...     _ = file.write_text("7 Q0 x 1 9.5 bm25\\n")
+    ...     read_run(file).to_pylist()
+    [{'query': '7', 'item': 'x', 'score': 9.5}]
+    """
+    schema = pa.schema([("query", pa.string()), ("item", pa.string()), ("score", pa.float64())])
+    return pa.concat_tables([schema.empty_table(), *(table.cast(schema) for _, table in read_tables([(file, RUN)]))])
+
+
 class TrecSource:
     """Runs of several systems, with or without judgements.
 
@@ -90,7 +107,7 @@ class TrecSource:
 
     @property
     def _layout(self) -> Layout:
-        keep = {"query": REPEATED, "item": WORD, "score": FINITE}
+        keep = dict(RUN.keep)
         if self.by == "rank":
             keep["rank"] = POSITION
         if self.expert == "tag":

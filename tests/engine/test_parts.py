@@ -65,7 +65,7 @@ def test_finished_parts_are_not_ranked_again(fmt: str, dataset: Dataset, tmp_pat
 
 
 def test_the_rows_are_those_of_plain_ranking(dataset: Dataset, tmp_path: Path) -> None:
-    from distagg.dataset.rankings import read_rankings
+    from distagg.engine.rankings import read_rankings
 
     ranked(tmp_path, dataset)
     rank_to(tmp_path / "plain", model_named("rrf"), {}, dataset)

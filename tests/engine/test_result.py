@@ -10,8 +10,8 @@ import pytest
 
 import distagg
 from distagg.dataset import Dataset
-from distagg.dataset.rankings import read_rankings
 from distagg.engine.rank import rank_to
+from distagg.engine.rankings import read_rankings
 from distagg.errors import InputError, UsageError
 from distagg.models import NotConvergedWarning, model_named
 

@@ -14,8 +14,8 @@ from strategies import Query, build_chunk, chunks
 from distagg import Dataset, Shown, rank
 from distagg.cli.main import main
 from distagg.dataset.chunk import Chunk
-from distagg.dataset.rankings import read_rankings
 from distagg.engine import import_dataset
+from distagg.engine.rankings import read_rankings
 from distagg.engine.shown import count_support
 from distagg.errors import UsageError
 from distagg.models import model_named

@@ -11,7 +11,7 @@ import pytest
 from small_jobs import fingerprints, ranking_job, training_job
 
 from distagg.cli.main import main
-from distagg.dataset.rankings import read_rankings
+from distagg.engine.rankings import read_rankings
 from distagg.jobs.folder import RunFolder
 from distagg.jobs.status import status
 
