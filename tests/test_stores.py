@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from s3_server import WITHOUT_PROFILE, ask_for_credentials, command, serving
 from small_jobs import CHUNK, ranking_job, write_small
@@ -23,7 +24,7 @@ from distagg.cli.main import main
 from distagg.dataset import Dataset, write_dataset
 from distagg.dataset.commit import staged_directory, staged_file
 from distagg.dataset.filesystem import CONNECT_SECONDS, SILENT_SECONDS
-from distagg.dataset.manifest import committed
+from distagg.dataset.manifest import committed, manifest_file
 from distagg.dataset.place import Place, Sink, Store, place
 from distagg.engine.parts import rank_in_parts
 from distagg.engine.rank import rank_to
@@ -82,7 +83,7 @@ def bytes_of(target: str | Path) -> dict[str, str]:
 def parts_of(target: str | Path) -> list[str]:
     """The hashes of the parts of rankings, in order, after a look at their bytes."""
     folder = committed(place(target), "rankings")
-    files = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["files"]
+    files = json.loads(manifest_file(folder).read_text(encoding="utf-8"))["files"]
     for file in files:
         assert hashlib.sha256((folder / file["path"]).read_bytes()).hexdigest() == file["sha256"]
     return [file["sha256"] for file in files]
@@ -158,6 +159,14 @@ def test_an_import_has_the_same_bytes(store: str, tmp_path: Path, capsys: pytest
     assert said(capsys, "info", f"file://{tmp_path}/data") == said(capsys, "info", f"{store}/data")
     text = said(capsys, "import", "rankings", f"{store}/votes.csv", "-o", str(tmp_path / "other"), code=2)
     assert "source files must be on a local disk" in text
+
+
+def test_fits_lie_apart_from_the_ranking(store: str) -> None:
+    battles = Dataset.from_arrow(pa.table({"winner": ["a", "b", "c"], "loser": ["b", "c", "a"]}))
+    rank_to(place(f"{store}/out"), model_named("bradley_terry"), {}, battles)
+    folder = committed(place(f"{store}/out"), "rankings")
+    assert [name.split(".")[0] for name in sorted(folder.sizes())] == ["_fits", "_manifest", "part-00000"]
+    assert len(read_rankings(place(f"{store}/out"))) == 3
 
 
 @pytest.mark.parametrize("name", ["r.run", "r.run.gz", "r.csv", "r.csv.gz"])

@@ -56,9 +56,8 @@ def staged_directory(target: P) -> Iterator[P]:
     try:
         yield staging
         (staging / MARKER).touch()
-        for file in staging.rglob("*"):
-            if file.is_file():
-                sync(file)
+        for inside in staging.rglob("*"):  # files, and the names in folders
+            sync(inside)
         sync(staging)
         refuse_existing(target)
         os.rename(staging, target)

@@ -16,6 +16,7 @@ from distagg.errors import InputError
 from distagg.types import SCHEMA_VERSION
 
 MANIFEST = "manifest.json"
+HIDDEN_MANIFEST = "_manifest.json"  # of rankings: readers of Parquet directories pass over it
 MARKER = "_SUCCESS"
 ATTEMPT = re.compile(r"attempt-[0-9a-f]{8}")
 FORMAT = "distagg-dataset"
@@ -109,7 +110,7 @@ def read_committed_json(directory: P, fmt: str, what: str, version: int = SCHEMA
     """The folder of a committed directory's files, and its manifest with format and version (at most ``version``)
     checked."""
     directory = committed(directory, what)
-    file = directory / MANIFEST
+    file = manifest_file(directory)
     try:
         body = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -125,6 +126,12 @@ def read_committed_json(directory: P, fmt: str, what: str, version: int = SCHEMA
             remedy="it was written by a newer distagg; upgrade this one",
         )
     return directory, body
+
+
+def manifest_file(directory: P) -> P:
+    """Where a committed directory's manifest is."""
+    hidden = directory / HIDDEN_MANIFEST
+    return hidden if hidden.is_file() else directory / MANIFEST  # type: ignore[return-value]
 
 
 def committed(directory: P, what: str) -> P:

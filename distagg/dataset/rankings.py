@@ -1,7 +1,8 @@
 """Rankings on disk: rows query, item, rank, score as committed Parquet, or one TREC run or CSV file.
 
 Parts are written by whoever ranks a chunk, each under the name of its attempt; the driver takes one attempt for
-each part and publishes all of them at once.
+each part and publishes all of them at once. What is no row of the ranking has a name that begins with an underscore
+(``_fits/``, ``_manifest.json``), which readers of Parquet directories pass over: to them the directory is one table.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from distagg.dataset.manifest import MANIFEST, read_committed_json
+from distagg.dataset.manifest import HIDDEN_MANIFEST, read_committed_json
 from distagg.dataset.place import Place, Store, explained
 from distagg.dataset.reader import read_groups
 from distagg.errors import InputError
@@ -29,6 +30,7 @@ from distagg.types import RANKINGS_TABLE, SCHEMA_VERSION
 Format = Literal["parquet", "trec", "csv"]
 FORMATS: tuple[Format, ...] = ("parquet", "trec", "csv")
 RANKINGS_FORMAT = "distagg-rankings"
+FITS = "_fits"  # the folder of tables about fits
 SUFFIXES: dict[str, Format] = {".csv": "csv", ".trec": "trec", ".run": "trec", ".txt": "trec"}
 
 
@@ -60,7 +62,7 @@ def write_part(
     table: pa.Table, folder: Place, index: int, fmt: Format, tag: str, *, fits: pa.Table | None = None,
     unfinished: int = 0,
 ) -> RankedPart:  # fmt: skip
-    """Write one chunk's rankings as a new attempt; fits go beside Parquet only."""
+    """Write one chunk's rankings as a new attempt; only Parquet has a place for fits, the folder ``_fits``."""
     if fmt == "parquet":
         body = _as_parquet(table, ["query", "status"])
     else:
@@ -68,7 +70,8 @@ def write_part(
     ranking = _write_attempt(folder, f"part-{index:05d}", body, len(table))
     told = None
     if fits is not None and fmt == "parquet":
-        told = _write_attempt(folder, f"fits-{index:05d}", _as_parquet(fits, False), len(fits))
+        (folder / FITS).mkdir(exist_ok=True)
+        told = _write_attempt(folder, f"{FITS}/fits-{index:05d}", _as_parquet(fits, False), len(fits))
     return RankedPart(ranking, told, tuple(table.column_names), unfinished)
 
 
@@ -90,13 +93,13 @@ def publish_directory(folder: Place, parts: Iterable[RankedPart], about: dict[st
     attempts are dropped."""
     parts = list(parts)
     files = [_accept(folder, part.ranking, f"part-{index:05d}") for index, part in enumerate(parts)]
-    fits = [_accept(folder, part.fits, f"fits-{index:05d}") for index, part in enumerate(parts) if part.fits]
-    accepted = {one["path"] for one in (*files, *fits)}
-    for left in (*folder.glob("part-*"), *folder.glob("fits-*")):
-        if left.name not in accepted:
+    fits = [_accept(folder, part.fits, f"{FITS}/fits-{index:05d}") for index, part in enumerate(parts) if part.fits]
+    accepted = {str(folder / one["path"]) for one in (*files, *fits)}
+    for left in (*folder.glob("part-*"), *(folder / FITS).glob("fits-*")):
+        if str(left) not in accepted:
             left.unlink()
     body = {"format": RANKINGS_FORMAT, "schema": SCHEMA_VERSION, **about, "files": files, "fits": fits}
-    (folder / MANIFEST).write_text(json.dumps(body, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    (folder / HIDDEN_MANIFEST).write_text(json.dumps(body, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def _accept(folder: Place, written: Written, stem: str) -> dict[str, Any]:

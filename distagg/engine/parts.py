@@ -18,7 +18,7 @@ from typing import Any
 from distagg.dataset.chunk import Chunk
 from distagg.dataset.commit import staged_directory, staged_file
 from distagg.dataset.place import Place, Store, place
-from distagg.dataset.rankings import Format, RankedPart, Written, publish_directory, publish_file
+from distagg.dataset.rankings import FITS, Format, RankedPart, Written, publish_directory, publish_file
 from distagg.dataset.reader import CHUNK_ENTRIES, Dataset
 from distagg.dataset.whole import digest, sync, write_whole
 from distagg.engine.checkpoint import nothing_said
@@ -155,6 +155,8 @@ def _publish(
             publish_file(staging, parts, file, fmt)
         return
     with staged_directory(target) as folder:
+        if any(part.fits for part in parts):
+            (folder / FITS).mkdir()
         for part in parts:
             for written in (part.ranking, part.fits):
                 if written is not None:

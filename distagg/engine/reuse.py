@@ -23,7 +23,7 @@ import numpy as np
 
 from distagg.dataset.manifest import Block
 from distagg.dataset.place import Place, place
-from distagg.dataset.rankings import Format, RankedPart, Written
+from distagg.dataset.rankings import FITS, Format, RankedPart, Written
 from distagg.dataset.reader import ChunkRef, Dataset, open_parquet, read_groups
 from distagg.dataset.whole import digest, write_whole
 from distagg.engine.runner import Runner
@@ -170,15 +170,20 @@ class Earlier:
         row = self.rows[then]
         try:
             ranking = self._copy(row["ranking"], f"part-{number:05d}", staging, then)
-            fits = self._copy(row["fits"], f"fits-{number:05d}", staging, then) if row["fits"] else None
+            fits = self._copy_fits(row["fits"], number, staging, then) if row["fits"] else None
         except (OSError, ValueError):
             return None
         return RankedPart(ranking, fits, tuple(row["columns"]), row["unfinished"]), row["notes"]
 
+    def _copy_fits(self, written: dict[str, Any], number: int, staging: Path, then: int) -> Written:
+        (staging / FITS).mkdir(exist_ok=True)
+        return self._copy(written, f"{FITS}/fits-{number:05d}", staging, then)
+
     def _copy(self, written: dict[str, Any], stem: str, staging: Path, then: int) -> Written:
-        target = staging / f"{stem}.{uuid.uuid4().hex[:8]}"
+        attempt = f"{stem}.{uuid.uuid4().hex[:8]}"
+        target = staging / attempt
         if self.made.is_dir():
-            link(self.made / f"{stem[:4]}-{then:05d}.parquet", target)
+            link(self.made / f"{stem[:-5]}{then:05d}.parquet", target)
         else:
             behind = sum(row["ranking"]["bytes"] for row in self.rows[then:])
             with self.made.open("rb") as file:  # a file ends with its parts; csv has a line before them
@@ -187,7 +192,7 @@ class Earlier:
         if digest(target) != written["sha256"]:
             target.unlink()
             raise ValueError(f"{self.made} is damaged")
-        return Written(target.name, written["rows"], written["bytes"], written["sha256"])
+        return Written(attempt, written["rows"], written["bytes"], written["sha256"])
 
 
 def link(source: Path, target: Path) -> None:

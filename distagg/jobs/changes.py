@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from distagg.dataset.manifest import MANIFEST
+from distagg.dataset.manifest import manifest_file
 from distagg.dataset.reader import read_groups
 from distagg.engine.rankings import read_rankings
 from distagg.engine.saved import Fitted, load_model
@@ -72,7 +72,7 @@ def _parts(made: Path) -> dict[str, tuple[Path, int]]:
     """Files of rankings and their rows, by hash; a single file is a part by itself."""
     if not made.is_dir():
         return {str(made): (made, 0)}
-    files = json.loads((made / MANIFEST).read_text(encoding="utf-8"))["files"]
+    files = json.loads(manifest_file(made).read_text(encoding="utf-8"))["files"]
     return {one["sha256"]: (made / one["path"], one["rows"]) for one in files}
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import distagg
-from distagg.dataset.manifest import MANIFEST, committed
+from distagg.dataset.manifest import committed, manifest_file
 from distagg.dataset.place import Place, Store, is_found, place
 from distagg.dataset.reader import CHUNK_ENTRIES
 from distagg.dataset.whole import digest
@@ -67,8 +67,8 @@ def fingerprint(path: Place) -> str:
     if path.is_file():
         return digest(path)
     if isinstance(path, Store):
-        return digest(committed(path, "a dataset, rankings or a model") / MANIFEST)
-    manifest = path / MANIFEST
+        return digest(manifest_file(committed(path, "a dataset, rankings or a model")))
+    manifest = manifest_file(path)
     if manifest.is_file() and "sha256" in manifest.read_text(encoding="utf-8", errors="replace"):
         return digest(manifest)
     total = hashlib.sha256()

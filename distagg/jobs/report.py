@@ -8,8 +8,9 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from distagg.dataset.manifest import manifest_file
 from distagg.engine.rankings import read_rankings
-from distagg.jobs.folder import MANIFEST, RunFolder
+from distagg.jobs.folder import RunFolder
 from distagg.jobs.spec import Job, Step
 from distagg.jobs.status import status
 from distagg.reports import compare_report, write_report
@@ -68,7 +69,7 @@ def _top(step: Step, folder: RunFolder) -> list[dict[str, Any]]:
     """The first items of the first queries; of Parquet only the first part is read."""
     made = folder.output(step)
     if made.is_dir():
-        parts = json.loads((made / MANIFEST).read_text(encoding="utf-8"))["files"]
+        parts = json.loads(manifest_file(made).read_text(encoding="utf-8"))["files"]
         if not parts:
             return []
         batch = next(pq.ParquetFile(made / parts[0]["path"]).iter_batches(READ_ROWS), None)

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from distagg.dataset.manifest import MANIFEST, MARKER
+from distagg.dataset.manifest import MARKER, manifest_file
 from distagg.dataset.whole import digest
 
 
@@ -35,12 +35,12 @@ def sound(made: Path) -> str | None:
             if digest(made / one["path"]) != one["sha256"]:
                 return str(one["path"])
     except (OSError, ValueError, KeyError, TypeError):
-        return MANIFEST
+        return manifest_file(made).name
     return None
 
 
 def _listed(made: Path) -> list[dict[str, Any]]:
-    body = json.loads((made / MANIFEST).read_text(encoding="utf-8"))
+    body = json.loads(manifest_file(made).read_text(encoding="utf-8"))
     return [*body.get("files", ()), *body.get("fits", ())]
 
 

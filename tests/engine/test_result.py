@@ -64,7 +64,7 @@ def test_not_converged_is_a_warning_and_a_flag(battles: Dataset, tmp_path: Path)
     assert not result.converged
     with pytest.warns(NotConvergedWarning):
         rank_to(tmp_path / "out", model_named("mpm", {"steps": 1}), {}, battles)
-    assert '"converged": false' in (tmp_path / "out" / "manifest.json").read_text()
+    assert '"converged": false' in (tmp_path / "out" / "_manifest.json").read_text()
 
 
 def test_on_disk_as_in_memory(battles: Dataset, tmp_path: Path):
@@ -72,7 +72,7 @@ def test_on_disk_as_in_memory(battles: Dataset, tmp_path: Path):
     expected = distagg.solve(model, battles)
     rank_to(tmp_path / "parquet", model, {}, battles)
     assert read_rankings(tmp_path / "parquet").equals(expected.ranking)
-    assert pq.read_table(tmp_path / "parquet" / "fits-00000.parquet").equals(expected.fits)
+    assert pq.read_table(tmp_path / "parquet" / "_fits" / "fits-00000.parquet").equals(expected.fits)
     rank_to(tmp_path / "out.csv", model, {}, battles, fmt="csv")
     found = pa_csv.read_csv(tmp_path / "out.csv")
     assert found.column_names == expected.ranking.column_names
