@@ -36,6 +36,7 @@ class Blend(Model):
     paper: ClassVar[str] = "000 sections 3.5 and 3.6"
     cost: ClassVar[str] = "the sum of its members'"
     supervised: ClassVar[bool] = True
+    positive: ClassVar[bool] = True
     package: ClassVar[str] = "lightgbm"
 
     crf: Any = param(12, "members that are crf: with pairs log, log+binary, and that for err, in turn", least=0)

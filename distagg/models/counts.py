@@ -11,6 +11,7 @@ from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
 from distagg.kernels.counts import count_squares, deal, expand, merge_rows
 from distagg.kernels.lists import LOG
+from distagg.models.pairs import pair_ranks
 from distagg.types import INDEX, OFFSET, Bools, Floats, Indices, Offsets
 
 PAIRS_BYTES = 4 << 30
@@ -103,12 +104,13 @@ class Counting:
         end = np.ones(chunk.n_lists)
         listed = np.diff(chunk.entry_offsets)
         full = listed > 0
-        end[full] = chunk.entry_rank[chunk.entry_offsets[1:][full] - 1]
+        rank = pair_ranks(chunk, self.function)
+        end[full] = rank[chunk.entry_offsets[1:][full] - 1]
         if self.unlisted_last:
             end += listed < np.repeat(np.diff(chunk.item_offsets), np.diff(chunk.list_offsets))
         if self.function != LOG:
-            return chunk.entry_rank, end
-        value = np.log(chunk.entry_rank)
+            return rank, end
+        value = np.log(rank)
         value.setflags(write=False)
         return value, np.log(end)
 

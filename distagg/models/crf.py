@@ -21,10 +21,10 @@ import numpy as np
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
 from distagg.kernels.crf import ALONE, AS_IS, CASCADE, HITS, IDEAL, MOST, TOTAL, climb, draw_samples, normalise
-from distagg.kernels.lists import PAIR_FUNCTIONS
+from distagg.kernels.lists import NORMALISED, PAIR_FUNCTIONS
 from distagg.kernels.potentials import index_by_item, score_lists
 from distagg.models.base import Params, param
-from distagg.models.pairs import check_ranks, won_and_lost, won_and_lost_names
+from distagg.models.pairs import check_ranks, pair_ranks, won_and_lost, won_and_lost_names
 from distagg.models.trained import Trained
 from distagg.types import Bools, Floats, Indices, Labels, Offsets
 
@@ -102,11 +102,13 @@ class Crf(Trained):
             known: Bools = np.isfinite(params["expert_weights"][:, 0])
             row = np.where(known[row], row, chunk.n_experts)  # the shared row where there is one, or zeros
         score = np.zeros(chunk.n_items)
-        functions = np.array([PAIR_FUNCTIONS[name] for name in self.pairs.split("+")])
-        check_ranks(self.name, chunk, self.pairs.split("+"), self.reciprocal)
+        names = self.pairs.split("+")
+        check_ranks(self.name, chunk, names, self.reciprocal)
+        functions = np.array([PAIR_FUNCTIONS[name] for name in names])
+        rank = pair_ranks(chunk, NORMALISED) if "normalised" in names else chunk.entry_rank
         longest = int(np.diff(chunk.entry_offsets).max(initial=0))
         score_lists(
-            functions, float(self.reciprocal), *_shape(chunk), chunk.entry_item, chunk.entry_rank, row, weights,
+            functions, float(self.reciprocal), *_shape(chunk), chunk.entry_item, rank, row, weights,
             np.zeros((len(functions), longest)), np.zeros((2, len(functions))), score,
         )  # fmt: skip
         return score

@@ -17,6 +17,7 @@ from distagg.errors import UsageError, unknown
 from distagg.kernels.cp import fill_factors
 from distagg.kernels.lists import PAIR_FUNCTIONS, mid_positions, pair_values, sum_by_item
 from distagg.kernels.svd import triplets
+from distagg.models.pairs import pair_function, pair_ranks
 from distagg.types import INDEX, NO_LABEL, OFFSET, Floats, Indices, Offsets
 
 KINDS = ("svd", "borda", "cp")
@@ -118,10 +119,9 @@ def _points(chunk: Chunk, combined: bool) -> Floats:
 
 def _values(chunk: Chunk, function: str) -> Floats:
     """What the entries' ranks are worth."""
-    if function in ("log", "normalised") and chunk.n_entries and chunk.entry_rank.min() <= 0:
-        raise UsageError(f"pairs={function} needs ranks above 0, and the dataset holds ratings; choose difference")
+    code = pair_function("features", function, chunk)
     nobody = np.zeros(chunk.n_lists, dtype=OFFSET)
-    return pair_values(chunk.entry_offsets, chunk.entry_rank, nobody, PAIR_FUNCTIONS[function])[0]
+    return pair_values(chunk.entry_offsets, pair_ranks(chunk, code), nobody, code)[0]
 
 
 def _fill_triplets(chunk: Chunk, function: str, settings: FeatureSettings, out: Floats, at: int) -> None:

@@ -37,6 +37,7 @@ class LambdaMart(Model):
     paper: ClassVar[str] = "Burges 2010; Ke et al. 2017"
     cost: ClassVar[str] = "entries + items x trees"
     supervised: ClassVar[bool] = True
+    positive: ClassVar[bool] = True
     package: ClassVar[str] = "lightgbm"
 
     features: Any = param(

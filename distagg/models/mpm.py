@@ -24,6 +24,7 @@ from distagg.models.pairs import (
     list_sums,
     pair_arrays,
     pair_function,
+    pair_ranks,
     pairs_param,
     unlisted_last,
     unlisted_param,
@@ -147,7 +148,7 @@ class Mpm(Solver):
             return
         theta, out = self._theta(chunk, params), left_out(self.unlisted, chunk)
         function = pair_function(self.name, self.pairs, chunk)
-        value, outside = pair_values(chunk.entry_offsets, chunk.entry_rank, out, function)
+        value, outside = pair_values(chunk.entry_offsets, pair_ranks(chunk, function), out, function)
         for q in range(chunk.n_queries):
             size = int(chunk.item_offsets[q + 1] - chunk.item_offsets[q])
             self._check_size(size)

@@ -9,7 +9,7 @@ import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
-from distagg.kernels.lists import BINARY, DIFFERENCE, PAIR_FUNCTIONS, pair_sums, pair_values
+from distagg.kernels.lists import BINARY, DIFFERENCE, NORMALISED, PAIR_FUNCTIONS, pair_sums, pair_values
 from distagg.models.base import param
 from distagg.types import Bools, Floats, Indices, Offsets
 
@@ -17,9 +17,9 @@ from distagg.types import Bools, Floats, Indices, Offsets
 def pairs_param() -> Any:
     return param(
         "auto",
-        "what a pair counts: binary (1), difference (of ranks), normalised (that over the list's largest rank), log "
-        "(difference of logarithms over the largest) or auto (ratings: difference; other lists: binary); raw pairs "
-        "count their weight",
+        "what a pair counts: binary (1), difference (of ranks), normalised (that over the list's largest rank; of "
+        "ratings, over the list's largest difference), log (difference of logarithms over the largest; not for "
+        "ratings) or auto (ratings: difference; other lists: binary); raw pairs count their weight",
         choices=("auto", *PAIR_FUNCTIONS),
     )
 
@@ -56,14 +56,31 @@ def pair_function(model: str, pairs: str, chunk: Chunk) -> int:
     if pairs == "auto":
         return DIFFERENCE if rated(chunk) else BINARY
     if pairs == "log" and rated(chunk):
-        raise UsageError(f"{model} with pairs=log needs ranks above 0, and the data are ratings; choose difference")
+        raise UsageError(
+            f"{model} with pairs=log needs ranks above 0, and the data are ratings; choose difference or normalised"
+        )
     return PAIR_FUNCTIONS[pairs]
+
+
+def pair_ranks(chunk: Chunk, function: int) -> Floats:  # (E,)
+    """Ranks as pair functions take them. What is normalised has to run from the best on, and ratings have no best rank.
+
+    So a list of ratings starts at 0: its largest rank, by which ``normalised`` divides, is then its largest difference.
+    """
+    if function != NORMALISED or not rated(chunk):
+        return chunk.entry_rank
+    length = np.diff(chunk.entry_offsets)
+    best = chunk.entry_rank[chunk.entry_offsets[:-1][length > 0]]
+    rank: Floats = chunk.entry_rank - np.repeat(best, length[length > 0])
+    rank.setflags(write=False)
+    return rank
 
 
 def list_sums(chunk: Chunk, out: Offsets, function: int) -> tuple[Floats, Floats, Floats]:  # (E,), (E,), (L,)
     """What every entry of a chunk won and lost, and what the items that lists leave out lost."""
-    value, outside = pair_values(chunk.entry_offsets, chunk.entry_rank, out, function)
-    return pair_sums(chunk.entry_offsets, chunk.entry_rank, value, outside, out, function == BINARY)
+    rank = pair_ranks(chunk, function)
+    value, outside = pair_values(chunk.entry_offsets, rank, out, function)
+    return pair_sums(chunk.entry_offsets, rank, value, outside, out, function == BINARY)
 
 
 def won_and_lost(model: str, chunk: Chunk, names: Sequence[str], reciprocal: float) -> Floats:

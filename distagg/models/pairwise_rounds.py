@@ -23,7 +23,7 @@ from distagg.models.base import Params, Statistics
 from distagg.models.counts import PAIR_BYTES, PAIRS_BYTES
 from distagg.models.luce_rounds import join
 from distagg.models.outcome import ISOLATED, OK, UNBEATEN, WINLESS
-from distagg.models.pairs import list_sums, unlisted_last
+from distagg.models.pairs import list_sums, pair_ranks, unlisted_last
 from distagg.types import INDEX, Indices
 
 if TYPE_CHECKING:
@@ -135,11 +135,11 @@ def _joined(n_items: int, item: np.ndarray, group: np.ndarray) -> Indices:
 def slopes(model: Pairwise, chunk: Chunk, score: np.ndarray, *, valued: bool) -> Statistics:
     """Gradient and curvature of a chunk's pairs at some scores."""
     function = model.counting(chunk).function
-    value, scale = chunk.entry_rank, np.ones(chunk.n_lists)
+    value, scale = pair_ranks(chunk, function), np.ones(chunk.n_lists)
     length = np.diff(chunk.entry_offsets)
     if function in (NORMALISED, LOG):
         end = np.ones(chunk.n_lists)
-        end[length > 0] = chunk.entry_rank[chunk.entry_offsets[1:][length > 0] - 1]
+        end[length > 0] = value[chunk.entry_offsets[1:][length > 0] - 1]
         value = np.log(value) if function == LOG else value
         end = np.log(end) if function == LOG else end
         scale = np.divide(1.0, end, out=np.zeros(len(end)), where=end > 0.0)

@@ -23,7 +23,7 @@ from distagg.kernels.lists import BINARY, pair_values, sum_by_item
 from distagg.kernels.svp import project_majorities, project_queries
 from distagg.models.base import Params, Solver, param
 from distagg.models.outcome import Outcome
-from distagg.models.pairs import left_out, pair_function, pairs_param, unlisted_last, unlisted_param
+from distagg.models.pairs import left_out, pair_function, pair_ranks, pairs_param, unlisted_last, unlisted_param
 from distagg.types import INDEX, OFFSET, Floats, Indices, Offsets
 
 Lists = tuple[Offsets, Offsets, Indices, Floats, Floats]  # list and entry offsets, items, ranks, weight of each list
@@ -80,7 +80,8 @@ class Svp(Solver):
         score, fit = np.zeros(chunk.n_items), _Fit(chunk.n_queries, self.steps if trace else 0)
         value, function = lists[3], pair_function(self.name, self.pairs, chunk)
         if not chunk.n_pairs:
-            value = pair_values(*lists[1:4:2], np.zeros(chunk.n_lists, dtype=np.int64), function)[0]
+            nobody = np.zeros(chunk.n_lists, dtype=np.int64)
+            value = pair_values(chunk.entry_offsets, pair_ranks(chunk, function), nobody, function)[0]
         value.setflags(write=False)
         project_queries(
             self.step, self.steps, self.tolerance, function == BINARY, self.joint == "mean", chunk.item_offsets,
@@ -107,7 +108,7 @@ class Svp(Solver):
         sizes, length = np.diff(chunk.item_offsets), np.diff(chunk.entry_offsets)
         function = pair_function(self.name, self.pairs, chunk)
         out = left_out(self.unlisted, chunk)
-        value, behind = pair_values(chunk.entry_offsets, chunk.entry_rank, out, function)
+        value, behind = pair_values(chunk.entry_offsets, pair_ranks(chunk, function), out, function)
         lists = chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets, chunk.entry_item
         ahead = value - np.repeat(behind, length)
         ahead.setflags(write=False)
