@@ -217,8 +217,8 @@ def _report_ranking(target: Place, model: str, report: str) -> None:
     found: dict[str, Any] = {"title": str(target), "ends": {model: {"top": rows[:ENDS], "bottom": rows[cut:]}}}
     if "uncertainty" in table.column_names:
         found["variance"] = {name: table[name].to_pylist() for name in ("rank", "uncertainty")}
-        if "experts" in table.column_names:
-            found["variance"]["support"] = table["experts"].to_pylist()
+        for unit in {"experts", "comparisons"}.intersection(table.column_names):
+            found["variance"] |= {"support": table[unit].to_pylist(), "unit": unit}
     write_report(consensus_report(found), report, overwrite=True)
     say(f"report: {report}")
 

@@ -226,11 +226,13 @@ def _rank(commands: Any) -> None:
     _complete(parser, "complete every user's ratings by it, and rank those")
     parser.add_argument(
         "--support", action="store_true",
-        help="add the columns experts, won, lost: who lists the item, and the pairs it wins and loses there",
+        help="add columns that say what the ranking rests on: of lists experts (that list the item), won and lost "
+        "(pairs there); of pairs comparisons (ties too), won and lost, each counted with its weight",
     )  # fmt: skip
     parser.add_argument(
-        "--min-support", type=int, default=0, metavar="N", help="leave out items that fewer experts list"
-    )
+        "--min-support", type=int, default=0, metavar="N",
+        help="leave out items that fewer experts list, or of pairs, that have fewer comparisons; how many is said",
+    )  # fmt: skip
     parser.add_argument("--titles", action="store_true", help="add the column title, of a dataset that has them")
     parser.add_argument("--report", metavar="FILE.html", help="draw both ends of the (first) ranking, and uncertainty")
     parser.add_argument(

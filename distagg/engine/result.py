@@ -10,14 +10,13 @@ import pyarrow as pa
 
 from distagg.arrays import as_arrow
 from distagg.dataset.chunk import Chunk
-from distagg.engine.shown import TYPES as SHOWN_TYPES
 from distagg.engine.shown import Shown
 from distagg.kernels.ordering import order_items
 from distagg.models import Model
 from distagg.models.outcome import STATUS, Outcome
 from distagg.types import RANKINGS_TABLE
 
-COLUMN_TYPES = {"status": pa.string(), "component": pa.int32(), **SHOWN_TYPES}  # others are float64
+COLUMN_TYPES = {"status": pa.string(), "component": pa.int32()}  # others are float64
 NOTHING_MORE = Shown()
 FIT_TYPES = {"converged": pa.bool_(), "exact": pa.bool_(), "iterations": pa.int64()}  # likewise
 
@@ -54,8 +53,8 @@ class Result:
 
 
 def ranking_schema(model: Model, shown: Shown = NOTHING_MORE) -> pa.Schema:
-    columns = (*model.item_columns, *shown.columns)
-    return pa.schema([*RANKINGS_TABLE, *(pa.field(name, COLUMN_TYPES.get(name, pa.float64())) for name in columns)])
+    own = (pa.field(name, COLUMN_TYPES.get(name, pa.float64())) for name in model.item_columns)
+    return pa.schema([*RANKINGS_TABLE, *own, *(pa.field(name, shown.type_of(name)) for name in shown.columns)])
 
 
 def fits_schema(model: Model, *, trace: bool = False) -> pa.Schema:
@@ -73,7 +72,7 @@ def ranking_of(
     query = chunk.item_query()
     rows = chunk.item_offsets[query] + order
     if shown.least:
-        kept = items["experts"][rows] >= shown.least
+        kept = items[shown.unit][rows] >= shown.least
         rows, query = rows[kept], query[kept]
     rank = np.arange(len(rows)) - np.searchsorted(query, query) + 1
     ids = chunk.item_ids.take(as_arrow(rows))

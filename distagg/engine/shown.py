@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -9,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from distagg.dataset.chunk import Chunk
+from distagg.dataset.manifest import Kind
 from distagg.dataset.reader import Dataset
 from distagg.engine.fit import gather, split_query
 from distagg.engine.runner import Runner, Work
@@ -20,28 +22,32 @@ from distagg.models.base import Statistics
 from distagg.models.pairs import list_sums
 from distagg.types import Floats
 
-SUPPORT = ("experts", "won", "lost")
+log = logging.getLogger("distagg")
+
+SUPPORT = {"lists": ("experts", "won", "lost"), "pairs": ("comparisons", "won", "lost")}  # by the dataset's kind
 DOUBT = ("deviation", "rank_low", "rank_high")
 INTERVAL = (2.5, 97.5)  # percent
-TYPES = dict.fromkeys(("experts", "won", "lost"), pa.int64()) | {
-    "deviation": pa.float64(), "rank_low": pa.int32(), "rank_high": pa.int32(), "title": pa.string(),
-}  # fmt: skip
+LEFT_OUT = ("items", "out", "queries", "emptied", "most")
+TYPES = {"experts": pa.int64(), "rank_low": pa.int32(), "rank_high": pa.int32(), "title": pa.string()}
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
     """What to show beside scores.
 
-    ``support`` adds experts, won, lost; ``least`` leaves out items that fewer experts list; ``titles`` adds titles;
-    ``resamples`` draws the experts so often again, from ``seed``, and adds deviation, rank_low, rank_high.
-    ``known`` and ``names`` are the engine's: what it gathered for each chunk, and the titles.
+    ``support`` adds what the ranking rests on: for lists the experts that list an item and the pairs that it won and
+    lost there, for pairs its comparisons (ties too), won and lost, each counted with its weight. ``least`` leaves out
+    items of fewer experts, or comparisons. ``titles`` adds titles; ``resamples`` draws the experts so often again, from
+    ``seed``, and adds deviation, rank_low, rank_high. ``kind``, ``known`` and ``names`` are the engine's: what the
+    dataset holds, what was gathered for each chunk, and the titles.
     """
 
     support: bool = False
-    least: int = 0  # experts that must list an item for it to be ranked
+    least: int = 0  # experts, or comparisons, that an item must have to be ranked
     titles: bool = False
     resamples: int = 0
     seed: int = 0
+    kind: Kind = "lists"
     known: tuple[Statistics, ...] = ()
     names: pa.Table | None = None
 
@@ -54,15 +60,25 @@ class Shown:
     @property
     def columns(self) -> tuple[str, ...]:
         """Names of the columns that are added."""
-        support = SUPPORT if self.support else ()
+        support = SUPPORT[self.kind] if self.support else ()
         doubt = DOUBT if self.resamples else ()
         return (*support, *doubt, *(("title",) if self.titles else ()))
+
+    def type_of(self, column: str) -> pa.DataType:
+        """The type of an added column; weights of pairs need not be whole."""
+        whole = self.kind == "lists" and column in ("won", "lost")
+        return pa.int64() if whole else TYPES.get(column, pa.float64())
+
+    @property
+    def unit(self) -> str:
+        """What support counts, and the column that holds it."""
+        return SUPPORT[self.kind][0]
 
     def items_of(self, chunk: Chunk, index: int) -> Statistics:
         """The columns of a chunk's items."""
         items = self.known[index] if self.known else {}
-        if (self.support or self.least) and "experts" not in items:
-            items = items | count_support(chunk)
+        if (self.support or self.least) and self.unit not in items:
+            items = items | count_support(chunk, self.kind)
         return items
 
     def title_of(self, items: pa.Array) -> pa.Array:
@@ -74,30 +90,65 @@ class Shown:
 def prepared(shown: Shown, model: Model, params: Params, dataset: Dataset, runner: Runner) -> Shown:
     """With what takes a look at the whole dataset: support of a split query, draws, titles."""
     known: list[Statistics] = []
+    shown = replace(shown, kind=dataset.manifest.kind)
     if shown.resamples:
         known = bootstrap(shown, model, params, dataset, runner)
     if (shown.support or shown.least) and split_query(dataset):
-        support = runner.map_reduce(Work(_support_task, None), dataset.plan(), _add) or {}
+        support = runner.map_reduce(Work(_support_task, shown.kind), dataset.plan(), _add) or {}
         known = [{**support, **(known[0] if known else {})}]
+    if shown.least:
+        _say_left_out(replace(shown, known=tuple(known)), dataset, runner)
     names = dataset.titles if shown.titles else None
     if shown.titles and (names is None or "title" not in names.column_names):
         raise UsageError(f"{dataset.path or 'the dataset'} has no titles; import it with --items")
     return replace(shown, known=tuple(known), names=names)
 
 
-def count_support(chunk: Chunk) -> Statistics:
-    """How many experts list each item, and in how many of their pairs it stands ahead and behind; (I,) each."""
+def count_support(chunk: Chunk, kind: Kind) -> Statistics:
+    """What is known of each item, (I,) each: see ``Shown``. Ties are comparisons that nobody won or lost."""
+    if kind == "pairs":
+        base = np.repeat(chunk.item_offsets[:-1], np.diff(chunk.pair_offsets))
+        weight, decided = chunk.pair_weight, np.where(chunk.pair_tie, 0.0, chunk.pair_weight)
+        winner, loser = base + chunk.pair_winner, base + chunk.pair_loser
+        return {
+            "comparisons": np.bincount(winner, weight, chunk.n_items) + np.bincount(loser, weight, chunk.n_items),
+            "won": np.bincount(winner, decided, chunk.n_items), "lost": np.bincount(loser, decided, chunk.n_items),
+        }  # fmt: skip
     rows = chunk.entry_row()
     won, lost, _ = list_sums(chunk, np.zeros(chunk.n_lists, dtype=np.int64), BINARY)
     counts = [np.bincount(rows, weights, chunk.n_items) for weights in (None, won, lost)]
-    if chunk.n_pairs:
-        base = np.repeat(chunk.item_offsets[:-1], np.diff(chunk.pair_offsets))
-        sides = np.stack([base + chunk.pair_winner, base + chunk.pair_loser])
-        said = np.unique(sides * chunk.n_experts + chunk.pair_expert)
-        counts[0] = counts[0] + np.bincount(said // chunk.n_experts, minlength=chunk.n_items)
-        for at in (0, 1):
-            counts[1 + at] = counts[1 + at] + np.bincount(sides[at][~chunk.pair_tie], minlength=chunk.n_items)
-    return dict(zip(SUPPORT, (count.astype(np.int64) for count in counts), strict=True))
+    return dict(zip(SUPPORT["lists"], (count.astype(np.int64) for count in counts), strict=True))
+
+
+def _say_left_out(shown: Shown, dataset: Dataset, runner: Runner) -> None:
+    """Say what the least support leaves out, and refuse a ranking that would be empty."""
+    refs = dataset.plan()[:1] if shown.known and split_query(dataset) else dataset.plan()
+    found = runner.map_reduce(Work(_left_out_task, shown), refs, _join_left_out)
+    if found is None:
+        return
+    items, out, queries, emptied, most = (float(found[name][0]) for name in LEFT_OUT)
+    if items and out == items:
+        raise UsageError(
+            f"--min-support {shown.least}: no item has so many {shown.unit}, the most are {most:g}; ask for fewer"
+        )
+    if out:
+        message = f"left out {out:,.0f} of {items:,.0f} items with fewer than {shown.least} {shown.unit}"
+        if emptied:
+            message += f"; {emptied:,.0f} of {queries:,.0f} queries have none left and are not in the ranking"
+        log.warning(message)
+
+
+def _left_out_task(chunk: Chunk, index: int, shown: Shown) -> Statistics:
+    """Of a chunk: items, those left out, queries, those that lose all items, the largest support."""
+    support = shown.items_of(chunk, index)[shown.unit]
+    kept = np.bincount(chunk.item_query()[support >= shown.least], minlength=chunk.n_queries)
+    sizes = np.diff(chunk.item_offsets)
+    counts = chunk.n_items, chunk.n_items - kept.sum(), chunk.n_queries, ((sizes > 0) & (kept == 0)).sum()
+    return {name: np.array([value]) for name, value in zip(LEFT_OUT, (*counts, support.max(initial=0)), strict=True)}
+
+
+def _join_left_out(a: Statistics, b: Statistics) -> Statistics:
+    return {**_add(a, b), "most": np.maximum(a["most"], b["most"])}
 
 
 def bootstrap(shown: Shown, model: Model, params: Params, dataset: Dataset, runner: Runner) -> list[Statistics]:
@@ -116,8 +167,8 @@ def bootstrap(shown: Shown, model: Model, params: Params, dataset: Dataset, runn
     return found
 
 
-def _support_task(chunk: Chunk, index: int, payload: None) -> Statistics:
-    return count_support(chunk)
+def _support_task(chunk: Chunk, index: int, kind: Kind) -> Statistics:
+    return count_support(chunk, kind)
 
 
 def _add(a: Statistics, b: Statistics) -> Statistics:

@@ -1,7 +1,8 @@
 """The report of one ranking from very many experts: both ends with their support, and how sure it is.
 
 Its input is a dictionary of which everything may be absent: ``title``; ``ends`` {model: {"top": rows, "bottom": rows}}
-with rows of rank, title (or item), experts, won, lost; ``variance`` {"support", "rank", "uncertainty"}.
+with rows of rank, title (or item), experts or comparisons, won, lost; ``variance`` {"support", "unit", "rank",
+"uncertainty"}, where unit says what support counts.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ def consensus_report(found: Mapping[str, Any]) -> str:
 
 
 def ends_table(name: str, both: Mapping[str, Sequence[Mapping[str, Any]]]) -> Markup:
-    keys = [key for key in ("experts", "won", "lost") if any(key in row for row in [*both["top"], *both["bottom"]])]
+    shown = [*both["top"], *both["bottom"]]
+    keys = [key for key in ("experts", "comparisons", "won", "lost") if any(key in row for row in shown)]
     rows = [_row(row, keys) for row in both["top"]]
     if both["bottom"]:
         rows += [["…", "", *([""] * len(keys))], *(_row(row, keys) for row in both["bottom"])]
@@ -49,6 +51,6 @@ def variance_pictures(found: Mapping[str, Any]) -> Markup:
     pictures = []
     if found.get("support"):
         picture = cloud(found["support"], found["uncertainty"], title="Uncertainty against support", log=True)
-        pictures.append(figure("Uncertainty against the number of experts", picture))
+        pictures.append(figure(f"Uncertainty against the number of {found.get('unit', 'experts')}", picture))
     picture = cloud(found["rank"], found["uncertainty"], title="Uncertainty against rank")
     return figures([*pictures, figure("Uncertainty against rank", picture)])

@@ -37,7 +37,7 @@ def films(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @given(drawn=chunks())
 def test_support_is_what_counting_pairs_gives(drawn: tuple[list[Query], Chunk]) -> None:
     made, chunk = drawn
-    found = count_support(chunk)
+    found = count_support(chunk, "lists")
     for q, query in enumerate(made):
         wanted = np.zeros((3, query.size), dtype=int)
         for ranks in query.lists.values():
@@ -51,12 +51,32 @@ def test_support_is_what_counting_pairs_gives(drawn: tuple[list[Query], Chunk]) 
         assert [found[name][span].tolist() for name in ("experts", "won", "lost")] == wanted.tolist()
 
 
-def test_support_of_pairs() -> None:
-    pairs = [(0, 1, 2.0, False), (0, 1, 1.0, False), (2, 1, 1.0, True)]
-    found = count_support(build_chunk([Query(3, pairs=pairs)]))
-    assert found["experts"].tolist() == [1, 1, 1]  # one expert says all of it
-    assert found["won"].tolist() == [2, 0, 0]
-    assert found["lost"].tolist() == [0, 2, 0]
+def test_support_of_pairs_is_comparisons_with_their_weights() -> None:
+    pairs = [(0, 1, 2.0, False), (0, 1, 1.0, False), (2, 1, 0.5, True)]
+    found = count_support(build_chunk([Query(3, pairs=pairs)]), "pairs")
+    assert found["comparisons"].tolist() == [3.0, 3.5, 0.5]
+    assert found["won"].tolist() == [3.0, 0.0, 0.0]
+    assert found["lost"].tolist() == [0.0, 3.0, 0.0]
+
+
+BATTLES = pa.table({
+    "query": ["p"] * 4 + ["q"] * 2, "winner": ["a", "a", "b", "a", "c", "d"], "loser": ["b", "b", "a", "c", "d", "c"],
+})  # fmt: skip
+
+
+def test_least_support_of_pairs_counts_comparisons(caplog: pytest.LogCaptureFixture) -> None:
+    table = rank("bradley_terry", Dataset.from_arrow(BATTLES), shown=Shown(support=True, least=3))
+    rows = [(row["query"], row["item"], row["comparisons"], row["won"], row["lost"]) for row in table.to_pylist()]
+    assert rows == [("p", "a", 4.0, 3.0, 1.0), ("p", "b", 3.0, 1.0, 2.0)]
+    assert "left out 3 of 5 items with fewer than 3 comparisons; 1 of 2 queries have none left" in caplog.text
+
+
+def test_a_ranking_without_items_is_refused(films: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(UsageError, match="--min-support 50: no item has so many comparisons, the most are 4"):
+        rank("bradley_terry", Dataset.from_arrow(BATTLES), shown=Shown(least=50))
+    assert main(["rank", "borda", str(films), "--min-support", "50", "-o", str(tmp_path / "r.csv")]) == 2
+    assert "no item has so many experts, the most are 2" in capsys.readouterr().err
+    assert not (tmp_path / "r.csv").exists()
 
 
 def test_columns_on_request(films: Path, tmp_path: Path) -> None:
@@ -99,7 +119,7 @@ def test_many_queries_have_their_own_support_and_draws(planted: Path) -> None:
     table = rank("borda", dataset, shown=Shown(support=True, resamples=3, seed=5))
     (chunk,) = dataset.chunks()
     known = dict(zip(zip(np.array(chunk.query_ids)[chunk.item_query()], chunk.item_ids.to_pylist(), strict=True),
-                     count_support(chunk)["experts"].tolist(), strict=True))  # fmt: skip
+                     count_support(chunk, "lists")["experts"].tolist(), strict=True))  # fmt: skip
     rows = table.to_pylist()
     assert all(known[row["query"], row["item"]] == row["experts"] for row in rows)
     model, again = model_named("borda"), []
