@@ -33,6 +33,7 @@ from distagg.types import Floats
 
 LEAST = 0.1  # an expert that moves items less than this part of what others do is not used
 PROBED = 10  # items that an expert lists, of twice as many, when there is no data to try it on
+PROBES, COMPANY = 10, 50  # lists that each expert has then, and the most experts of a query
 SUMS = ("queries", "items", "moved", "within", "along", "above", "loss", "loss_squared")
 
 
@@ -64,7 +65,9 @@ def judge_experts(
     fitted
         What ``fit`` gives.
     dataset
-        What to try experts on; without one, every expert is tried on a list of ten of a query's twenty items.
+        What to try experts on; without one they are tried together on made-up queries of twenty items, of which each
+        expert lists ten in an order drawn at random: models that weigh the experts of a query against one another
+        (theta_mpm, bestinput, blend) say nothing of an expert alone.
     goal
         The metric whose loss is measured where there are labels: on the queries the model was fitted on it flatters.
     runner
@@ -173,14 +176,25 @@ def _typical(values: Floats) -> float:
 
 
 def _probe(experts: tuple[str, ...]) -> Dataset:
-    """A query for each expert, in which it alone lists the first half of the items."""
-    names = np.repeat(np.array(experts, dtype=object), PROBED)
-    places = np.tile(np.arange(1, PROBED + 1), len(experts))
-    lists = pa.table({"query": names, "expert": names, "item": [f"i{p}" for p in places], "rank": places})
-    everything = np.repeat(np.array(experts, dtype=object), 2 * PROBED)
-    items = [f"i{p}" for p in np.tile(np.arange(1, 2 * PROBED + 1), len(experts))]
-    labels = pa.table({"query": everything, "item": items, "label": pa.nulls(len(items), pa.int32())})
-    return Dataset.from_arrow(lists, labels=labels)
+    """Queries in which experts list half of the items at random, in other company each time, so that it evens out."""
+    draw = np.random.default_rng(0)
+    lists, queries = [], 0
+    for _ in range(PROBES):
+        for group in np.array_split(draw.permutation(len(experts)), -(-len(experts) // COMPANY)):
+            items = np.argsort(draw.random((len(group), 2 * PROBED)), axis=1)[:, :PROBED]
+            lists.append(np.stack([np.full(items.size, queries), np.repeat(group, PROBED), items.ravel()]))
+            queries += 1
+    query, expert, item = np.concatenate(lists, axis=1)
+    names = pa.array([f"i{n}" for n in range(2 * PROBED)])
+    said = {
+        "query": query, "expert": pa.array(experts).take(pa.array(expert)), "item": names.take(pa.array(item)),
+        "rank": np.tile(np.arange(1, PROBED + 1), len(item) // PROBED),
+    }  # fmt: skip
+    whole = {
+        "query": np.repeat(np.arange(queries), 2 * PROBED), "item": names.to_pylist() * queries,
+        "label": pa.nulls(2 * PROBED * queries, pa.int32()),
+    }  # fmt: skip
+    return Dataset.from_arrow(pa.table(said), labels=pa.table(whole))
 
 
 def _sums_task(chunk: Chunk, index: int, payload: tuple[Any, ...]) -> Floats:

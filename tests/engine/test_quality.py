@@ -81,6 +81,39 @@ def test_planted_experts_are_told_apart(kind: type[Model], mode: str, mixed: Dat
     assert found["good"].queries == 150
 
 
+GRADED = {f"e{n}": 1.4 * n / 8 for n in range(1, 9)}
+
+
+@pytest.fixture(scope="module")
+def graded() -> Dataset:
+    """Experts that see labels the better, the higher their number."""
+    random = np.random.default_rng(5)
+    rows: dict[str, list] = {key: [] for key in ("query", "expert", "item", "rank", "label")}
+    for q in range(120):
+        labels = np.minimum(random.integers(0, 4, 12), 2)
+        for expert, sight in GRADED.items():
+            order = np.argsort(-(sight * labels + 0.8 * random.normal(size=12)))
+            for place, item in enumerate(order[random.random(12) < 0.7]):
+                for key, value in zip(rows, (f"q{q}", expert, f"i{item}", place + 1, int(labels[item])), strict=True):
+                    rows[key].append(value)
+    rows["label"] = pa.array(rows["label"], pa.int32())
+    return Dataset.from_arrow(pa.table(rows))
+
+
+@pytest.mark.parametrize("name", ["theta_mpm", "theta_sup_mpm", "cranking", "crf"])
+def test_better_experts_stand_higher_without_data_too(name: str, graded: Dataset) -> None:
+    """Of an expert that is alone in its query, mpm scales adherence out of the scores: the least would move most."""
+    fitted = fit(name, graded, **({"rounds": 20} if name == "crf" else {}))
+    for dataset in (None, graded):
+        order = {one.expert: one.order for one in judge_experts(fitted, dataset)}
+        assert np.corrcoef([order[expert] for expert in GRADED], list(GRADED.values()))[0, 1] > 0.8
+
+
+def test_without_data_the_best_input_is_the_only_useful_one(graded: Dataset) -> None:
+    verdicts = {one.expert: one.verdict for one in judge_experts(fit("bestinput", graded))}
+    assert [expert for expert, verdict in verdicts.items() if verdict == "useful"] == ["e8"]
+
+
 def test_the_scale_is_that_of_a_typical_expert_and_silence_is_unused(mixed: Dataset) -> None:
     fitted = fit(Crf(rounds=5), mixed)
     weights = fitted.params["expert_weights"].copy()
