@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import scipy.optimize
 import scipy.stats
 from strategies import Query, build_chunk
 
@@ -19,6 +20,21 @@ def pairs_of(won, tied=None):
     for i, j in [(i, j) for i in range(size) for j in range(size) if tied is not None and tied[i][j]]:
         pairs += [(i, j, 1.0, True)] * tied[i][j]
     return pairs
+
+
+def plain(score):
+    """Scores about their plain mean, as peers centre them."""
+    return score - np.mean(score)
+
+
+def naive_quasi_errors(covariance):
+    """Roots of the numbers whose sums are relatively nearest to the variances of gaps, by a general solver."""
+    size = len(covariance)
+    low, high = np.triu_indices(size, 1)
+    gap = np.diag(covariance)[low] + np.diag(covariance)[high] - 2 * covariance[low, high]
+    start = np.full(size, gap.mean() / 2)
+    found = scipy.optimize.least_squares(lambda q: (q[low] + q[high]) / gap - 1, start, xtol=1e-14, ftol=1e-14)
+    return np.sqrt(np.maximum(found.x, 0.0))
 
 
 def chunk_of(won, tied=None):

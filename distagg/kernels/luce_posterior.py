@@ -130,6 +130,7 @@ def sample(
     times: Floats,  # (draws, choices) standard gammas of the weights, in the order of entries that are choices
     gammas: Floats,  # (draws, size) standard gammas of prior and wins
     prior: float,
+    share: Floats,  # (size,) of each item in the centre of scores
     x: Floats,  # (size,) where the chain stands, filled
     moments: Floats,  # (2, size) added to: sums of centred log strengths and of their squares
 ) -> None:
@@ -166,9 +167,9 @@ def sample(
             rate[i] += max((shared - listed[0, i]) + (lost - listed[1, i]), 0.0)
             x[i] = gammas[t, i] / rate[i]
             total += x[i]
-            mean += np.log(x[i])
+            mean += share[i] * np.log(x[i])
         for i in range(size):
-            centred = np.log(x[i]) - mean / size
+            centred = np.log(x[i]) - mean
             moments[0, i] += centred
             moments[1, i] += centred * centred
             x[i] *= size / total  # the scale mixes slowly and has no meaning

@@ -1,4 +1,10 @@
-"""Standard errors of scores from the curvature of a fit."""
+"""Where scores are centred, and their standard errors from the curvature of a fit.
+
+Only gaps of scores are known, so a standard error of one score is a convention. About the plain mean of all items, one
+newcomer with two comparisons moves everybody's score and widens everybody's error. Scores are therefore centred on the
+mean over comparisons, in which an item counts as often as it was compared, and standard errors are the roots of
+quasi-variances (Firth & de Menezes 2004): numbers q such that q_i + q_j is the variance of the gap of i and j.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +16,49 @@ from distagg.errors import UsageError
 from distagg.kernels.links import DAVIDSON, LOGIT, RAO_KUPPER, logit_slopes, slopes
 from distagg.kernels.newton import GAMMA, GAUSSIAN
 from distagg.models.counts import Counts
-from distagg.types import Floats, Labels
+from distagg.types import Floats, Indices, Labels, Offsets
 
 MOST_ITEMS = 12_000  # a matrix of 1.1 GiB
+ROUNDING = 1e-14  # of the largest variance: gaps are not known any closer
 
 
 def between(score: Floats, deviation: Floats, level: float) -> dict[str, np.ndarray]:
     """Columns of normal intervals."""
     reach = NormalDist().inv_cdf(0.5 + level / 2)
     return {"uncertainty": deviation, "low": score - reach * deviation, "high": score + reach * deviation}
+
+
+def centred(score: Floats, group: Labels | Indices | Offsets, compared: Floats) -> Floats:  # (I,) each
+    """Scores less the mean of their group, in which items count by their comparisons; alike where nobody has any."""
+    total = np.bincount(group, compared)
+    weight = np.where(total[group] > 0.0, compared, 1.0)
+    mean = np.bincount(group, weight * score) / np.maximum(np.bincount(group, weight), np.finfo(float).tiny)
+    result: Floats = score - mean[group]
+    return result
+
+
+def quasi_variances(covariance: Floats) -> Floats:  # (n, n) -> (n,)
+    """q with q_i + q_j as near as can be, relatively, to the variance v_ij of every gap: least squares of (..) / v - 1.
+
+    An item alone has none: infinite. Two share their gap's variance. An item through which all others are compared gets
+    0: what is known of the others is known relative to it. Cost: one solution of n equations. Overwrites its argument.
+    """
+    size, own = len(covariance), np.diagonal(covariance).copy()
+    if size == 1:
+        return np.full(1, np.inf)
+    covariance *= -2.0
+    covariance += own[:, None]
+    covariance += own
+    if size == 2:
+        return np.full(2, max(covariance[0, 1], 0.0) / 2)
+    np.fill_diagonal(covariance, np.inf)
+    least = max(float(covariance.min()), float(own.max()) * ROUNDING, np.finfo(float).tiny)
+    np.maximum(covariance, least, out=covariance)
+    weight = np.divide(least, covariance, out=covariance)  # one over the variances, in units of the least
+    right = least * weight.sum(axis=1)
+    weight *= weight
+    np.fill_diagonal(weight, weight.sum(axis=1))
+    return np.maximum(np.linalg.solve(weight, right), 0.0)
 
 
 def standard_errors(
@@ -31,9 +71,9 @@ def standard_errors(
     weight: float,
     shape: float,
 ) -> Floats:  # (I,)
-    """Standard error of every score about the mean of its component, by the inverse of the observed information.
+    """Root of every item's quasi-variance in its component, by the inverse of the observed information.
 
-    With a prior it is the posterior deviation in Laplace's approximation. A tie parameter's uncertainty is included.
+    With a prior that is the posterior deviation in Laplace's approximation. A tie parameter's uncertainty is included.
     """
     deviation = np.zeros(len(score))
     curve = np.empty(len(counts.other))
@@ -84,8 +124,9 @@ def _of_query(
     members /= members.sum(axis=0)  # averages over a component
     if prior != GAMMA:  # fixes the level of every component, which neither likelihood nor gaussian prior ties to gaps
         information[:size, :size] += (diagonal[:size].mean() + 1.0) * size * members @ members.T
-    covariance = np.linalg.inv(information)[:size, :size]
-    averaged = covariance @ members
-    variance = np.diag(covariance) - 2 * averaged[np.arange(size), component]
-    variance += np.einsum("ic,ic->c", members, averaged)[component]
-    return np.sqrt(np.maximum(variance, 0.0))
+    covariance = np.asarray(np.linalg.inv(information)[:size, :size], dtype=np.float64)
+    variance = np.empty(size)
+    for part in range(int(component.max()) + 1):
+        rows = np.flatnonzero(component == part)
+        variance[rows] = quasi_variances(covariance[np.ix_(rows, rows)] if len(rows) < size else covariance.copy())
+    return np.sqrt(variance)

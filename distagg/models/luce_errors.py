@@ -9,6 +9,7 @@ import numpy as np
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
 from distagg.kernels.plackett_luce import Choices, count_choices, curvature, invert
+from distagg.models.intervals import centred, quasi_variances
 from distagg.types import OFFSET, Floats, Indices, Offsets
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ INTERVAL = (2.5, 97.5)  # percent
 def standard_errors(
     choices: Choices, item_offsets: Offsets, shape: float, theta: Floats, component: Indices | None
 ) -> Floats:
-    """Square roots of the diagonal of the inverse information on scores that sum to zero (in every component).
+    """Roots of quasi-variances (see ``intervals``) by the inverse information, in every component.
 
     Items with nothing to be compared with, and without a prior isolated ones, get inf.
     """
@@ -42,12 +43,24 @@ def standard_errors(
         within = np.zeros(size, dtype=int) if component is None else component[first:last]
         for part in range(int(within.max(initial=-1)) + 1):
             rows = np.flatnonzero(within == part)
-            errors[first + rows] = _constrained(information[np.ix_(rows, rows)])
+            errors[first + rows] = _deviations(information[np.ix_(rows, rows)])
     return errors
 
 
-def _constrained(information: Floats) -> Floats:
-    """Deviations under the sum-zero constraint: the constant direction is lifted, and taken out again."""
+def compared(choices: Choices, item_offsets: Offsets) -> Floats:  # (I,)
+    """How many comparisons with others each item has, by the weights of lists."""
+    listed, sizes = np.diff(choices.start), np.diff(item_offsets)
+    query = np.repeat(np.arange(len(sizes)), np.diff(choices.query))
+    row = np.repeat(item_offsets[query], listed) + choices.item
+    opened = choices.weight * choices.opened
+    others = choices.weight * (listed - 1) + opened * (sizes[query] - listed)
+    left_out = opened * listed  # of an item that the list leaves behind
+    total = np.bincount(row, np.repeat(others - left_out, listed), item_offsets[-1])
+    return np.asarray(total + np.repeat(np.bincount(query, left_out, len(sizes)), sizes))
+
+
+def _deviations(information: Floats) -> Floats:
+    """The constant direction, which no gap depends on, is lifted so that there is an inverse."""
     size = len(information)
     scale = np.trace(information) / size
     if size == 1 or scale == 0.0:
@@ -57,7 +70,7 @@ def _constrained(information: Floats) -> Floats:
         covariance = np.linalg.inv(covariance)
     else:
         invert(covariance)
-    return np.sqrt(np.maximum(np.diagonal(covariance) - 1.0 / (scale * size), 0.0))
+    return np.sqrt(quasi_variances(covariance))
 
 
 def bootstrap(model: PlackettLuce, chunk: Chunk, choices: Choices, score: Floats) -> dict[str, np.ndarray]:
@@ -82,7 +95,7 @@ def bootstrap(model: PlackettLuce, chunk: Chunk, choices: Choices, score: Floats
             again = own._replace(weight=own.weight * times)
             wins, number = count_choices(again, offsets)
             theta, _ = model.fit(again, offsets, wins, number, score[first:last].copy(), np.empty((1, 0)))
-            seen[n] = theta - theta.mean()
+            seen[n] = centred(theta, np.zeros(len(theta), dtype=np.int64), compared(again, offsets))
         columns["uncertainty"][first:last] = seen.std(axis=0, ddof=1)
         columns["low"][first:last], columns["high"][first:last] = np.percentile(seen, INTERVAL, axis=0)
     return columns

@@ -1,4 +1,7 @@
-"""Plackett-Luce posteriors: scores are posterior means of centred log strengths, uncertainty their deviations."""
+"""Plackett-Luce posteriors: scores are posterior means of centred log strengths, uncertainty their deviations.
+
+They are centred on the mean over comparisons, see ``intervals``.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
 from distagg.kernels.luce_posterior import digamma, propagate, sample, trigamma
 from distagg.kernels.plackett_luce import Choices, expect
-from distagg.models.luce_errors import one_query
+from distagg.models.luce_errors import compared, one_query
 from distagg.types import INDEX, OFFSET, Floats, Indices, Offsets
 
 if TYPE_CHECKING:
@@ -34,8 +37,9 @@ def power_ep(model: PlackettLuce, own: Choices, wins: Floats, position: int) -> 
     )
     score = np.array([digamma(a) for a in shape]) - np.log(rate)
     variance = np.array([trigamma(a) for a in shape])
-    spread = np.sqrt(np.maximum(variance * (1.0 - 2.0 / size) + variance.sum() / size**2, 0.0))
-    return score - score.mean(), spread, np.array([taken, moved])
+    share = _shares(own, size)
+    spread = np.sqrt(np.maximum(variance * (1.0 - 2.0 * share) + (share**2 * variance).sum(), 0.0))
+    return score - (share * score).sum(), spread, np.array([taken, moved])
 
 
 def gibbs(model: PlackettLuce, own: Choices, wins: Floats, position: int) -> Fitted:
@@ -45,7 +49,7 @@ def gibbs(model: PlackettLuce, own: Choices, wins: Floats, position: int) -> Fit
     sizes = np.diff(own.start)
     counts = np.repeat(own.opened, sizes) | (own.behind < np.repeat(sizes, sizes))
     weight = np.repeat(own.weight, sizes)[counts]
-    x, moments = np.ones(size), np.zeros((2, size))
+    x, moments, share = np.ones(size), np.zeros((2, size)), _shares(own, size)
     warming = int(model.draws * WARMING)
     many = max(BLOCK // (len(weight) + size), 1)
     for first in range(-warming, model.draws, many):
@@ -53,11 +57,17 @@ def gibbs(model: PlackettLuce, own: Choices, wins: Floats, position: int) -> Fit
         times = draw.standard_gamma(weight, (count, len(weight)))
         gammas = draw.standard_gamma(model.shape + wins, (count, size))
         cold = min(max(-first, 0), count)
-        sample(own, times[:cold], gammas[:cold], float(model.shape), x, np.zeros((2, size)))
-        sample(own, times[cold:], gammas[cold:], float(model.shape), x, moments)
+        sample(own, times[:cold], gammas[:cold], float(model.shape), share, x, np.zeros((2, size)))
+        sample(own, times[cold:], gammas[cold:], float(model.shape), share, x, moments)
     score = moments[0] / model.draws
     spread = np.sqrt(np.maximum(moments[1] / model.draws - score**2, 0.0))
     return score, spread, np.array([model.draws + warming, 0.0])
+
+
+def _shares(own: Choices, size: int) -> Floats:
+    """How much each item counts in the centre of scores."""
+    total = compared(own, np.array([0, size]))
+    return total / total.sum() if total.sum() > 0.0 else np.full(size, 1.0 / size)
 
 
 POSTERIORS: dict[str, Callable[..., Fitted]] = {"bayes": power_ep, "gibbs": gibbs}

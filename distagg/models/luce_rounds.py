@@ -16,6 +16,7 @@ from distagg.kernels.plackett_luce import Choices, count_choices, expect
 from distagg.models.ascent import ascend, begin, lost, steps_taken
 from distagg.models.base import Params, Statistics
 from distagg.models.kept import kept
+from distagg.models.luce_errors import compared
 from distagg.models.outcome import ISOLATED, OK, UNBEATEN, WINLESS
 from distagg.types import INDEX, Indices
 
@@ -45,7 +46,9 @@ def count(model: PlackettLuce, chunk: Chunk) -> Statistics:
     choices = _choices(model, chunk)
     wins, number = count_choices(choices, chunk.item_offsets)
     status, component = examine(choices, chunk.item_offsets, wins)
-    return {"wins": wins, "number": number, "lost": (status == OK) | (status == WINLESS), "component": component}
+    beaten = (status == OK) | (status == WINLESS)
+    counts = {"wins": wins, "number": number, "compared": compared(choices, chunk.item_offsets)}
+    return {**counts, "lost": beaten, "component": component}
 
 
 def expected(model: PlackettLuce, chunk: Chunk, theta: np.ndarray) -> Statistics:
@@ -80,7 +83,7 @@ def counted(statistics: Statistics) -> Params:
     """The state before the first gradient, at equal strengths."""
     won, lost_ = statistics["wins"] > 0.0, statistics["lost"]
     status = np.where(won, np.where(lost_, OK, UNBEATEN), np.where(lost_, WINLESS, ISOLATED)).astype(INDEX)
-    known = {name: statistics[name] for name in ("wins", "number", "component")}
+    known = {name: statistics[name] for name in ("wins", "number", "compared", "component")}
     none = {"ended": np.zeros(3), "trace": np.zeros(0)}
     return {**known, **none, "status": status, **begin(np.zeros(len(won))), "round": np.zeros(1)}
 
@@ -116,7 +119,7 @@ def moved(model: PlackettLuce, statistics: Statistics, params: Params) -> Params
 
 
 def _over(state: Params) -> Params:
-    kept_ = ("theta", "status", "component", "ended", "trace")
+    kept_ = ("theta", "status", "component", "compared", "ended", "trace")
     return {**{name: state[name] for name in kept_}, "over": np.ones(1)}
 
 

@@ -1,7 +1,8 @@
 """What bradley_terry and thurstone share: pair counts, the comparison graph, priors, Newton's method, errors.
 
-Scores sum to 0 in every connected component of a query's comparison graph: nothing observed tells components apart.
-They are rounded to 9 decimals, so that items with the same record tie.
+Scores are centred in every connected component of a query's comparison graph, where nothing observed tells components
+apart: their mean over comparisons is 0 (``intervals``). They are rounded to 9
+decimals, so that items with the same record tie.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from distagg.kernels.newton import GAMMA, GAUSSIAN, NONE, fit_queries
 from distagg.models import pairwise_rounds
 from distagg.models.base import Params, Solver, Statistics, param
 from distagg.models.counts import Counting, Counts, merged
-from distagg.models.intervals import between, standard_errors
+from distagg.models.intervals import between, centred, standard_errors
 from distagg.models.outcome import FIT_COLUMNS, ISOLATED, STATUS, Outcome
 from distagg.models.pairs import pair_function, pairs_param, unlisted_last, unlisted_param
 from distagg.types import Floats, Labels, Offsets
@@ -72,7 +73,8 @@ class Pairwise(Solver):
     tolerance: Any = param(1e-8, "stop when no score alone would move by more", above=0.0)
     errors: Any = param(
         "none",
-        "uncertainty of scores: standard (from the fit's curvature), bootstrap (resampled lists and pairs) or none",
+        "uncertainty of scores: standard (from the fit's curvature, as quasi-variances: the root of the sum of two "
+        "squared errors is the error of a gap), bootstrap (resampled lists and pairs) or none",
         choices=("none", "standard", "bootstrap"),
     )
     level: Any = param(0.95, "confidence of the interval low to high", above=0.0)
@@ -176,7 +178,7 @@ class Pairwise(Solver):
     def _from_lists(self, params: Params) -> Outcome:
         """What the rounds over an expert-partitioned dataset found."""
         component, (taken, left, value) = params["component"], params["ended"]
-        score = params["theta"] - (np.bincount(component, params["theta"]) / np.bincount(component))[component]
+        score = centred(params["theta"], component, params["compared"])
         fit = {
             "converged": np.array([left <= self.tolerance]), "iterations": np.array([int(taken)]),
             "gradient": np.array([left]), "likelihood": np.array([value]),
@@ -223,7 +225,7 @@ class Pairwise(Solver):
             if not more.any():
                 break
         place = graph.component + np.repeat(np.cumsum(graph.connected) - graph.connected, np.diff(counts.item_offsets))
-        score -= (np.bincount(place, score) / np.maximum(np.bincount(place), 1))[place]
+        score = centred(score, place, counts.won + counts.lost)
         score = np.round(score, DIGITS) + 0.0  # or rounding would part items whose records are the same
         fit = {
             "converged": left <= self.tolerance, "iterations": taken, "gradient": left, "likelihood": likelihood,

@@ -165,15 +165,15 @@ def started(found: Statistics) -> Params:
     won, lost_ = found["won"], found["behind"]
     status = np.where(won > 0, np.where(lost_ > 0, OK, UNBEATEN), np.where(lost_ > 0, WINLESS, ISOLATED)).astype(INDEX)
     return {
-        "status": status, "component": found["component"], "ended": np.array([0.0, np.inf, 0.0]),
-        **begin(np.log((won + 0.5) / (lost_ + 0.5))),
+        "status": status, "component": found["component"], "compared": won + lost_,
+        "ended": np.array([0.0, np.inf, 0.0]), **begin(np.log((won + 0.5) / (lost_ + 0.5))),
     }  # fmt: skip
 
 
 def moved(model: Pairwise, found: Statistics, params: Params) -> Params:
     """The next state; at its end one more round for the log likelihood."""
     if "last" in params:
-        kept = {name: params[name] for name in ("route", "theta", "status", "component")}
+        kept = {name: params[name] for name in ("route", "theta", "status", "component", "compared")}
         return {**kept, "ended": np.append(params["ended"][:2], found["value"]), "over": np.ones(1)}
     uphill = found["slope"] - model.weight * params["trial"]
     curve = found["curve"] + model.weight

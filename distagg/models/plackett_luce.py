@@ -18,7 +18,8 @@ from distagg.kernels.luce_graph import examine, reach
 from distagg.kernels.plackett_luce import Choices, count_choices, gather_choices
 from distagg.models import luce_rounds
 from distagg.models.base import Params, Solver, Statistics, param
-from distagg.models.luce_errors import bootstrap, standard_errors
+from distagg.models.intervals import centred
+from distagg.models.luce_errors import bootstrap, compared, standard_errors
 from distagg.models.luce_posterior import POSTERIORS, posterior
 from distagg.models.outcome import STATUS, Outcome
 from distagg.models.pairs import unlisted_last, unlisted_param
@@ -53,13 +54,11 @@ class PlackettLuce(Solver):
     shape: Any = param(1.0, "shape of the gamma prior, in choices for each item", above=0.0)
     errors: Any = param(
         "none",
-        "uncertainty of scores: none, standard (inverse information, scores summing to zero) or bootstrap (lists "
-        "drawn again; 95% intervals as well)",
+        "uncertainty of scores: none, standard (inverse information, as quasi-variances: the root of the sum of two "
+        "squared errors is the error of a gap) or bootstrap (lists drawn again; 95% intervals as well)",
         choices=("none", "standard", "bootstrap"),
     )
-    components: Any = param(
-        False, "with prior=none, fit every connected component by itself, its scores summing to zero"
-    )
+    components: Any = param(False, "with prior=none, fit every connected component by itself, its scores centred")
     resamples: Any = param(200, "times that the bootstrap draws", least=2)
     draws: Any = param(2000, "samples that gibbs keeps", least=2)
     seed: Any = param(0, "of bootstrap and gibbs; every query has its own stream by its place in the dataset", least=0)
@@ -118,7 +117,7 @@ class PlackettLuce(Solver):
     def fit_chunk(self, chunk: Chunk, params: Params, *, trace: bool) -> Outcome:
         if "over" in params:
             return self._outcome(
-                centred(params["theta"], chunk.item_offsets, None),
+                centred(params["theta"], chunk.item_query(), params["compared"]),
                 {name: params[name] for name in ("status", "component")}, params["ended"][None, :],
                 params["trace"][None, :] if trace else None,
             )  # fmt: skip
@@ -135,7 +134,10 @@ class PlackettLuce(Solver):
             score, uncertainty, queries = posterior(self, chunk, choices, wins)
             return Outcome(score, {"uncertainty": uncertainty, **items}, queries, rows[:, :0] if trace else None)
         theta, ended = self.fit(choices, chunk.item_offsets, wins, number, np.zeros(chunk.n_items), rows)
-        score = centred(theta, chunk.item_offsets, group)
+        within: Any = chunk.item_query()
+        if group is not None:
+            within = np.unique(np.stack([within, group], axis=1), axis=0, return_inverse=True)[1].ravel()
+        score = centred(theta, within, compared(choices, chunk.item_offsets))
         if self.errors == "standard":
             items["uncertainty"] = standard_errors(choices, chunk.item_offsets, self._shape, score, group)
         if self.errors == "bootstrap":
@@ -203,14 +205,3 @@ class PlackettLuce(Solver):
         ids = [chunk.item_ids[span.start + int(i)].as_py() if len(chunk.item_ids) else str(i) for i in rows[:NAMED]]
         more = f" and {len(rows) - NAMED} more" if len(rows) > NAMED else ""
         return [f"{what}: {', '.join(ids)}{more}"]
-
-
-def centred(theta: Floats, item_offsets: Offsets, component: Indices | None) -> Floats:
-    """Scores that sum to zero in every query, or in every component."""
-    within = np.repeat(np.arange(len(item_offsets) - 1), np.diff(item_offsets))
-    if component is not None:
-        within = np.unique(np.stack([within, component], axis=1), axis=0, return_inverse=True)[1].ravel()
-    if not len(within):
-        return theta
-    count = np.maximum(np.bincount(within), 1)
-    return theta - (np.bincount(within, theta) / count)[within]

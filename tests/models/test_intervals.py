@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from battles import TIED, WON, big_chunk, big_pairs, chunk_of, minus_likelihood, solved
+from battles import TIED, WON, big_chunk, big_pairs, chunk_of, minus_likelihood, naive_quasi_errors, solved
 from strategies import Query, build_chunk
 
 
@@ -32,7 +32,7 @@ def test_standard_errors_are_of_the_numeric_hessian(name, ties, prior):
     if learned:
         basis[4, 3] = 1.0
     covariance = basis @ np.linalg.inv(basis.T @ hessian @ basis) @ basis.T
-    np.testing.assert_allclose(found.items["uncertainty"], np.sqrt(np.diag(covariance))[:4], rtol=1e-4)
+    np.testing.assert_allclose(found.items["uncertainty"], naive_quasi_errors(covariance[:4, :4]), rtol=1e-4)
     assert found.items["high"] - found.score == pytest.approx(1.959964 * found.items["uncertainty"])
 
 
@@ -45,8 +45,8 @@ def test_gamma_errors_are_those_of_the_uncentred_mode():
     p = 1 / (1 + np.exp(found.score[1] - found.score[0]))
     curve = 4 * p * (1 - p)
     hessian = np.array([[curve + strength[0], -curve], [-curve, curve + strength[1]]])
-    centring = np.eye(2) - 0.5
-    expected = np.sqrt(np.diag(centring @ np.linalg.inv(hessian) @ centring))
+    covariance = np.linalg.inv(hessian)
+    expected = np.sqrt((np.trace(covariance) - 2 * covariance[0, 1]) / 2)  # two share the variance of their gap
     np.testing.assert_allclose(found.items["uncertainty"][:2], expected)
     assert found.items["uncertainty"][4] == 1.0
 
@@ -81,3 +81,40 @@ def test_a_resample_draws_whole_lists_by_query_not_by_chunk():
         alone = solved("bradley_terry", chunk.select(np.arange(3) == q), errors="bootstrap", resamples=10).items
         for column in ("uncertainty", "low", "high"):
             np.testing.assert_array_equal(alone[column], together[column][3 * q : 3 * q + 3])
+
+
+def battles_with(newcomer):
+    """Six models that met often, and perhaps a newcomer that won its only two battles."""
+    _, winner, loser = big_pairs(size=6, count=600, seed=2)
+    pairs = [(int(i), int(j), 1.0, False) for i, j in zip(winner, loser, strict=True)]
+    more = [(6, 0, 1.0, False), (6, 1, 1.0, False)] if newcomer else []
+    return build_chunk([Query(6 + bool(newcomer), pairs=[*pairs, *more])])
+
+
+@pytest.mark.parametrize("name", ["bradley_terry", "thurstone", "plackett_luce"])
+def test_a_newcomer_leaves_scores_and_errors_of_others_where_they_were(name):
+    before, after = (solved(name, battles_with(newcomer), errors="standard") for newcomer in (False, True))
+    np.testing.assert_allclose(after.score[:6], before.score, atol=0.03)
+    np.testing.assert_allclose(after.items["uncertainty"][:6], before.items["uncertainty"], rtol=0.05)
+    assert after.items["uncertainty"][6] > 3 * after.items["uncertainty"][:6].max()
+
+
+def test_errors_of_two_items_add_up_to_the_error_of_their_gap():
+    """Of many items with very different numbers of comparisons, to a tenth."""
+    draw = np.random.default_rng(1)
+    size = 200
+    shares = 1 / np.arange(1, size + 1)
+    i, j = (draw.choice(size, 20_000, p=shares / shares.sum()) for _ in range(2))
+    pairs = [(int(a), int(b), 1.0, False) for a, b in zip(i, j, strict=True) if a != b]
+    found = solved("bradley_terry", build_chunk([Query(size, pairs=pairs)]), errors="standard", weight=1.0)
+    gap = found.score[[p[0] for p in pairs]] - found.score[[p[1] for p in pairs]]
+    curve = 1 / (2 + np.exp(gap) + np.exp(-gap))
+    information = np.eye(size)
+    for (a, b, _, _), c in zip(pairs, curve, strict=True):
+        information[[a, b], [a, b]] += c
+        information[[a, b], [b, a]] -= c
+    covariance = np.linalg.inv(information)
+    wanted = np.diag(covariance)[:, None] + np.diag(covariance) - 2 * covariance
+    errors = found.items["uncertainty"]
+    off = np.abs(np.sqrt(errors[:, None] ** 2 + errors**2) / np.sqrt(wanted + np.eye(size)) - 1)
+    assert off[np.triu_indices(size, 1)].max() < 0.1
