@@ -237,7 +237,8 @@ def _rank(commands: Any) -> None:
     parser.add_argument("--report", metavar="FILE.html", help="draw both ends of the (first) ranking, and uncertainty")
     parser.add_argument(
         "--bootstrap", type=int, default=0, metavar="N",
-        help="draw the experts again N times: columns deviation (of the score), rank_low and rank_high (95%%)",
+        help="draw the experts again N times: columns deviation (of the score), rank_low and rank_high (95%%) over the "
+        "draws that hold the item, and draws, their number",
     )  # fmt: skip
     _settings(parser, "key=value")
 

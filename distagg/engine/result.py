@@ -16,7 +16,7 @@ from distagg.models import Model
 from distagg.models.outcome import STATUS, Outcome
 from distagg.types import RANKINGS_TABLE
 
-COLUMN_TYPES = {"status": pa.string(), "component": pa.int32()}  # others are float64
+COLUMN_TYPES = {"status": pa.string(), "component": pa.int32(), "resamples": pa.int64()}  # others are float64
 NOTHING_MORE = Shown()
 FIT_TYPES = {"converged": pa.bool_(), "exact": pa.bool_(), "iterations": pa.int64()}  # likewise
 

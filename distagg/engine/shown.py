@@ -25,10 +25,10 @@ from distagg.types import Floats
 log = logging.getLogger("distagg")
 
 SUPPORT = {"lists": ("experts", "won", "lost"), "pairs": ("comparisons", "won", "lost")}  # by the dataset's kind
-DOUBT = ("deviation", "rank_low", "rank_high")
+DOUBT = ("deviation", "rank_low", "rank_high", "draws")
 INTERVAL = (2.5, 97.5)  # percent
 LEFT_OUT = ("items", "out", "queries", "emptied", "most")
-TYPES = {"experts": pa.int64(), "rank_low": pa.int32(), "rank_high": pa.int32(), "title": pa.string()}
+TYPES = {"experts": pa.int64(), "title": pa.string()} | dict.fromkeys(("rank_low", "rank_high", "draws"), pa.int32())
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +38,9 @@ class Shown:
     ``support`` adds what the ranking rests on: for lists the experts that list an item and the pairs that it won and
     lost there, for pairs its comparisons (ties too), won and lost, each counted with its weight. ``least`` leaves out
     items of fewer experts, or comparisons. ``titles`` adds titles; ``resamples`` draws the experts so often again, from
-    ``seed``, and adds deviation, rank_low, rank_high. ``kind``, ``known`` and ``names`` are the engine's: what the
-    dataset holds, what was gathered for each chunk, and the titles.
+    ``seed``, and adds deviation, rank_low, rank_high over those draws that hold the item, and draws, their number.
+    ``kind``, ``known`` and ``names`` are the engine's: what the dataset holds, what was gathered for each chunk, and
+    the titles.
     """
 
     support: bool = False
@@ -152,19 +153,41 @@ def _join_left_out(a: Statistics, b: Statistics) -> Statistics:
 
 
 def bootstrap(shown: Shown, model: Model, params: Params, dataset: Dataset, runner: Runner) -> list[Statistics]:
-    """For each chunk, deviation of scores and interval of ranks over experts drawn with replacement, fitted anew."""
-    draws: list[list[tuple[Floats, np.ndarray]]] = []
+    """For each chunk, deviation of scores and interval of ranks over experts drawn with replacement, fitted anew.
+
+    A draw in which nobody speaks of an item says nothing of it. With fewer than two draws that do, its deviation is
+    infinite and its rank from the first to the last.
+    """
+    if dataset.audience_size < 2:
+        raise UsageError(
+            "--bootstrap draws experts, and the dataset has fewer than two; bradley_terry, thurstone and plackett_luce "
+            "draw comparisons: -p errors=bootstrap"
+        )
+    draws: list[list[tuple[np.ndarray, ...]]] = []
     for number in range(shown.resamples):
         again = dataset.select(draw=(shown.seed, number))
         gathered = gather(model, params, again, runner)
         refs = again.plan()[:1] if split_query(again) else again.plan()
-        draws.append(list(runner.map(Work(_place_task, (model, gathered)), refs)))
-    found = []
-    for pieces in zip(*draws, strict=True):
-        low, high = np.percentile(np.stack([rank for _, rank in pieces]), INTERVAL, axis=0, method="nearest")
-        deviation = np.std(np.stack([score for score, _ in pieces]), axis=0, ddof=1)
-        found.append({"deviation": deviation, "rank_low": low, "rank_high": high})
-    return found
+        places = list(runner.map(Work(_place_task, (model, gathered)), refs))
+        if split_query(again):
+            everyone = runner.map_reduce(Work(_held_task, None), again.plan(), np.logical_or)
+            assert everyone is not None  # an audience speaks
+            places = [(score, rank, last, everyone) for score, rank, last, _ in places]
+        draws.append(places)
+    return [_doubt(*(np.stack(column) for column in zip(*pieces, strict=True))) for pieces in zip(*draws, strict=True)]
+
+
+def _doubt(score: Floats, rank: np.ndarray, last: np.ndarray, held: np.ndarray) -> Statistics:  # (draws, I) each
+    """Columns of DOUBT, over the draws that hold an item."""
+    count = held.sum(axis=0)
+    made = {"deviation": np.full(len(count), np.inf), "rank_low": np.ones(len(count)), "rank_high": last[0]}
+    for times in np.unique(count[count > 1]):  # items that as many draws hold, together
+        rows = np.flatnonzero(count == times)
+        scores, ranks = (values.T[rows][held.T[rows]].reshape(len(rows), times) for values in (score, rank))
+        made["deviation"][rows] = scores.std(axis=1, ddof=1)
+        low, high = np.percentile(ranks, INTERVAL, axis=1, method="nearest")
+        made["rank_low"][rows], made["rank_high"][rows] = low, high
+    return {**made, "draws": count}
 
 
 def _support_task(chunk: Chunk, index: int, kind: Kind) -> Statistics:
@@ -175,11 +198,21 @@ def _add(a: Statistics, b: Statistics) -> Statistics:
     return {name: a[name] + b[name] for name in a}
 
 
-def _place_task(chunk: Chunk, index: int, payload: tuple[Model, Params]) -> tuple[Floats, np.ndarray]:
-    """Scores and ranks (from 1) of a chunk's items."""
+def _held_task(chunk: Chunk, index: int, payload: None) -> np.ndarray:
+    """Which items of a chunk anybody speaks of."""
+    held = np.zeros(chunk.n_items, dtype=np.bool_)
+    held[chunk.entry_row()] = True
+    base = np.repeat(chunk.item_offsets[:-1], np.diff(chunk.pair_offsets))
+    held[base + chunk.pair_winner] = held[base + chunk.pair_loser] = True
+    return held
+
+
+def _place_task(chunk: Chunk, index: int, payload: tuple[Model, Params]) -> tuple[np.ndarray, ...]:
+    """Scores, ranks (from 1) and the last rank of a chunk's items, and which of them anybody speaks of."""
     model, params = payload
     score = model.score(chunk, params)
     starts = np.repeat(chunk.item_offsets[:-1], np.diff(chunk.item_offsets))
     rank = np.empty(chunk.n_items, dtype=np.int32)
     rank[starts + order_items(chunk.item_offsets, score)] = np.arange(chunk.n_items) - starts + 1
-    return score, rank
+    last = np.repeat(np.diff(chunk.item_offsets), np.diff(chunk.item_offsets))
+    return score, rank, last, _held_task(chunk, index, None)

@@ -16,9 +16,10 @@ from distagg.errors import UsageError
 from distagg.kernels.links import DAVIDSON, LOGIT, RAO_KUPPER, logit_slopes, slopes
 from distagg.kernels.newton import GAMMA, GAUSSIAN
 from distagg.models.counts import Counts
-from distagg.types import Floats, Indices, Labels, Offsets
+from distagg.types import Bools, Floats, Indices, Labels, Offsets
 
 MOST_ITEMS = 12_000  # a matrix of 1.1 GiB
+NOTHING_KNOWN = {"uncertainty": np.inf, "low": -np.inf, "high": np.inf}
 ROUNDING = 1e-14  # of the largest variance: gaps are not known any closer
 
 
@@ -26,6 +27,19 @@ def between(score: Floats, deviation: Floats, level: float) -> dict[str, np.ndar
     """Columns of normal intervals."""
     reach = NormalDist().inv_cdf(0.5 + level / 2)
     return {"uncertainty": deviation, "low": score - reach * deviation, "high": score + reach * deviation}
+
+
+def over_resamples(scores: Floats, held: Bools, level: float) -> dict[str, np.ndarray]:  # (resamples, I) each
+    """Columns of bootstrap intervals, over those resamples that hold the item; infinite where fewer than two do."""
+    count = held.sum(axis=0)
+    columns = {name: np.full(scores.shape[1], value) for name, value in NOTHING_KNOWN.items()}
+    tail = (1 - level) / 2
+    for times in np.unique(count[count > 1]):  # items that as many resamples hold, together
+        rows = np.flatnonzero(count == times)
+        seen = scores.T[rows][held.T[rows]].reshape(len(rows), times)
+        columns["uncertainty"][rows] = seen.std(axis=1, ddof=1)
+        columns["low"][rows], columns["high"][rows] = np.quantile(seen, [tail, 1 - tail], axis=1)
+    return {**columns, "resamples": count}
 
 
 def centred(score: Floats, group: Labels | Indices | Offsets, compared: Floats) -> Floats:  # (I,) each

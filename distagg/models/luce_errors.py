@@ -9,7 +9,7 @@ import numpy as np
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
 from distagg.kernels.plackett_luce import Choices, count_choices, curvature, invert
-from distagg.models.intervals import centred, quasi_variances
+from distagg.models.intervals import centred, over_resamples, quasi_variances
 from distagg.types import OFFSET, Floats, Indices, Offsets
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 MOST_ITEMS = 10_000  # items x items numbers are needed, and their inverse
 SMALL = 300  # items up to which our own inverse is the faster one
-INTERVAL = (2.5, 97.5)  # percent
+LEVEL = 0.95
 
 
 def standard_errors(
@@ -78,8 +78,7 @@ def bootstrap(model: PlackettLuce, chunk: Chunk, choices: Choices, score: Floats
 
     Fewer than two lists that say something leave nothing to draw from: infinite.
     """
-    columns = {"uncertainty": np.full(chunk.n_items, np.inf)}
-    columns |= {"low": -columns["uncertainty"], "high": columns["uncertainty"].copy()}
+    columns = over_resamples(np.zeros((0, chunk.n_items)), np.zeros((0, chunk.n_items), dtype=np.bool_), LEVEL)
     for q in range(chunk.n_queries):
         first, last = chunk.item_offsets[q], chunk.item_offsets[q + 1]
         own = one_query(choices, q)
@@ -89,6 +88,7 @@ def bootstrap(model: PlackettLuce, chunk: Chunk, choices: Choices, score: Floats
         offsets = np.array([0, last - first], dtype=OFFSET)
         offsets.setflags(write=False)  # as a chunk's: a kernel is compiled once for each kind of array
         seen = np.empty((model.resamples, int(last - first)))
+        held = np.empty(seen.shape, dtype=np.bool_)
         draw = np.random.default_rng(np.random.SeedSequence([model.seed, int(chunk.positions[q])]))
         for n in range(model.resamples):
             times = np.bincount(draw.integers(0, lists, lists), minlength=lists)
@@ -96,8 +96,11 @@ def bootstrap(model: PlackettLuce, chunk: Chunk, choices: Choices, score: Floats
             wins, number = count_choices(again, offsets)
             theta, _ = model.fit(again, offsets, wins, number, score[first:last].copy(), np.empty((1, 0)))
             seen[n] = centred(theta, np.zeros(len(theta), dtype=np.int64), compared(again, offsets))
-        columns["uncertainty"][first:last] = seen.std(axis=0, ddof=1)
-        columns["low"][first:last], columns["high"][first:last] = np.percentile(seen, INTERVAL, axis=0)
+            held[n] = (
+                compared(again._replace(weight=(again.weight > 0.0).astype(np.float64)), offsets) > 0.5
+            )  # whole numbers
+        for name, values in over_resamples(seen, held, LEVEL).items():
+            columns[name][first:last] = values
     return columns
 
 

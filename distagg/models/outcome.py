@@ -11,9 +11,10 @@ from distagg.types import Floats
 # Extra columns that a model may give for each item, one meaning each.
 #   uncertainty  how little is known: a standard error, a posterior deviation, or mpm's gamma
 #   low, high    an interval for the score
+#   resamples    how many of the bootstrap's resamples hold the item: uncertainty and interval are of these
 #   status       a code of STATUS: what the comparisons can say about the item
 #   component    number of the item's connected component in its query, from 0
-ITEM_COLUMNS = ("uncertainty", "low", "high", "status", "component")
+ITEM_COLUMNS = ("uncertainty", "low", "high", "resamples", "status", "component")
 STATUS = ("ok", "unbeaten", "winless", "isolated")
 OK, UNBEATEN, WINLESS, ISOLATED = range(4)
 

@@ -22,7 +22,7 @@ from distagg.kernels.newton import GAMMA, GAUSSIAN, NONE, fit_queries
 from distagg.models import pairwise_rounds
 from distagg.models.base import Params, Solver, Statistics, param
 from distagg.models.counts import Counting, Counts, merged
-from distagg.models.intervals import between, centred, standard_errors
+from distagg.models.intervals import between, centred, over_resamples, standard_errors
 from distagg.models.outcome import FIT_COLUMNS, ISOLATED, STATUS, Outcome
 from distagg.models.pairs import pair_function, pairs_param, unlisted_last, unlisted_param
 from distagg.types import Floats, Labels, Offsets
@@ -74,7 +74,8 @@ class Pairwise(Solver):
     errors: Any = param(
         "none",
         "uncertainty of scores: standard (from the fit's curvature, as quasi-variances: the root of the sum of two "
-        "squared errors is the error of a gap), bootstrap (resampled lists and pairs) or none",
+        "squared errors is the error of a gap), bootstrap (resampled lists and pairs; resamples says how many hold the "
+        "item) or none",
         choices=("none", "standard", "bootstrap"),
     )
     level: Any = param(0.95, "confidence of the interval low to high", above=0.0)
@@ -113,7 +114,8 @@ class Pairwise(Solver):
     @property
     def item_columns(self) -> tuple[str, ...]:
         known = ("uncertainty", "low", "high") if self.errors != "none" else ()
-        return (*known, "status", "component")
+        counted = ("resamples",) if self.errors == "bootstrap" else ()
+        return (*known, *counted, "status", "component")
 
     @property
     def query_columns(self) -> tuple[str, ...]:
@@ -270,6 +272,7 @@ class Pairwise(Solver):
         """Fit resamples, each query's drawn from its own seed, so that no result depends on how queries are cut."""
         draws = [np.random.default_rng(np.random.SeedSequence([self.seed, int(at)])) for at in chunk.positions]
         found = np.empty((self.resamples, chunk.n_items))
+        held = np.empty((self.resamples, chunk.n_items), dtype=np.bool_)
         for n in range(self.resamples):
             lists, pairs = np.zeros(chunk.n_lists), np.zeros(chunk.n_pairs)
             for q, draw in enumerate(draws):
@@ -279,8 +282,6 @@ class Pairwise(Solver):
                         times[first : first + size] = np.bincount(draw.integers(0, size, size), minlength=size)
             counts = self.counting(chunk).count(chunk, lists, pairs * chunk.pair_weight)
             again, _ = self._fitted(counts, graph, outcome.score)
-            found[n] = again.score
+            found[n], held[n] = again.score, counts.won + counts.lost > 0.0
             outcome.queries["converged"] &= again.queries["converged"]
-        tail = (1 - self.level) / 2
-        low, high = np.quantile(found, [tail, 1 - tail], axis=0)
-        outcome.items.update(uncertainty=found.std(axis=0, ddof=1), low=low, high=high)
+        outcome.items.update(over_resamples(found, held, self.level))

@@ -55,7 +55,8 @@ class PlackettLuce(Solver):
     errors: Any = param(
         "none",
         "uncertainty of scores: none, standard (inverse information, as quasi-variances: the root of the sum of two "
-        "squared errors is the error of a gap) or bootstrap (lists drawn again; 95% intervals as well)",
+        "squared errors is the error of a gap) or bootstrap (lists drawn again; 95% intervals as well, "
+        "and resamples: how many hold the item)",
         choices=("none", "standard", "bootstrap"),
     )
     components: Any = param(False, "with prior=none, fit every connected component by itself, its scores centred")
@@ -82,7 +83,7 @@ class PlackettLuce(Solver):
     @property
     def item_columns(self) -> tuple[str, ...]:
         if self.errors == "bootstrap":
-            return ("uncertainty", "low", "high", "status", "component")
+            return ("uncertainty", "low", "high", "resamples", "status", "component")
         if self.errors == "standard" or self.solver in POSTERIORS:
             return ("uncertainty", "status", "component")
         return ("status", "component")

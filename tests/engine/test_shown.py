@@ -83,7 +83,8 @@ def test_columns_on_request(films: Path, tmp_path: Path) -> None:
     command = ["rank", "borda", str(films), "--support", "--titles", "--min-support", "2", "--bootstrap", "5"]
     assert main([*command, "-o", str(tmp_path / "r")]) == 0
     table = read_rankings(tmp_path / "r")
-    names = ["query", "item", "rank", "score", "experts", "won", "lost", "deviation", "rank_low", "rank_high", "title"]
+    names = ["query", "item", "rank", "score", "experts", "won", "lost", "deviation", "rank_low", "rank_high"]
+    names += ["draws", "title"]
     assert table.column_names == names
     rows = table.to_pylist()
     assert [(r["rank"], r["title"], r["experts"], r["won"], r["lost"]) for r in rows] == [
@@ -126,9 +127,33 @@ def test_many_queries_have_their_own_support_and_draws(planted: Path) -> None:
     for number in range(3):
         (drawn,) = dataset.select(draw=(5, number)).chunks()
         again.append(model.score(drawn, {}))
+        again[-1][np.bincount(drawn.entry_row(), minlength=drawn.n_items) == 0] = np.nan
     places = {key: at for at, key in enumerate(known)}
-    deviation = np.std(again, axis=0, ddof=1)
-    assert all(row["deviation"] == deviation[places[row["query"], row["item"]]] for row in rows)
+    held = np.isfinite(again).sum(axis=0)
+    for row in rows:
+        at = places[row["query"], row["item"]]
+        assert row["draws"] == held[at]
+        seen = [score[at] for score in again if np.isfinite(score[at])]
+        assert row["deviation"] == (np.std(seen, ddof=1) if len(seen) > 1 else np.inf)
+
+
+def test_draws_without_an_item_say_nothing_of_it() -> None:
+    """Only one of twenty experts lists z and w, last: in a third of the draws they are not there."""
+    experts = [f"e{n}" for n in range(20)]
+    rows = [(e, item, place) for e in experts for place, item in enumerate("xy", 1)] + [("e7", "z", 3), ("e7", "w", 4)]
+    who, what, place = zip(*rows, strict=True)
+    data = Dataset.from_arrow(pa.table({"expert": who, "item": what, "rank": place}))
+    table = rank("bradley_terry", data, shown=Shown(resamples=40), unlisted="ignore")
+    found = {row["item"]: row for row in table.to_pylist()}
+    times = sum(bool((chunk.entry_item == 2).any()) for n in range(40) for chunk in data.select(draw=(0, n)).chunks())
+    assert found["x"]["draws"] == 40
+    assert 15 < found["z"]["draws"] == found["w"]["draws"] == times < 40
+    assert found["w"]["rank_low"] == 4  # without its expert it would stand at 0, between x and y
+
+
+def test_a_single_expert_cannot_be_drawn_again() -> None:
+    with pytest.raises(UsageError, match="draws experts, and the dataset has fewer than two"):
+        rank("bradley_terry", Dataset.from_arrow(BATTLES), shown=Shown(resamples=5))
 
 
 def test_the_bootstraps_interval_is_as_wide_as_drawing_new_experts(tmp_path: Path) -> None:

@@ -56,9 +56,8 @@ def test_the_fit_is_scipys(name, settings):
     assert found.queries["converged"].all()
     shares = {"ignore": 0, "rao_kupper": 2}
     met = np.array(WON) + shares.get(model.ties, 1) * np.array(TIED)
-    assert (met.sum(axis=0) + met.sum(axis=1)) @ found.score == pytest.approx(
-        0.0, abs=1e-6
-    )  # the mean over comparisons
+    compared = met.sum(axis=0) + met.sum(axis=1)
+    assert compared @ found.score == pytest.approx(0.0, abs=1e-6)
     if tie is not None:
         assert found.queries["tie"][0] == pytest.approx(tie, rel=1e-4)
 

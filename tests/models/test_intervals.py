@@ -118,3 +118,19 @@ def test_errors_of_two_items_add_up_to_the_error_of_their_gap():
     errors = found.items["uncertainty"]
     off = np.abs(np.sqrt(errors[:, None] ** 2 + errors**2) / np.sqrt(wanted + np.eye(size)) - 1)
     assert off[np.triu_indices(size, 1)].max() < 0.1
+
+
+@pytest.mark.parametrize("name", ["bradley_terry", "thurstone", "plackett_luce"])
+def test_a_resample_without_an_item_says_nothing_of_it(name):
+    """The newcomer is missing in one of seven resamples: they are not draws of a score of 0."""
+    found = solved(name, battles_with(newcomer=True), errors="bootstrap", resamples=50)
+    count = found.items["resamples"]
+    assert (count[:6] == 50).all()
+    assert 35 < count[6] < 50
+    assert found.items["low"][6] > 0.3
+
+
+def test_an_item_in_no_resample_has_an_infinite_interval():
+    found = solved("bradley_terry", build_chunk([Query(3, pairs=[(0, 1, 1.0, False)] * 4)]), errors="bootstrap")
+    assert found.items["resamples"].tolist() == [200, 200, 0]
+    assert (found.items["low"][2], found.items["high"][2]) == (-np.inf, np.inf)
