@@ -15,7 +15,8 @@ SOURCE_HELP = {
     "trec": "TREC run files (.gz too), one expert per file or per tag; labels from --qrels",
     "ratings": "MovieLens u.data, ratings.dat, ratings.csv or Parquet: users are experts",
     "rankings": "long CSV, Parquet or JSON lines (query, expert, item, rank or score, label), or PrefLib files",
-    "pairs": "CSV, Parquet or JSON lines: winner, loser and perhaps expert, query, weight, tie",
+    "pairs": "CSV, Parquet or JSON lines: winner, loser (or model_a, model_b, winner) and perhaps expert (or judge), "
+    "query, weight, tie",
 }
 EXAMPLES = """examples:
   distagg demo

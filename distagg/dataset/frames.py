@@ -17,7 +17,7 @@ from distagg.dataset.memory import held
 from distagg.dataset.reader import CHUNK_ENTRIES, Dataset
 from distagg.dataset.regroup import regroup
 from distagg.errors import InputError, UsageError, unknown
-from distagg.types import NO_LABEL, PAIRS
+from distagg.types import NO_LABEL, PAIRS, expert_column
 
 ENTRY_COLUMNS = ("query", "expert", "item", "rank", "score", "label")
 PAIR_COLUMNS = ("query", "expert", "winner", "loser", "weight", "tie")
@@ -42,7 +42,8 @@ class TableSource:
     ----------
     table
         Columns query, expert, item and rank or score, and perhaps label; or winner, loser, and perhaps query,
-        expert, weight, tie. Without a query column all rows are of one query, "all".
+        expert, weight, tie. Without a query column all rows are of one query, "all". The expert's column may be called
+        judge, annotator, worker or user, where only one of these is there.
     labels
         Columns query, item, label: items to rank in this order, ranked by somebody or not.
     judgements
@@ -145,6 +146,9 @@ def _pairs_table(chunk: Chunk, experts: pa.StringArray) -> pa.Table:
 
 def _checked(table: pa.Table, known: tuple[str, ...], name: str) -> pa.Table:
     """The known columns with their types, every value checked."""
+    expert = expert_column(table.column_names)
+    if "expert" in known and expert in table.column_names:
+        table = table.rename_columns(["expert" if column == expert else column for column in table.column_names])
     for column in table.column_names:
         if column not in known:
             raise unknown(f"column of {name.strip('<>')}", column, known)

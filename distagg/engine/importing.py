@@ -54,8 +54,9 @@ def import_dataset(
     options = {name: value for name, value in {**options, **about}.items() if value is not None}
     source = SOURCES[kind](files, **options)
     if target is None:
-        if about or source.partition == "expert":
+        if kind == "ratings":
             raise UsageError("ratings, and what is known of users and items, are kept on disk; name a target")
+        source.partition = "query"  # pairs of one query, which a disk has in several chunks, are one in memory
         return read_dataset(source, progress=progress)
     write_dataset(source, target, progress=progress, **about)
     return Dataset.open(target)

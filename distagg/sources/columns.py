@@ -24,6 +24,12 @@ class Column:
     above: float = -np.inf  # numbers must exceed this
     least: float = -np.inf  # and numbers and integers reach this
     blank: bool = False  # whether a cell may be empty
+    alias: str = ""  # what the file calls it, where that is another name
+
+    @property
+    def heading(self) -> str:
+        """Its name in the file."""
+        return self.alias or self.name
 
     def convert(self, values: pa.ChunkedArray) -> pa.ChunkedArray:
         """Values as string, float64, int32 or bool; ArrowInvalid when a cell is not what it should be."""

@@ -169,6 +169,8 @@ def _plain_delimiter(text: bytes, layout: Layout) -> bytes | None:
     """The one byte between fields; None where blanks stand in other places or something else is odd."""
     if b"\r" in text and text.count(b"\r") != text.count(b"\r\n"):
         return None
+    if layout.delimiter and _ends_in(text, layout.delimiter):  # an empty last field: the line may have been cut
+        return None
     if layout.delimiter == b",":
         return b","
     if layout.delimiter:
@@ -190,17 +192,28 @@ def _plain_delimiter(text: bytes, layout: Layout) -> bytes | None:
     return delimiter if text[-1:] != delimiter else None
 
 
+def _ends_in(text: bytes, delimiter: bytes) -> bool:
+    """Whether a line ends in the delimiter; of a table with a header only the last line, and only without its end."""
+    if text.endswith(delimiter):
+        return True
+    return delimiter != b"," and (delimiter + b"\n" in text or delimiter + b"\r\n" in text)
+
+
 def _parse_exact(lines: Lines, layout: Layout) -> pa.Table:
     """Line by line; the first line that is wrong is an InputError."""
     places = {name: layout.fields.index(name) for name in layout.keep}
     values: dict[str, list[str | float]] = {name: [] for name in layout.keep}
-    for at, raw in enumerate(lines.text.split(b"\n")):
+    raws = lines.text.split(b"\n")
+    for at, raw in enumerate(raws):
         line = raw.strip()
         if not line:
             continue
         try:
             words = layout.split(line)
-            if len(words) != len(layout.fields) or b"" in words:
+            cut = at == len(raws) - 1 and not words[-1]  # the file's last line, without its end
+            # A table with a header may leave cells empty in the columns that are not kept.
+            needed = words if layout.delimiter != b"," else [words[n] for n in places.values() if n < len(words)]
+            if len(words) != len(layout.fields) or b"" in needed or cut:
                 raise _WrongLineError(f"{len([w for w in words if w])} fields", layout.shape)
             for name, kind in layout.keep.items():
                 values[name].append(_value(name, words[places[name]], kind))

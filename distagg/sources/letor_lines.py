@@ -41,13 +41,23 @@ class Lines:
 
 def read_lines(file: Path) -> Iterator[Lines]:
     """The file's lines, a block at a time; InputError at the first that is wrong."""
+    docid = re.compile(_DOCID.encode())
+    named = False  # whether lines have docids
     for first_line, block in _blocks(file):
+        if not block.endswith(b"\n"):
+            before, _, last = block.rpartition(b"\n")
+            if last.strip() and not docid.search(last) and (named or docid.search(before)):
+                line = first_line + block.count(b"\n")
+                found = "a last line that is cut: it has no end, and no docid as others have"
+                raise InputError(str(file), line=line, found=found, expected=f"lines like {LINE_SHAPE}")
+            block += b"\n"
+        named = named or docid.search(block) is not None
         lines = _parse_block(block, first_line)
         yield lines if lines is not None else _parse_lines(file, block, first_line)
 
 
 def _blocks(file: Path) -> Iterator[tuple[int, bytes]]:
-    """Whole lines, and the number of the first one."""
+    """Whole lines, and the number of the first one; the file's last line may be without its end."""
     line = 1
     with open_bytes(file) as stream:
         while block := stream.read(BLOCK_BYTES):
@@ -58,7 +68,7 @@ def _blocks(file: Path) -> Iterator[tuple[int, bytes]]:
                     str(file), line=line, found=f"a line of over {len(tail)} bytes", expected=f"lines like {LINE_SHAPE}"
                 )
             block += tail
-            yield line, block if block.endswith(b"\n") else block + b"\n"
+            yield line, block
             line += block.count(b"\n")
 
 

@@ -10,8 +10,9 @@ import csv
 import difflib
 import io
 import json
+import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Literal
 
@@ -25,7 +26,9 @@ import pyarrow.parquet as pq
 from distagg.errors import InputError
 from distagg.sources.columns import Column
 from distagg.sources.source import BATCH_BYTES, open_bytes
+from distagg.types import expert_column
 
+log = logging.getLogger("distagg")
 BLOCK_BYTES = BATCH_BYTES // 4
 BLOCK_ROWS = 1 << 17
 FORMATS = {
@@ -56,6 +59,19 @@ class LongTable:
     header: tuple[str, ...]
     columns: tuple[Column, ...]  # the known ones among the header, in the order of ``known``
     others: tuple[str, ...]  # the rest
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The known columns that the file has."""
+        return tuple(column.name for column in self.columns)
+
+    def tell_columns(self) -> None:
+        """Say which column stands for another one, and which are not read."""
+        for column in self.columns:
+            if column.heading != column.name:
+                log.info("%s: column '%s' names the %ss", self.file, column.heading, column.name)
+        if self.others:
+            log.info("%s: columns that are not read: %s", self.file, ", ".join(self.others))
 
     def refuse_others(self, known: Sequence[Column]) -> None:
         """An InputError when the header has a column that is not known."""
@@ -103,13 +119,13 @@ class LongTable:
         return self.error(found, expected, remedy=remedy, line=next(iter(self.lines([row])), None))
 
     def _convert(self, column: Column, batch: pa.Table, first_row: int) -> pa.ChunkedArray:
-        values = batch[column.name]
+        values = batch[column.heading]
         try:
             return column.convert(values)
         except pa.ArrowInvalid:
             bad = column.first_bad(values)
             cell = _cell(values[bad])
-            found = f"{column.name} '{cell}'" if cell else f"an empty {column.name}"
+            found = f"{column.heading} '{cell}'" if cell else f"an empty {column.heading}"
             raise self.row_error(first_row + bad, found, column.expected) from None
 
     def _raw(self) -> Iterator[pa.Table]:
@@ -121,7 +137,7 @@ class LongTable:
             yield from self._csv()
 
     def _parquet(self) -> Iterator[pa.Table]:
-        names = [column.name for column in self.columns]
+        names = [column.heading for column in self.columns]
         try:
             with pq.ParquetFile(self.file) as parquet:
                 for batch in parquet.iter_batches(BLOCK_ROWS, columns=names, use_threads=False):
@@ -130,7 +146,7 @@ class LongTable:
             raise _unreadable(self.file, "Parquet file", error) from error
 
     def _csv(self) -> Iterator[pa.Table]:
-        names = [column.name for column in self.columns]
+        names = [column.heading for column in self.columns]
         with open_bytes(self.file) as stream:
             try:
                 yield from (
@@ -179,15 +195,15 @@ class LongTable:
     def _json_schema(self) -> pa.Schema:
         """Types by column; ids are whole numbers where the first row has them so."""
         first = next(_json_objects(self.file))[1]
-        types = {column.name: _JSON_TYPE[column.kind] for column in self.columns}
+        types = {column.heading: _JSON_TYPE[column.kind] for column in self.columns}
         for column in self.columns:
-            if column.kind == "id" and type(first[column.name]) is int:
-                types[column.name] = pa.int64()
+            if column.kind == "id" and type(first[column.heading]) is int:
+                types[column.heading] = pa.int64()
         return pa.schema(list(types.items()))
 
     def _json_rows(self, block: bytes, first_line: int) -> pa.Table:
         """A block that Arrow refused, object by object: mixed types are fine, broken JSON is not."""
-        cells: dict[str, list[str | None]] = {column.name: [] for column in self.columns}
+        cells: dict[str, list[str | None]] = {column.heading: [] for column in self.columns}
         for line, raw in enumerate(block.split(b"\n"), start=first_line):
             if not raw.strip():
                 continue
@@ -197,10 +213,10 @@ class LongTable:
                     f"column '{extra}'", f"the columns of the first row: {', '.join(self.header)}", line=line
                 )
             for column in self.columns:
-                value = row.get(column.name)
+                value = row.get(column.heading)
                 if isinstance(value, list | dict) or (column.kind == "id" and isinstance(value, float | bool)):
-                    raise self.error(f"{column.name} {_shown(value)}", column.expected, line=line)
-                cells[column.name].append(value if isinstance(value, str | None) else str(value))
+                    raise self.error(f"{column.heading} {_shown(value)}", column.expected, line=line)
+                cells[column.heading].append(value if isinstance(value, str | None) else str(value))
         return pa.table({name: pa.array(values, pa.string()) for name, values in cells.items()})
 
     def _line_numbers(self) -> Iterator[int]:
@@ -221,12 +237,14 @@ def open_long_table(file: Path, known: Sequence[Column]) -> LongTable:
             str(file), found=f"suffix '{file.suffix}'", expected=f"one of {', '.join(FORMATS)} (text also .gz)"
         )
     header = _header(file, kind)
+    expert = expert_column(header)
+    known = [replace(column, alias=expert) if column.name == "expert" else column for column in known]
     table = LongTable(
         file=file,
         format=kind,  # type: ignore[arg-type]  # a value of FORMATS
         header=header,
-        columns=tuple(column for column in known if column.name in header),
-        others=tuple(name for name in header if name not in {column.name for column in known}),
+        columns=tuple(column for column in known if column.heading in header),
+        others=tuple(name for name in header if name not in {column.heading for column in known}),
     )
     if repeated := next((name for name in header if header.count(name) > 1), None):
         raise table.error(f"column '{repeated}' twice", "each column once", line=1)

@@ -1,7 +1,8 @@
 """Observed pairs as long tables: winner, loser, and optionally expert, query, weight, tie.
 
 Battles between two named models are read too: model_a, model_b, and winner, one of ``model_a``, ``model_b``, ``tie``,
-``tie (bothbad)`` (or ``both_bad``). Battle logs carry much else, so their other columns are passed over.
+``tie (bothbad)`` (or ``both_bad``). Battle logs carry much else, so their other columns are passed over, and named. The
+expert may be called judge, annotator, worker or user, where only one of these columns is there.
 """
 
 from __future__ import annotations
@@ -81,11 +82,14 @@ class PairsSource:
 def _open(file: Path) -> LongTable:
     table = open_long_table(file, COLUMNS)
     if {"model_a", "model_b", "winner"} <= set(table.header):
-        return open_long_table(file, BATTLE_COLUMNS)
+        table = open_long_table(file, BATTLE_COLUMNS)
+        table.tell_columns()
+        return table
     table.refuse_others(COLUMNS)
     for name in ("winner", "loser"):
         if name not in table.header:
             raise table.error(f"no column '{name}'", "columns winner and loser, or model_a, model_b and winner", line=1)
+    table.tell_columns()
     return table
 
 

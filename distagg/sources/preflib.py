@@ -1,12 +1,14 @@
 """PrefLib ordinal files (.soc, .soi, .toc, .toi): ``count: 1,2,{3,4},5`` below a header of ``# KEY: value`` lines.
 
 A row with count n becomes n experts with the same list, "v1", "v2", ... in file order, so the entries multiply
-with the counts. Alternatives in braces share a rank, as in competitions: 1, 2, 3, 3, 5. The file's stem is the
-query; its alternatives are the items, under their names where these are distinct, else under their numbers.
+with the counts; a count of 0 is nobody's order. Alternatives in braces share a rank, as in competitions: 1, 2, 3, 3, 5.
+The file's stem is the query; its alternatives are the items, under their names where these are distinct, else under
+their numbers.
 """
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -19,6 +21,7 @@ from distagg.errors import InputError
 from distagg.sources.source import SourceTable, open_bytes
 from distagg.types import ITEMS
 
+log = logging.getLogger("distagg")
 PREFLIB_SUFFIXES = (".soc", ".soi", ".toc", ".toi")
 BATCH_ENTRIES = 1 << 20
 ROW_SHAPE = "'COUNT: ORDER' such as '3: 1,2,{3,4}'"
@@ -60,7 +63,7 @@ def preflib_tables(file: Path) -> Iterator[SourceTable]:
     """The items of the file's one query, then its entries in batches of about ``BATCH_ENTRIES``."""
     query = preflib_query(file)
     items: list[str] = []
-    voters = 0
+    voters = nobodys = 0
     batch: list[tuple[int, int, np.ndarray, np.ndarray]] = []  # first voter, voters, alternatives, ranks
     size = 0
     header = Header()
@@ -80,6 +83,7 @@ def preflib_tables(file: Path) -> Iterator[SourceTable]:
                 yield SourceTable("entries", _entries(query, items, batch), file.name)
                 batch, size = [], 0
         voters += count
+        nobodys += count == 0
     if voters == 0:
         raise InputError(str(file), found="no orders", expected=f"rows like {ROW_SHAPE} below the header")
     if header.voters not in (None, voters):
@@ -89,6 +93,8 @@ def preflib_tables(file: Path) -> Iterator[SourceTable]:
             expected=f"{header.voters}, as its NUMBER VOTERS says",
             remedy="the file may have been cut short; fetch it again",
         )
+    if nobodys:
+        log.info("%s: %d orders with a count of 0 were passed over", file, nobodys)
     if batch:
         yield SourceTable("entries", _entries(query, items, batch), file.name)
 
@@ -149,8 +155,6 @@ def _order(file: Path, line: int, text: str, known: int) -> tuple[int, np.ndarra
     row = _ROW.fullmatch(text)
     if not row or not _ORDER.fullmatch(row[2]):
         raise refuse(f"'{text[:40]}'", ROW_SHAPE)
-    if int(row[1]) == 0:
-        raise refuse("count 0", "a count of at least 1")
     alternatives: list[int] = []
     ranks: list[float] = []
     seen: set[int] = set()

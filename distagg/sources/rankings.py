@@ -105,10 +105,11 @@ def _open(file: Path) -> LongTable:
     table = open_long_table(file, COLUMNS)
     table.refuse_others(COLUMNS)
     for name in ("expert", "item"):
-        if name not in table.header:
+        if name not in table.names:
             raise table.error(f"no column '{name}'", "columns expert, item, and rank or score", line=1)
     if "rank" not in table.header and "score" not in table.header:
         raise table.error("neither rank nor score", "columns expert, item, and rank or score", line=1)
+    table.tell_columns()
     return table
 
 

@@ -190,3 +190,11 @@ def test_pairs_mention_items_in_their_order(monkeypatch: pytest.MonkeyPatch, blo
     chunk = next(Dataset.from_arrow(table, labels=labels).chunks())
     assert chunk.item_ids.to_pylist() == ["x", "b", "d", "c", "a"]
     assert chunk.pair_loser.tolist() == [3, 2, 1, 3]
+
+
+@pytest.mark.parametrize("name", ["judge", "annotator", "worker", "user"])
+def test_other_names_of_the_expert(name: str) -> None:
+    pairs = pa.table({"winner": ["a", "b"], "loser": ["b", "c"], name: ["x", "y"]})
+    assert Dataset.from_arrow(pairs).experts == ("x", "y")
+    lists = pa.table({"item": ["a", "b"], "rank": [1, 2], name: ["x", "y"]})
+    assert Dataset.from_arrow(lists).experts == ("x", "y")

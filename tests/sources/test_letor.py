@@ -77,6 +77,14 @@ def test_gzip(tmp_path: Path) -> None:
     assert read(file) == read(write(tmp_path, GOOD))
 
 
+@pytest.mark.parametrize("cut", ["0 qid:1", "0 qid:1 1:2", "0 qid:1 1:2 #doc", "0 qid:1 1:2 #docid = "])
+def test_a_last_line_that_is_cut(tmp_path: Path, cut: str) -> None:
+    with pytest.raises(InputError, match="a last line that is cut") as caught:
+        read(write(tmp_path, "1 qid:1 1:1 #docid = a\n" + cut))
+    assert caught.value.line == 2
+    read(write(tmp_path, "1 qid:1 1:1\n0 qid:1 1:2"))  # no docids, no cut
+
+
 def test_items_without_docid_are_called_after_their_line(tmp_path: Path) -> None:
     items, entries = read(write(tmp_path, "\n1 qid:1 1:2\n0 qid:1 1:1 #docid = x\n0 qid:1 2:1 # docid=y\n"))
     assert [row["item"] for row in items] == ["L2", "x", "y"]

@@ -74,6 +74,36 @@ def test_battles(tmp_path: Path) -> None:
     assert read(tmp_path / "games.parquet") == expected
 
 
+@pytest.mark.parametrize("name", ["judge", "annotator", "worker", "user"])
+@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
+def test_the_judge_is_the_expert(name: str, form: str, tmp_path: Path) -> None:
+    rows = [{"model_a": "x", "model_b": "y", "winner": "model_a", name: who, "turn": 1} for who in ("ann", "bob")]
+    file = tmp_path / f"games.{form}"
+    if form == "csv":
+        file.write_text("\n".join([",".join(rows[0]), *(",".join(map(str, row.values())) for row in rows)]) + "\n")
+    elif form == "jsonl":
+        file.write_text("\n".join(map(json.dumps, rows)))
+    else:
+        pq.write_table(pa.Table.from_pylist(rows), file)
+    assert read(file) == [pair("x", "y", expert="ann"), pair("x", "y", expert="bob")]
+
+
+def test_two_that_may_be_the_expert_are_neither(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    text = "model_a,model_b,winner,judge,user\nx,y,model_a,j,u\n"
+    with caplog.at_level("INFO", "distagg"):
+        assert read(write(tmp_path, text)) == [pair("x", "y")]
+    assert "columns that are not read: judge, user" in caplog.text
+
+
+def test_columns_are_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    text = "question_id,model_a,model_b,winner,judge,turn\n7,x,y,model_a,ann,1\n"
+    with caplog.at_level("INFO", "distagg"):
+        read(write(tmp_path, text))
+    assert [record.getMessage().partition(": ")[2] for record in caplog.records] == [
+        "column 'judge' names the experts", "columns that are not read: question_id, turn",
+    ]  # fmt: skip
+
+
 PLAIN = "winner,loser,expert,weight,tie\na,b,e,1,0\n\n"
 BAD = [
     (PLAIN, "a,a,e,1,0", "'a' against itself", "two different items"),

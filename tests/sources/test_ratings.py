@@ -64,6 +64,28 @@ def test_bad_ratings_are_named(tmp_path: Path, name: str, between: str, rating: 
     assert caught.value.file.endswith(name)
 
 
+@pytest.mark.parametrize("end", ["", "\n", "\r\n"])
+@pytest.mark.parametrize("odd", [False, True])
+def test_a_line_cut_after_the_rating(tmp_path: Path, end: str, odd: bool) -> None:
+    """By the fast parser as by the exact one, to which an odd number sends the block."""
+    file = tmp_path / "ratings.dat"
+    file.write_text(f"1::4::{'+3' if odd else '3'}::0\n1::5::3::{end}", newline="")
+    with pytest.raises(InputError, match="3 fields") as caught:
+        list(RatingsSource([file]).tables())
+    assert caught.value.line == 2
+
+
+@pytest.mark.parametrize("odd", [False, True])
+def test_a_table_may_leave_cells_empty_that_are_not_read(tmp_path: Path, odd: bool) -> None:
+    file = tmp_path / "ratings.csv"
+    file.write_text(f"userId,movieId,rating,tag\n1,4,{'+3' if odd else '3'},\n1,5,3,good\n")
+    assert sum(len(table.table) for table in RatingsSource([file]).tables()) == 2
+    file.write_text(f"userId,movieId,rating,tag\n1,4,{'+3' if odd else '3'},\n1,5,3,")  # cut
+    with pytest.raises(InputError) as caught:
+        list(RatingsSource([file]).tables())
+    assert caught.value.line == 3
+
+
 @pytest.mark.parametrize("value", [math.nan, math.inf, None])
 def test_bad_ratings_in_parquet(tmp_path: Path, value: float | None) -> None:
     table = TABLE.set_column(2, "rating", pa.array([1.0, value, 2.0]))
