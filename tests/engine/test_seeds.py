@@ -11,8 +11,8 @@ import pytest
 
 from distagg.cli.main import main
 from distagg.dataset import Dataset
-from distagg.dataset.rankings import read_rankings
 from distagg.engine import compare, fit, fit_completion, load_model, solve
+from distagg.engine.rankings import read_rankings
 from distagg.engine.search import variants
 from distagg.models import COMPLETIONS, MODELS, draws
 from distagg.models.blend import Blend
