@@ -206,7 +206,12 @@ def _fit(commands: Any) -> None:
     parser.add_argument("dataset", metavar="DATASET")
     _expanded(parser)
     parser.add_argument("-o", "--output", required=True, metavar="MODELDIR")
-    parser.add_argument("--valid", metavar="DATASET", help="labelled data to choose on (default: the training data)")
+    parser.add_argument(
+        "--valid",
+        metavar="DATASET",
+        help="labelled data to stop training and choose settings by (default: the training data); models that do not "
+        "stop early, such as bestinput, learn from both",
+    )
     parser.add_argument(
         "--folds", metavar="letor5|K", help="choose among settings by cross-validation: letor5 (five files), or K"
     )

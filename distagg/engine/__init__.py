@@ -40,7 +40,8 @@ def fit(
     dataset
         What to learn from; supervised models need its labels.
     valid
-        Labelled data that rounds, trees and such are chosen on; without it, ``dataset`` itself.
+        Labelled data that rounds, trees and such are chosen on; without it, ``dataset`` itself. Models that choose
+        nothing of the kind (``bestinput``, ``rrf`` with ``c="auto"``, ``theta_sup_mpm``) learn from both.
     goal
         The metric to choose by, such as ``map`` or ``ndcg@5``.
     protocol

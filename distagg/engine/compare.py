@@ -68,8 +68,9 @@ def compare(
 ) -> dict[str, Any]:
     """Evaluate models side by side, with paired significance tests.
 
-    Models that learn are fitted on the training queries of each fold, choose on its validation queries and are
-    evaluated on its test queries; without folds they are refused. The others are evaluated once.
+    Models that learn are fitted on the training queries of each fold, stop by its validation queries and are evaluated
+    on its test queries; those that do not stop early, such as ``bestinput``, learn from the validation queries as well.
+    Without folds what learns from labels is refused. The others are evaluated once.
 
     Parameters
     ----------

@@ -58,7 +58,7 @@ def fit_completion(
             f"{completion.name} completes ratings, and {dataset.path or 'the dataset'} holds none; "
             "import them with 'distagg import ratings'"
         )
-    return completion, run_rounds(completion, {}, dataset, runner or InlineRunner(), progress)
+    return completion, run_rounds(completion, {}, dataset.plan(), runner or InlineRunner(), progress)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from distagg.dataset.chunk import Chunk
-from distagg.dataset.reader import Dataset
+from distagg.dataset.reader import ChunkRef, Dataset
 from distagg.engine.boost import boost
 from distagg.engine.checkpoint import Keeper, NoKeeper, saving_on_stop
 from distagg.engine.experts import align_experts
 from distagg.engine.folds import hold_outs
-from distagg.engine.goal import Goal, evaluate_candidates
+from distagg.engine.goal import Goal, judging, values_of
 from distagg.engine.progress import Progress, silent
 from distagg.engine.runner import InlineRunner, Runner, Work
 from distagg.engine.train import train as train_in_rounds
@@ -29,6 +29,7 @@ Through = tuple[Completion, Params]  # a fitted completion
 
 __all__ = [
     "Goal", "Through", "Trial", "align_experts", "check_fits", "fit", "fit_each", "gather", "run_rounds", "split_query",
+    "stops_early",
 ]  # fmt: skip
 
 
@@ -44,7 +45,8 @@ def fit(
 ) -> Params:
     """Parameters that the model shares between queries; empty for models that learn nothing.
 
-    What is trained in rounds goes on from the state that ``keeper`` kept; trees and blends start again.
+    Models that stop early (see ``stops_early``) learn from ``train`` and stop by ``valid``; all others learn from the
+    queries of both. What learns in rounds goes on from the state that ``keeper`` kept; trees and blends start again.
     """
     check_fits(model, train)
     if isinstance(model, Trained):
@@ -61,16 +63,42 @@ def fit(
         return model.joined(dict(zip(model.members, fit_each(trials, runner, progress), strict=True)))
     params: Params = {}
     candidates = model.candidates(train.manifest.experts)
-    labelled = valid if candidates and valid is not None else train
-    if model.needs_labels and not labelled.manifest.labels:
-        raise UsageError(f"{model.name} learns from labels, and {labelled.path or 'the dataset'} has none")
+    given = [train] if valid is None or valid == train else [train, valid]
+    for dataset in given:
+        if model.needs_labels and not dataset.manifest.labels:
+            raise UsageError(f"{model.name} learns from labels, and {dataset.path or 'the dataset'} has none")
     if candidates:
-        values = evaluate_candidates(model, candidates, labelled, goal or Goal(), runner or InlineRunner(), progress)
-        params = model.chosen(candidates, values)
+        params = model.chosen(candidates, _values(model, candidates, given, goal or Goal(), runner, progress))
     elif model.learns:
-        _check_whole(model, train)
-        params = run_rounds(model, params, train, runner or InlineRunner(), progress, keeper=keeper)
+        refs: list[ChunkRef] = []
+        for dataset in given:
+            if dataset.experts != train.experts:
+                raise UsageError(
+                    f"{model.name} learns from the training and the validation queries together, and their experts are "
+                    "not the same; give it one dataset"
+                )
+            _check_whole(model, dataset)
+            refs += dataset.plan()
+        params = run_rounds(model, params, refs, runner or InlineRunner(), progress, keeper=keeper)
     return params
+
+
+def stops_early(model: Model) -> bool:
+    """Whether validation queries tell the model when to stop: it must not learn from them as well."""
+    return isinstance(model, Trained | LambdaMart | Blend)
+
+
+def _values(
+    model: Model, candidates: list[Params], given: list[Dataset], goal: Goal, runner: Runner | None, progress: Progress
+) -> np.ndarray:
+    """Every candidate's metric over the queries of all datasets; experts are matched by name."""
+    totals = []
+    for dataset in given:
+        aligned = [align_experts(params, given[0].experts, dataset.experts) for params in candidates]
+        todo = judging(model, aligned, dataset, goal, repeated=False)
+        totals.append((runner or InlineRunner()).map_reduce(todo.work, todo.refs, todo.reduce, progress))
+    judged = [total for total in totals if total is not None]
+    return values_of(model, np.sum(judged, axis=0) if judged else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +158,7 @@ def gather(
             f"{model.name} needs whole queries, and {dataset.path} is partitioned by expert in several chunks; "
             "choose a model whose statistics add up, such as borda, mean, median or rrf"
         )
-    return run_rounds(model, params, dataset, runner or InlineRunner(), progress, through=through)
+    return run_rounds(model, params, dataset.plan(), runner or InlineRunner(), progress, through=through)
 
 
 def split_query(dataset: Dataset) -> bool:
@@ -141,7 +169,7 @@ def split_query(dataset: Dataset) -> bool:
 def run_rounds(
     model: Model,
     params: Params,
-    dataset: Dataset,
+    refs: Sequence[ChunkRef],
     runner: Runner,
     progress: Progress,
     *,
@@ -149,7 +177,7 @@ def run_rounds(
     keeper: Keeper | None = None,
 ) -> Params:
     """The one loop."""
-    refs, keeper = dataset.plan(), keeper or NoKeeper()
+    keeper = keeper or NoKeeper()
     repeated = type(model).done is not Model.done  # models of one round need no chunk again
     completion = None if through is None else (through[0], through[0].sent(through[1]))
     kept = keeper.load()

@@ -13,7 +13,7 @@ import numpy as np
 
 from distagg.dataset.reader import Dataset
 from distagg.engine.experts import align_experts
-from distagg.engine.fit import Trial, fit_each
+from distagg.engine.fit import Trial, fit, fit_each, stops_early
 from distagg.engine.folds import Fold, make_folds
 from distagg.engine.goal import Goal, evaluate_candidates
 from distagg.engine.progress import Progress, silent
@@ -24,9 +24,13 @@ from distagg.models import Model, Params, model_named
 MOST = 10_000  # settings in a grid
 
 
-def _value(trial: Trial, params: Params, runner: Runner | None) -> float:
-    """The metric on the trial's validation queries."""
-    judged = trial.valid if trial.valid is not None else trial.train
+def _trial(model: Model, train: Dataset, valid: Dataset | None, goal: Goal) -> Trial:
+    """The fit to judge on the validation queries: what does not stop by them has not seen them either."""
+    return Trial(model, train, valid if stops_early(model) else None, goal)
+
+
+def _value(trial: Trial, params: Params, judged: Dataset, runner: Runner | None) -> float:
+    """The metric on the validation queries."""
     aligned = align_experts(params, trial.train.experts, judged.experts)
     return float(evaluate_candidates(trial.model, [aligned], judged, trial.goal, runner or InlineRunner())[0])
 
@@ -44,18 +48,25 @@ def fit_folds(
     models: Sequence[Model], folds: Sequence[Fold], goal: Goal, runner: Runner | None = None,
     progress: Progress = silent,
 ) -> list[Pick]:  # fmt: skip
-    """For every fold the model that does best on its validation queries, the first of equals; progress by fold."""
+    """For every fold the model that does best on its validation queries, the first of equals; progress by fold.
+
+    The one that is taken learns from all that ``fit`` may learn from.
+    """
     done = iter(range(1, len(models) * len(folds) + 1))
-    trials = [Trial(model, fold.train, fold.valid, goal) for fold in folds for model in models]
+    if len(models) == 1:
+        learned = fit_each([Trial(models[0], fold.train, fold.valid, goal) for fold in folds], runner, progress)
+        return [Pick(models[0], params, {}) for params in learned]
+    trials = [_trial(model, fold.train, fold.valid, goal) for fold in folds for model in models]
     learned = fit_each(trials, runner, lambda _: progress(1) if next(done) % len(models) == 0 else None)
     apart = differing(models)
     picks = []
-    for at in range(0, len(trials), len(models)):
-        here = range(at, at + len(models))
-        best = at
-        if len(models) > 1:
-            best = at + int(np.argmax([_value(trials[n], learned[n], runner) for n in here]))
-        picks.append(Pick(trials[best].model, learned[best], apart[best - at]))
+    for n, fold in enumerate(folds):
+        here = range(n * len(models), (n + 1) * len(models))
+        best = here[int(np.argmax([_value(trials[k], learned[k], fold.valid, runner) for k in here]))]
+        model, params = trials[best].model, learned[best]
+        if not stops_early(model):
+            params = fit(model, fold.train, valid=fold.valid, goal=goal, runner=runner)
+        picks.append(Pick(model, params, apart[best - here[0]]))
     return picks
 
 
@@ -74,9 +85,11 @@ def search(
         raise UsageError("settings are chosen on validation queries: give either --valid or --folds")
     goal = goal or Goal()
     pairs = [(fold.train, fold.valid) for fold in make_folds(train, folds)] if folds else [(train, valid)]
-    trials = [Trial(model, first, second, goal) for model in models for first, second in pairs]
-    learned = fit_each(trials, runner, progress)
-    values = np.array([_value(trial, params, runner) for trial, params in zip(trials, learned, strict=True)])
+    trials = [_trial(model, *pair, goal) for model in models for pair in pairs]
+    learned, judged = fit_each(trials, runner, progress), [second for _, second in pairs] * len(models)
+    values = np.array(
+        [_value(*one, runner) for one in zip(trials, learned, judged, strict=True)]  # type: ignore[arg-type]
+    )
     return np.asarray(values.reshape(len(models), len(pairs)).mean(axis=1))
 
 

@@ -67,7 +67,7 @@ STEPS: dict[str, dict[str, Field]] = {
     "fit": {
         "model": Field("model", "a model's name"),
         "dataset": _DATASET,
-        "valid": Field("dataset", "labelled data to choose on; the training data without it", None),
+        "valid": Field("dataset", "labelled data to stop and choose by, or to learn from as well; see fit", None),
         "settings": Field("table", "the model's parameters; a list of values is chosen from", {}),
         "folds": _FOLDS,
         "tries": _TRIES,

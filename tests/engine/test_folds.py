@@ -1,13 +1,20 @@
-"""hold_outs: every part of the labelled queries is held out once, none is lost, other data are left as they are."""
+"""Folds: every labelled part is held out once, none is lost; who learns from which of them."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from distagg.dataset import Dataset
+from distagg.engine.fit import fit
 from distagg.engine.folds import hold_outs, make_folds
+from distagg.engine.goal import Goal, evaluate_candidates
+from distagg.engine.runner import InlineRunner
+from distagg.engine.search import fit_folds, search, variants
+from distagg.errors import UsageError
+from distagg.models import model_named
 
 
 def queries(dataset: Dataset) -> set[int]:
@@ -44,3 +51,44 @@ def test_unlike_datasets_are_left_as_they_are(hostile: Dataset) -> None:
         (fold.train, fold.valid.select(without=[hostile.experts[0]])),
     ):
         assert hold_outs(train, valid) == [(train, valid)]
+
+
+UNION = [("bestinput", {}), ("rrf", {"c": "auto"}), ("stagg_rrf", {"c": "auto"}), ("theta_sup_mpm", {}),
+         ("cps", {"theta": "learn"})]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "settings"), UNION, ids=[name for name, _ in UNION])
+def test_what_does_not_stop_early_learns_from_validation_queries_too(
+    hostile: Dataset, name: str, settings: dict[str, str]
+) -> None:
+    fold, model = make_folds(hostile, "letor5")[0], model_named(name, settings)
+    both = hostile.select(parts=sorted((fold.train.where.parts or set()) | (fold.valid.where.parts or set())))
+    learned, expected = fit(model, fold.train, valid=fold.valid), fit(model, both)
+    for key, value in expected.items():
+        np.testing.assert_allclose(learned[key], value, rtol=1e-9)
+    (pick,) = fit_folds([model], [fold], Goal())
+    assert all(pick.params[key].tobytes() == value.tobytes() for key, value in learned.items())
+
+
+def test_settings_are_chosen_on_queries_that_the_model_has_not_seen(hostile: Dataset) -> None:
+    """And what is chosen then learns from them as well."""
+    fold, models = make_folds(hostile, "letor5")[0], variants("theta_sup_mpm", {"scale": "plain,chance"})
+    alone = [fit(model, fold.train) for model in models]
+    values = [
+        evaluate_candidates(m, [p], fold.valid, Goal(), InlineRunner())[0] for m, p in zip(models, alone, strict=True)
+    ]
+    assert search(models, fold.train, valid=fold.valid).tolist() == values
+    (pick,) = fit_folds(models, [fold], Goal())
+    assert pick.model == models[int(np.argmax(values))]
+    expected = fit(pick.model, fold.train, valid=fold.valid)["expert_theta"]
+    assert pick.params["expert_theta"].tobytes() == expected.tobytes()
+
+
+def test_experts_of_validation_queries_are_matched_by_name(hostile: Dataset) -> None:
+    fold = make_folds(hostile, "letor5")[0]
+    apart = Dataset.from_arrow(fold.valid.to_arrow())  # its experts are in another order
+    assert apart.experts != hostile.experts
+    best, same = (fit(model_named("bestinput"), fold.train, valid=valid) for valid in (apart, fold.valid))
+    assert np.argmax(best["expert_quality"]) == np.argmax(same["expert_quality"])
+    with pytest.raises(UsageError, match="their experts are not the same"):
+        fit(model_named("theta_sup_mpm"), fold.train, valid=apart)
