@@ -4,6 +4,11 @@ What is minimised is the negative log likelihood of a link (see ``links``) and, 
 (GAUSSIAN) or sum (rate exp(s) - (shape - 1) s) (GAMMA: the mode of strengths exp(s)). It is convex, so a step is safe
 once the slope along it has not turned uphill: no values are needed, and no logarithms. Steps are solved by conjugate
 gradients, preconditioned by the diagonal, O(edges) each, and no closer than the progress so far deserves.
+
+How strong a GAUSSIAN prior is can be sought from the data (``seek``): the weight of the largest marginal likelihood in
+Laplace's approximation, with the diagonal of the second derivatives d (MacKay 1992). There weight = known / sum s^2,
+where known = sum d / (d + weight) counts the scores that the data determine. One item more of score 1 that is known for
+sure keeps the weight between 1 / (1 + sum s^2) and 1 + items, where data say little.
 """
 
 from __future__ import annotations
@@ -21,6 +26,7 @@ from distagg.types import Floats, Indices, Offsets
 NONE, GAUSSIAN, GAMMA = 0, 1, 2
 UPHILL = 0.1  # a step may end this much of its first slope uphill
 TRIES = 60  # of shorter steps
+SETTLED, CHANGES = 0.01, 100  # a weight is found when it changes by no larger part; the most changes
 Slopes = Callable[..., None]
 
 
@@ -80,8 +86,9 @@ def fit_queries(
     slopes: Slopes,  # of the link
     link: int,
     prior: int,
-    weight: float,  # or a gamma prior's rate
+    weight: Floats,  # (Q,) or a gamma prior's rate; filled with ``seek``
     shape: float,
+    seek: bool,  # whether to change weights until they settle
     tolerance: float,
     steps: int,
     item_offsets: Offsets,
@@ -92,7 +99,7 @@ def fit_queries(
     ties: Floats,
     score: Floats,  # (I,) where to start, filled
     eta: Floats,  # (Q,) where to start, filled; queries of infinite eta are passed over
-    iterations: Offsets,  # (Q,) filled
+    iterations: Offsets,  # (Q,) steps taken before, and filled: now
     left: Floats,  # (Q,) filled: the longest step that any score alone would still take
 ) -> None:
     """Scores of every query from its counts. (One long function: nested ones are compiled over and over.)"""
@@ -107,7 +114,7 @@ def fit_queries(
         for i in range(length - 1):
             s[i] = start[i] = score[base + i]
         s[length - 1] = start[length - 1] = eta[q]
-        taken, tries, first, part = 0, 0, 0.0, 1.0
+        taken, tries, first, part, changes = iterations[q], 0, 0.0, 1.0, CHANGES if seek else 0
         while True:
             if tries > 0:
                 for i in range(length):
@@ -119,10 +126,10 @@ def fit_queries(
                 now = gradient[length - 1] * x[length - 1]
                 for i in range(length - 1):
                     if prior == GAUSSIAN:
-                        gradient[i] += weight * s[i]
-                        diagonal[i] += weight
+                        gradient[i] += weight[q] * s[i]
+                        diagonal[i] += weight[q]
                     elif prior == GAMMA:
-                        mean = weight * math.exp(s[i])
+                        mean = weight[q] * math.exp(s[i])
                         gradient[i] += mean - (shape - 1.0)
                         diagonal[i] += mean
                     now += gradient[i] * x[i]
@@ -136,7 +143,20 @@ def fit_queries(
                 if diagonal[i] > 0.0:
                     left[q] = max(left[q], abs(gradient[i]) / diagonal[i])
             if left[q] <= tolerance or taken == steps or not good:
-                break
+                if changes == 0 or taken == steps or not good:
+                    break
+                known, squares = 1.0, 1.0
+                for i in range(length - 1):
+                    known += (diagonal[i] - weight[q]) / diagonal[i]
+                    squares += s[i] * s[i]
+                settled = abs(known / squares - weight[q]) <= SETTLED * weight[q]
+                weight[q] = known / squares
+                if settled:
+                    break
+                changes, tries, first = changes - 1, 0, 0.0
+                for i in range(length):
+                    x[i] = 0.0
+                continue
             solve_step(rows, other, curve, diagonal, cross, gradient, min(0.02, left[q]), x)
             first = 0.0
             for i in range(length):

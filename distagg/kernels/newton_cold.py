@@ -17,7 +17,7 @@ from distagg.kernels.cold import add_up
 from distagg.types import Bools, Floats, Indices, Labels, Offsets
 
 LOGIT, GAUSSIAN, GAMMA = 0, 1, 2  # as in ``links`` and ``newton``
-WIDEST, UPHILL, TRIES = 600.0, 0.1, 60
+WIDEST, UPHILL, TRIES, SETTLED, CHANGES = 600.0, 0.1, 60, 0.01, 100
 FULL = 1e300  # a product above goes into its logarithm
 BLOCK = 1 << 19  # edges that are looked at together
 SWEEPS = 10  # over all edges, to see what the first item reaches
@@ -172,13 +172,14 @@ def _solve_step(
 
 @np.errstate(all="ignore")
 def fit_queries(
-    slopes: Any, link: int, prior: int, weight: float, shape: float, tolerance: float, steps: int,
+    slopes: Any, link: int, prior: int, weight: Floats, shape: float, seek: bool, tolerance: float, steps: int,
     item_offsets: Offsets, offsets: Offsets, other: Indices, ahead: Floats, behind: Floats, ties: Floats, score: Floats,
     eta: Floats, iterations: Offsets, left: Floats,
 ) -> Any:  # fmt: skip
     if link != LOGIT or len(ties) > QUERIES or len(other) > EDGES:
         return NotImplemented
     made, taken, far, work = score.copy(), iterations.copy(), left.copy(), 0
+    strength = weight.copy()
     for q in range(len(ties)):
         base, end = int(item_offsets[q]), int(item_offsets[q + 1])
         if base == end:
@@ -186,8 +187,9 @@ def fit_queries(
         edges = slice(int(offsets[base]), int(offsets[end]))
         row = np.repeat(np.arange(end - base), np.diff(offsets[base : end + 1]))
         pairs = row, other[edges].astype(np.int64), ahead[edges], behind[edges]
-        s, start, taken[q] = score[base:end], score[base:end], 0
+        s, start = score[base:end], score[base:end]
         x, tries, first, part = np.zeros(end - base), 0, np.float64(0.0), 1.0
+        changes = CHANGES if seek else 0
         while True:
             if tries > 0:
                 s = start + part * x
@@ -197,9 +199,9 @@ def fit_queries(
                 return NotImplemented
             gradient, diagonal, curve = found
             if prior == GAUSSIAN:
-                gradient, diagonal = gradient + weight * s, diagonal + weight
+                gradient, diagonal = gradient + strength[q] * s, diagonal + strength[q]
             elif prior == GAMMA:
-                mean = weight * np.array([math.exp(v) for v in s.tolist()])
+                mean = strength[q] * np.array([math.exp(v) for v in s.tolist()])
                 gradient, diagonal = gradient + (mean - (shape - 1.0)), diagonal + mean
             now = add_up(gradient * x)
             good, tries = now <= -UPHILL * first, tries + 1
@@ -208,13 +210,22 @@ def fit_queries(
                 continue
             far[q] = np.max(np.abs(gradient) / diagonal, where=diagonal > 0.0, initial=0.0)
             if far[q] <= tolerance or taken[q] == steps or not good:
-                break
+                if changes == 0 or taken[q] == steps or not good:
+                    break
+                known = add_up(np.concatenate([[1.0], (diagonal - strength[q]) / diagonal]))
+                sought = known / add_up(np.concatenate([[1.0], s * s]))
+                settled = abs(sought - strength[q]) <= SETTLED * strength[q]
+                strength[q] = sought
+                if settled:
+                    break
+                changes, tries, first, x = changes - 1, 0, np.float64(0.0), np.zeros(end - base)
+                continue
             x, sweeps = _solve_step(*pairs[:2], curve, diagonal, gradient, min(0.02, far[q]))
             work += sweeps * (len(row) + CALLS)
             first, start, part, tries = add_up(gradient * x), s, 1.0, 1
             taken[q] += 1
         made[base:end] = s
-    score[:], iterations[:], left[:] = made, taken, far
+    score[:], iterations[:], left[:], weight[:] = made, taken, far, strength
     return None
 
 

@@ -56,7 +56,10 @@ def collecting(call: Callable[[], T]) -> tuple[T, list[str]]:
 def param(
     default: Any, help: str, *, choices: Sequence[str] = (), above: float | None = None, least: float | None = None
 ) -> Any:
-    """A hyperparameter of a model: its default, what it means, what it may be."""
+    """A hyperparameter of a model: its default, what it means, what it may be.
+
+    One whose default is a word takes numbers as well where ``above`` or ``least`` bounds them.
+    """
     metadata = {"help": help, "choices": tuple(choices), "above": above, "least": least}
     return dataclasses.field(default=default, metadata=metadata)
 
@@ -226,11 +229,17 @@ def _read(model: str, field: dataclasses.Field[Any], value: Any) -> Any:
             return {"true": True, "false": False, "1": True, "0": False}[value.lower()]
         if isinstance(field.default, int | float):
             return type(field.default)(value)
+        if _takes_numbers(field):
+            return float(value)
     except (KeyError, ValueError):
-        kind = {bool: "true or false", int: "a whole number", float: "a number"}[type(field.default)]
+        kind = {bool: "true or false", int: "a whole number"}.get(type(field.default), "a number")
         others = "".join(f" or {choice}" for choice in field.metadata["choices"])
         raise UsageError(f"parameter {field.name} of {model}: found '{value}', expected {kind}{others}") from None
     return value
+
+
+def _takes_numbers(field: dataclasses.Field[Any]) -> bool:
+    return field.metadata["above"] is not None or field.metadata["least"] is not None
 
 
 def _check(model: str, field: dataclasses.Field[Any], value: Any) -> None:
@@ -238,7 +247,7 @@ def _check(model: str, field: dataclasses.Field[Any], value: Any) -> None:
     if value in meta["choices"]:
         return
     where = f"parameter {field.name} of {model}: found {value!r}, expected"
-    if isinstance(field.default, str):
+    if isinstance(field.default, str) and not _takes_numbers(field):
         raise UsageError(f"{where} one of {', '.join(meta['choices'])}")
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if isinstance(field.default, bool):

@@ -13,7 +13,7 @@ from distagg.kernels.links import DAVIDSON, LOGIT, PROBIT, RAO_KUPPER
 from distagg.kernels.minorise import minorise_queries
 from distagg.models.base import param
 from distagg.models.counts import Counts
-from distagg.models.outcome import FIT_COLUMNS, Outcome
+from distagg.models.outcome import Outcome
 from distagg.models.pairwise import PRIORS, Graph, Pairwise
 from distagg.types import Floats, Offsets
 
@@ -61,26 +61,30 @@ class BradleyTerry(Pairwise):
 
     @property
     def prior_numbers(self) -> tuple[int, float, float]:
-        return PRIORS[self.prior], self.rate if self.prior == "gamma" else self.weight, self.shape
+        return PRIORS[self.prior], self.rate if self.prior == "gamma" else self.given_weight, self.shape
 
     @property
     def tie_share(self) -> float:
         return TIE_SHARES[self.ties]
 
-    def _run(self, counts: Counts, steps: int, score: Floats, eta: Floats, taken: Offsets, left: Floats) -> None:
+    def _run(
+        self, counts: Counts, weight: Floats, steps: int, score: Floats, eta: Floats, taken: Offsets, left: Floats, *,
+        seek: bool = False,
+    ) -> None:  # fmt: skip
         if self.solver == "newton":
-            super()._run(counts, steps, score, eta, taken, left)
+            super()._run(counts, weight, steps, score, eta, taken, left, seek=seek)
             return
         prior, rate, shape = self.prior_numbers
         minorise_queries(prior, rate, shape, self.tolerance, steps, *counts.graph, score, taken, left)
 
     @property
     def query_columns(self) -> tuple[str, ...]:
-        return (*FIT_COLUMNS, "tie") if self.ties in TIE_LINKS else FIT_COLUMNS
+        return (*super().query_columns, "tie") if self.ties in TIE_LINKS else super().query_columns
 
-    @property
-    def _prior_deviation(self) -> float:
-        return float((self.shape - 1) ** -0.5) if self.prior == "gamma" else super()._prior_deviation
+    def _prior_deviation(self, weight: Floats) -> Floats:
+        if self.prior == "gamma":
+            return np.full(len(weight), (self.shape - 1) ** -0.5)
+        return super()._prior_deviation(weight)
 
     def start_eta(self, counts: Counts) -> Floats:
         """Of equal items. Without ties it is at its end and stays there; without wins it is infinite, too."""
@@ -95,10 +99,11 @@ class BradleyTerry(Pairwise):
             return np.log(2 * odds) if self.ties == "davidson" else np.log1p(2 * odds)
 
     def _fitted(
-        self, counts: Counts, graph: Graph, start: Floats | None = None, *, trace: bool = False
-    ) -> tuple[Outcome, Floats]:
+        self, counts: Counts, graph: Graph, start: Floats | None = None, weight: Floats | None = None, *,
+        trace: bool = False,
+    ) -> tuple[Outcome, Floats]:  # fmt: skip
         """With the tie parameter, nu or theta, as column ``tie``: 0 or 1 without ties, infinite without wins."""
-        outcome, eta = super()._fitted(counts, graph, start, trace=trace)
+        outcome, eta = super()._fitted(counts, graph, start, weight, trace=trace)
         if self.ties in TIE_LINKS:
             outcome.queries["tie"] = np.exp(eta)
         return outcome, eta

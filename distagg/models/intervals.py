@@ -82,7 +82,7 @@ def standard_errors(
     eta: Floats,  # (Q,) tie parameters
     link: int,
     prior: int,
-    weight: float,
+    weight: Floats,  # (Q,)
     shape: float,
 ) -> Floats:  # (I,)
     """Root of every item's quasi-variance in its component, by the inverse of the observed information.
@@ -101,7 +101,7 @@ def standard_errors(
             )
         if size and not np.isposinf(eta[q]):
             deviation[base:end] = _of_query(
-                counts, q, component[base:end], score[base:end], eta[q], link, prior, weight, shape, curve
+                counts, q, component[base:end], score[base:end], eta[q], link, prior, float(weight[q]), shape, curve
             )
     return deviation
 

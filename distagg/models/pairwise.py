@@ -59,7 +59,13 @@ class Pairwise(Solver):
         "gaussian on scores keeps all of them finite; none is maximum likelihood",
         choices=("gaussian", "none"),
     )
-    weight: Any = param(0.1, "weight of the gaussian prior: one over its variance", above=0.0)
+    weight: Any = param(
+        "auto",
+        "weight of the gaussian prior, one over its variance: a number, or auto (of the largest marginal likelihood in "
+        "each query, told as weight beside its fit)",
+        choices=("auto",),
+        above=0.0,
+    )
     components: Any = param(
         False, "without a prior, fit connected components apart where there are several, each around 0"
     )
@@ -100,7 +106,17 @@ class Pairwise(Solver):
     @property
     def prior_numbers(self) -> tuple[int, float, float]:
         """Code, weight (a gamma prior's rate) and shape."""
-        return PRIORS[self.prior], self.weight, 0.0
+        return PRIORS[self.prior], self.given_weight, 0.0
+
+    @property
+    def given_weight(self) -> float:
+        """The weight of the gaussian prior, or where seeking it starts."""
+        return 1.0 if self.weight == "auto" else float(self.weight)
+
+    @property
+    def seeks(self) -> bool:
+        """Whether the weight of the prior is chosen by the data."""
+        return bool(self.prior == "gaussian" and self.weight == "auto")
 
     @property
     def tie_share(self) -> float:
@@ -119,7 +135,7 @@ class Pairwise(Solver):
 
     @property
     def query_columns(self) -> tuple[str, ...]:
-        return FIT_COLUMNS
+        return (*FIT_COLUMNS, "weight") if self.prior == "gaussian" else FIT_COLUMNS
 
     def sent(self, params: Params) -> Params:
         return {name: params[name] for name in ("route", "block", "trial", "last") if name in params}
@@ -146,7 +162,7 @@ class Pairwise(Solver):
             return pairwise_rounds.moved(self, statistics, params)
         if "pair_winner" in statistics:
             return pairwise_rounds.next_block(statistics, params)
-        return {**params, **pairwise_rounds.started(statistics)}
+        return {**params, **pairwise_rounds.started(self, statistics)}
 
     def done(self, params: Params) -> bool:
         return "over" in params
@@ -165,9 +181,11 @@ class Pairwise(Solver):
         outcome, eta = self._fitted(counts, graph, trace=trace)
         outcome.items.update(status=graph.status, component=graph.component)
         if self.errors == "standard":
-            deviation = standard_errors(counts, graph.component, outcome.score, eta, self.link, *self.prior_numbers)
-            alone = graph.status == ISOLATED
-            deviation[alone] = self._prior_deviation
+            prior, weight, shape = self.prior_numbers
+            weights = outcome.queries.get("weight", np.full(len(eta), weight))
+            deviation = standard_errors(counts, graph.component, outcome.score, eta, self.link, prior, weights, shape)
+            alone = np.flatnonzero(graph.status == ISOLATED)
+            deviation[alone] = self._prior_deviation(weights[chunk.item_query()[alone]])
             outcome.items.update(between(outcome.score, deviation, self.level))
         elif self.errors == "bootstrap":
             if split:
@@ -183,7 +201,7 @@ class Pairwise(Solver):
         score = centred(params["theta"], component, params["compared"])
         fit = {
             "converged": np.array([left <= self.tolerance]), "iterations": np.array([int(taken)]),
-            "gradient": np.array([left]), "likelihood": np.array([value]),
+            "gradient": np.array([left]), "likelihood": np.array([value]), "weight": params["weight"],
         }  # fmt: skip
         items = {"status": params["status"], "component": component}
         return Outcome(np.round(score, DIGITS) + 0.0, items, fit)
@@ -198,19 +216,19 @@ class Pairwise(Solver):
             count_strong(*counts.graph, strong)
         return Graph(status, component, connected, strong)
 
-    @property
-    def _prior_deviation(self) -> float:
-        """What is known of an item that was compared with nothing."""
-        return float(self.weight**-0.5) if self.prior == "gaussian" else np.inf
+    def _prior_deviation(self, weight: Floats) -> Floats:
+        """What is known of items that were compared with nothing, by the weight of their queries' prior."""
+        return np.asarray(weight**-0.5 if self.prior == "gaussian" else np.full(len(weight), np.inf))
 
     def start_eta(self, counts: Counts) -> Floats:  # (Q,)
         """Where the parameter of ties starts, in models that have one."""
         return np.zeros(len(counts.ties))
 
     def _fitted(
-        self, counts: Counts, graph: Graph, start: Floats | None = None, *, trace: bool = False
-    ) -> tuple[Outcome, Floats]:
-        """The fit, from given scores or from where it likes, and the tie parameter of every query."""
+        self, counts: Counts, graph: Graph, start: Floats | None = None, weight: Floats | None = None, *,
+        trace: bool = False,
+    ) -> tuple[Outcome, Floats]:  # fmt: skip
+        """The fit, from given scores and weights (Q,) of the prior or its own, and the tie parameter of every query."""
         queries = len(counts.ties)
         eta = self.start_eta(counts)
         taken, left = np.zeros(queries, dtype=np.int64), np.zeros(queries)
@@ -218,10 +236,14 @@ class Pairwise(Solver):
             start = np.log((counts.won + 0.5) / (counts.lost + 0.5))
         score = start.copy()
         history = []
+        if weight is None:
+            weight = np.full(queries, self.prior_numbers[1])
+            if self.seeks:
+                self._run(counts, weight, self.steps, score, eta, taken, left, seek=True)
         for steps in [1] * self.steps if trace else [self.steps]:  # a step at a time gives the same bits
-            more = np.zeros(queries, dtype=np.int64)
-            self._run(counts, steps, score, eta, more, left)
-            taken += more
+            more = np.zeros(queries, dtype=np.int64) if trace else taken
+            self._run(counts, weight, steps, score, eta, more, left)
+            taken = taken + more if trace else more
             likelihood = log_likelihood(self.link, *counts.graph, counts.ties, score, eta)
             history.append(np.where(more > 0, likelihood, np.nan))
             if not more.any():
@@ -232,15 +254,21 @@ class Pairwise(Solver):
         fit = {
             "converged": left <= self.tolerance, "iterations": taken, "gradient": left, "likelihood": likelihood,
         }  # fmt: skip
+        if self.prior == "gaussian":
+            fit["weight"] = weight
         kept = np.stack(history, axis=1)[:, : int(taken.max(initial=0))] if trace else None
         return Outcome(score, {}, fit, kept), eta
 
-    def _run(self, counts: Counts, steps: int, score: Floats, eta: Floats, taken: Offsets, left: Floats) -> None:
-        """At most so many steps from where scores and tie parameters stand."""
+    def _run(
+        self, counts: Counts, weight: Floats, steps: int, score: Floats, eta: Floats, taken: Offsets, left: Floats, *,
+        seek: bool = False,
+    ) -> None:  # fmt: skip
+        """At most so many steps from where scores and tie parameters stand; ``seek`` changes the weights, too."""
         slopes = logit_slopes if self.link == LOGIT else general_slopes
-        prior, weight, shape = self.prior_numbers
+        prior, _, shape = self.prior_numbers
+        tolerance = max(pairwise_rounds.SOUGHT, self.tolerance) if seek else self.tolerance
         fit_queries(
-            slopes, self.link, prior, weight, shape, self.tolerance, steps, *counts.graph, counts.ties, score, eta,
+            slopes, self.link, prior, weight, shape, seek, tolerance, steps, *counts.graph, counts.ties, score, eta,
             taken, left,
         )  # fmt: skip
 
@@ -281,7 +309,7 @@ class Pairwise(Solver):
                     if size:
                         times[first : first + size] = np.bincount(draw.integers(0, size, size), minlength=size)
             counts = self.counting(chunk).count(chunk, lists, pairs * chunk.pair_weight)
-            again, _ = self._fitted(counts, graph, outcome.score)
+            again, _ = self._fitted(counts, graph, outcome.score, outcome.queries.get("weight"))
             found[n], held[n] = again.score, counts.won + counts.lost > 0.0
             outcome.queries["converged"] &= again.queries["converged"]
         outcome.items.update(over_resamples(found, held, self.level))

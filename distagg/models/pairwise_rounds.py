@@ -18,6 +18,7 @@ from distagg.errors import UsageError
 from distagg.kernels.links import LOGIT
 from distagg.kernels.list_slopes import list_slopes
 from distagg.kernels.lists import BINARY, LOG, NORMALISED
+from distagg.kernels.newton import CHANGES, SETTLED
 from distagg.models.ascent import ascend, begin, lost, steps_taken
 from distagg.models.base import Params, Statistics
 from distagg.models.counts import PAIR_BYTES, PAIRS_BYTES
@@ -37,6 +38,7 @@ SLOPE_SECONDS = 5e-9  # for a pair of a list, a round
 ROUND_SECONDS = 0.01  # beside the pairs
 ROUNDS = 40
 MERGED_BYTES = 1 << 30  # of the counts of all chunks
+SOUGHT = 1e-2  # tolerance of scores while the weight of the prior is sought
 BLOCK_BYTES = 1 << 28  # of the counts that are merged in one round
 
 
@@ -160,29 +162,43 @@ def merge(a: Statistics, b: Statistics) -> Statistics:
     return made
 
 
-def started(found: Statistics) -> Params:
+def started(model: Pairwise, found: Statistics) -> Params:
     """The state before the first gradient: log odds of winning, as if against equals."""
     won, lost_ = found["won"], found["behind"]
     status = np.where(won > 0, np.where(lost_ > 0, OK, UNBEATEN), np.where(lost_ > 0, WINLESS, ISOLATED)).astype(INDEX)
     return {
         "status": status, "component": found["component"], "compared": won + lost_,
-        "ended": np.array([0.0, np.inf, 0.0]), **begin(np.log((won + 0.5) / (lost_ + 0.5))),
+        "weight": np.array([model.given_weight]), "changes": np.array([float(CHANGES * model.seeks)]),
+        "before": np.zeros(1), "ended": np.array([0.0, np.inf, 0.0]), **begin(np.log((won + 0.5) / (lost_ + 0.5))),
     }  # fmt: skip
 
 
 def moved(model: Pairwise, found: Statistics, params: Params) -> Params:
     """The next state; at its end one more round for the log likelihood."""
     if "last" in params:
-        kept = {name: params[name] for name in ("route", "theta", "status", "component", "compared")}
+        kept = {name: params[name] for name in ("route", "theta", "status", "component", "compared", "weight")}
         return {**kept, "ended": np.append(params["ended"][:2], found["value"]), "over": np.ones(1)}
-    uphill = found["slope"] - model.weight * params["trial"]
-    curve = found["curve"] + model.weight
+    weight = float(params["weight"][0])
+    uphill = found["slope"] - weight * params["trial"]
+    curve = found["curve"] + weight
     after = ascend(params, uphill, curve)
     if steps_taken(after) > steps_taken(params):
         left = float(np.abs(uphill / curve).max(initial=0.0))
-        after["ended"] = np.array([float(steps_taken(after)), left, 0.0])
-        if left <= model.tolerance or steps_taken(after) >= model.steps:
+        steps = float(params["before"][0]) + steps_taken(after)
+        after["ended"] = np.array([steps, left, 0.0])
+        if params["changes"][0] and (left <= max(SOUGHT, model.tolerance) or steps >= model.steps):
+            sought = _sought(after["theta"], found["curve"], weight)
+            settled = abs(sought - weight) <= SETTLED * weight
+            changes = 0.0 if settled else params["changes"][0] - 1.0
+            change = {"weight": np.array([sought]), "changes": np.array([changes]), "before": np.array([steps])}
+            return {**after, **begin(after["theta"]), **change}
+        if left <= model.tolerance or steps >= model.steps:
             return {**after, "trial": after["theta"], "last": np.ones(1)}
     if lost(after):
         return {**after, "trial": after["theta"], "last": np.ones(1)}
     return after
+
+
+def _sought(theta: np.ndarray, curve: np.ndarray, weight: float) -> float:
+    """The weight of the prior that scores and the data's curvature ask for; see ``kernels.newton``."""
+    return float((1.0 + (curve / (curve + weight)).sum()) / (1.0 + (theta * theta).sum()))

@@ -273,3 +273,47 @@ def test_columns_are_known_beforehand():
         found = model.solve(chunk_of(WON), {})
         assert set(found.items) == set(model.item_columns)
         assert set(found.queries) == set(model.query_columns)
+
+
+def planted(deviation, size=60, count=6000):
+    """Pairs of items whose scores have this deviation; numbers of comparisons have a heavy tail."""
+    draw = np.random.default_rng(7)
+    truth, shares = deviation * draw.normal(size=size), draw.pareto(1.0, size) + 0.05
+    i, j = (draw.choice(size, count, p=shares / shares.sum()) for _ in range(2))
+    i, j = i[i != j], j[i != j]
+    first = draw.random(len(i)) < 1 / (1 + np.exp(truth[j] - truth[i]))
+    return np.where(first, i, j), np.where(first, j, i)
+
+
+@pytest.mark.parametrize("deviation", [0.3, 1.0, 2.0])
+def test_the_weight_of_the_prior_is_found_in_the_data(deviation):
+    winner, loser = planted(deviation)
+    found = solved("bradley_terry", big_chunk(60, winner, loser))
+    weight = float(found.queries["weight"][0])
+    assert weight == pytest.approx(deviation**-2, rel=0.4)
+    score = plain(found.score)
+    chance = 1 / (1 + np.exp(score[loser] - score[winner]))
+    curve = sum(np.bincount(side, chance * (1 - chance), 60) for side in (winner, loser))
+    known = 1 + (curve / (curve + weight)).sum()  # where the marginal likelihood is highest
+    assert weight == pytest.approx(known / (1 + (score**2).sum()), rel=0.02)
+    again = solved("bradley_terry", big_chunk(60, winner, loser), weight=weight)
+    np.testing.assert_allclose(found.score, again.score, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", ["bradley_terry", "thurstone"])
+def test_six_wins_of_six_do_not_beat_a_thousand(name):
+    winner, loser = planted(1.0)
+    champion, newcomer, others = 60, 61, np.arange(1120) % 60
+    winner = np.concatenate([winner, np.full(1000, champion), others[1000:], np.full(6, newcomer)])
+    loser = np.concatenate([loser, others[:1000], np.full(120, champion), others[:6]])
+    score = solved(name, big_chunk(62, winner, loser)).score
+    assert score[newcomer] < score[champion]
+    score = solved(name, big_chunk(62, winner, loser), weight=0.1).score
+    assert score[newcomer] > score[champion]
+
+
+def test_a_weight_is_a_number_or_auto():
+    assert model_named("bradley_terry", {"weight": "0.5"}).weight == 0.5
+    for wrong in ("much", "-1", "0"):
+        with pytest.raises(UsageError, match="parameter weight of bradley_terry"):
+            model_named("bradley_terry", {"weight": wrong})

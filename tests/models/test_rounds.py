@@ -29,7 +29,8 @@ from distagg.models.pairwise_rounds import edge
 SETTINGS = [
     ("plackett_luce", {}), ("plackett_luce", {"solver": "mm", "tolerance": 1e-9}),
     ("plackett_luce", {"unlisted": "last", "shape": 0.3}), ("bradley_terry", {"route": "counts"}),
-    ("bradley_terry", {"route": "lists"}), ("bradley_terry", {"route": "lists", "pairs": "binary"}),
+    ("bradley_terry", {"route": "lists", "weight": 0.5}),
+    ("bradley_terry", {"route": "lists", "pairs": "binary", "weight": 0.5}),
 ]  # fmt: skip
 
 
@@ -67,6 +68,12 @@ def test_rounds_end_where_the_whole_fit_does(name: str, settings: dict, crowd: P
         assert list(there[item][1:]) == rest
     mine, theirs = pieces.fits.to_pylist()[0], whole.fits.to_pylist()[0]
     assert mine["likelihood"] == pytest.approx(theirs["likelihood"], rel=1e-9)
+
+
+def test_the_weight_of_the_prior_is_sought_by_every_route(split: Dataset) -> None:
+    found = [solve("bradley_terry", split, route=route).fits.to_pylist()[0]["weight"] for route in ("counts", "lists")]
+    assert found[0] == pytest.approx(found[1], rel=0.02)
+    assert found[0] != 1.0  # where seeking starts
 
 
 def test_counts_merge_a_block_of_items_at_a_time(split: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
