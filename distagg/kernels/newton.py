@@ -9,19 +9,17 @@ gradients, preconditioned by the diagonal, O(edges) each, and no closer than the
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 
 from distagg.kernels import newton_cold
 from distagg.kernels.jit import kernel, kernel_with
-from distagg.kernels.links import RAO_KUPPER
+from distagg.kernels.links import LOGIT, RAO_KUPPER, logit_slopes, slopes
 from distagg.types import Floats, Indices, Offsets
 
 NONE, GAUSSIAN, GAMMA = 0, 1, 2
 UPHILL = 0.1  # a step may end this much of its first slope uphill
 TRIES = 60  # of shorter steps
-Slopes = Callable[..., None]
 
 
 @kernel
@@ -77,7 +75,6 @@ def solve_step(
 
 @kernel_with(newton_cold.fit_queries)
 def fit_queries(
-    slopes: Slopes,  # of the link
     link: int,
     prior: int,
     weight: float,  # or a gamma prior's rate
@@ -115,7 +112,10 @@ def fit_queries(
             good = link != RAO_KUPPER or ties[q] == 0.0 or s[length - 1] > 0.0
             now = -2.0 * first  # uphill, so that the step is halved
             if good:
-                slopes(link, s, ties[q], rows, other, ahead, behind, gradient, diagonal, cross, curve)
+                if link == LOGIT:
+                    logit_slopes(link, s, ties[q], rows, other, ahead, behind, gradient, diagonal, cross, curve)
+                else:
+                    slopes(link, s, ties[q], rows, other, ahead, behind, gradient, diagonal, cross, curve)
                 now = gradient[length - 1] * x[length - 1]
                 for i in range(length - 1):
                     if prior == GAUSSIAN:

@@ -172,7 +172,7 @@ def _solve_step(
 
 @np.errstate(all="ignore")
 def fit_queries(
-    slopes: Any, link: int, prior: int, weight: float, shape: float, tolerance: float, steps: int,
+    link: int, prior: int, weight: float, shape: float, tolerance: float, steps: int,
     item_offsets: Offsets, offsets: Offsets, other: Indices, ahead: Floats, behind: Floats, ties: Floats, score: Floats,
     eta: Floats, iterations: Offsets, left: Floats,
 ) -> Any:  # fmt: skip

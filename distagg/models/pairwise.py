@@ -15,8 +15,7 @@ import numpy as np
 from distagg.dataset.chunk import Chunk
 from distagg.errors import InputError, UsageError
 from distagg.kernels.graph import count_strong, examine
-from distagg.kernels.links import LOGIT, log_likelihood, logit_slopes
-from distagg.kernels.links import slopes as general_slopes
+from distagg.kernels.links import log_likelihood
 from distagg.kernels.newton import GAMMA, GAUSSIAN, NONE, fit_queries
 from distagg.models import pairwise_rounds
 from distagg.models.base import Params, Solver, Statistics, param
@@ -233,10 +232,9 @@ class Pairwise(Solver):
 
     def _run(self, counts: Counts, steps: int, score: Floats, eta: Floats, taken: Offsets, left: Floats) -> None:
         """At most so many steps from where scores and tie parameters stand."""
-        slopes = logit_slopes if self.link == LOGIT else general_slopes
         prior, weight, shape = self.prior_numbers
         fit_queries(
-            slopes, self.link, prior, weight, shape, self.tolerance, steps, *counts.graph, counts.ties, score, eta,
+            self.link, prior, weight, shape, self.tolerance, steps, *counts.graph, counts.ties, score, eta,
             taken, left,
         )  # fmt: skip
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from distagg.kernels import jit, newton_cold
 from distagg.kernels.counts import count_squares
 from distagg.kernels.graph import count_strong, examine
-from distagg.kernels.links import LOGIT, PROBIT, log_likelihood, logit_slopes
+from distagg.kernels.links import LOGIT, PROBIT, log_likelihood
 from distagg.kernels.newton import GAMMA, GAUSSIAN, NONE, fit_queries
 
 
@@ -83,7 +83,7 @@ def test_fits(seed: int, sizes: list[int], density: float, prior: int, steps: in
     graph, draw = drawn(seed, sizes, density), np.random.default_rng(seed)
     score, ties = draw.normal(size=sum(sizes)), np.zeros(len(sizes))
     rooms = score, np.zeros(len(sizes)), np.zeros(len(sizes), dtype=np.int64), np.zeros(len(sizes))
-    both(fit_queries, logit_slopes, LOGIT, prior, 0.3, 2.0, 1e-8, steps, *graph, ties, *rooms)
+    both(fit_queries, LOGIT, prior, 0.3, 2.0, 1e-8, steps, *graph, ties, *rooms)
     assert both(log_likelihood, LOGIT, *graph, ties, score, np.zeros(len(sizes))) is not NotImplemented
 
 
@@ -91,7 +91,7 @@ def test_many_edges() -> None:
     graph = drawn(3, [300], 0.9, most=2)
     score, ties = np.random.default_rng(3).normal(size=300), np.zeros(1)
     rooms = score, np.zeros(1), np.zeros(1, dtype=np.int64), np.zeros(1)
-    found = both(fit_queries, logit_slopes, LOGIT, NONE, 0.0, 0.0, 1e-8, 100, *graph, ties, *rooms)
+    found = both(fit_queries, LOGIT, NONE, 0.0, 0.0, 1e-8, 100, *graph, ties, *rooms)
     assert found is not NotImplemented
     assert both(log_likelihood, LOGIT, *graph, ties, score, np.zeros(1)) is not NotImplemented
     assert both(count_strong, *graph, np.zeros(1, dtype=np.int64)) is not NotImplemented
@@ -101,7 +101,7 @@ def test_what_twins_leave_to_kernels() -> None:
     graph, far = drawn(1, [5], 1.0), np.array([0.0, 900.0, -5.0, 2.0, 1.0])
     rooms = np.zeros(1), np.zeros(1, dtype=np.int64), np.zeros(1)
     for link, score in ((PROBIT, np.zeros(5)), (LOGIT, far)):
-        fit = fit_queries.cold(logit_slopes, link, NONE, 0.0, 0.0, 1e-8, 9, *graph, np.zeros(1), score, *rooms)
+        fit = fit_queries.cold(link, NONE, 0.0, 0.0, 1e-8, 9, *graph, np.zeros(1), score, *rooms)
         assert fit is NotImplemented
         assert log_likelihood.cold(link, *graph, np.zeros(1), score, np.zeros(1)) is NotImplemented
 
@@ -110,7 +110,7 @@ def test_a_fit_that_takes_long_is_left_to_the_kernel(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(newton_cold, "WORK", 3 * newton_cold.CALLS)
     graph, score = drawn(2, [40], 1.0), np.zeros(40)
     rooms = np.zeros(1), np.zeros(1, dtype=np.int64), np.zeros(1)
-    fit = fit_queries.cold(logit_slopes, LOGIT, GAUSSIAN, 1.0, 0.0, 1e-8, 99, *graph, np.zeros(1), score, *rooms)
+    fit = fit_queries.cold(LOGIT, GAUSSIAN, 1.0, 0.0, 1e-8, 99, *graph, np.zeros(1), score, *rooms)
     assert fit is NotImplemented
     assert not score.any()
 
@@ -119,7 +119,7 @@ def test_many_edges_are_left_to_the_kernels(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(newton_cold, "EDGES", 9)
     graph, rooms = drawn(2, [5], 1.0), (np.zeros(1), np.zeros(1, dtype=np.int64), np.zeros(1))
     said = [
-        fit_queries.cold(logit_slopes, LOGIT, NONE, 0.0, 0.0, 1e-8, 9, *graph, np.zeros(1), np.zeros(5), *rooms),
+        fit_queries.cold(LOGIT, NONE, 0.0, 0.0, 1e-8, 9, *graph, np.zeros(1), np.zeros(5), *rooms),
         log_likelihood.cold(LOGIT, *graph, np.zeros(1), np.zeros(5), np.zeros(1)),
     ]
     assert all(one is NotImplemented for one in said)
