@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
-from distagg.kernels import jit
-
 if TYPE_CHECKING:
     from distagg.dataset import Dataset
 
@@ -22,8 +20,6 @@ if TYPE_CHECKING:
 settings.register_profile("distagg", deadline=None, derandomize=True)
 settings.load_profile("distagg")
 
-
-jit.WARM = 0  # tests are of the kernels; their cold twins are held against them in kernels/test_cold.py
 
 DATA = Path(os.environ.get("DISTAGG_DATA", Path(__file__).parents[1] / ".." / "shared" / "data")).resolve()
 

@@ -11,20 +11,12 @@ function as an argument, because its code could not be kept: it takes a flag.
 
 from __future__ import annotations
 
-import sys
 import threading
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
-import numpy as np
-
 from distagg.kernels.cache import KernelCache
-
-WARM = 3.0  # seconds that a cold twin may take in all: what loading numba and compiling a chain of kernels takes
-LOADED = 0.2  # of them, once numba is loaded
-GUESS = 5e-8  # seconds that a twin takes for a number, before one has been timed
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -32,32 +24,23 @@ F = TypeVar("F", bound=Callable[..., object])
 class Kernel:
     """A function that is compiled when it is called for the first time; other kernels may call it."""
 
-    def __init__(self, function: Callable[..., Any], cold: Callable[..., Any] | None = None) -> None:
-        self.function, self.cold = function, cold
-        self.seen, self.spent = 0, 0.0  # numbers given to the twin, and the seconds that it took
-        self.made: Any = None
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.dispatcher: Any = None
         self.lock = threading.Lock()
         self.__doc__, self.__name__, self.__module__ = function.__doc__, function.__name__, function.__module__
 
     def __call__(self, *arguments: Any) -> Any:
-        if self.made is None and self.cold is not None:
-            size = max(a.size for a in arguments if isinstance(a, np.ndarray))
-            limit = WARM * LOADED if "numba" in sys.modules else WARM
-            if self.spent + size * (self.spent / self.seen if self.seen else GUESS) < limit:
-                began = time.perf_counter()
-                found = self.cold(*arguments)
-                if found is not NotImplemented:  # as a twin says to what it would take too much memory for
-                    self.seen, self.spent = self.seen + size, self.spent + time.perf_counter() - began
-                    return found
         return self.compiled(*arguments)
 
     @property
     def compiled(self) -> Any:
-        """The function as numba has it."""
-        with self.lock:
-            if self.made is None:
-                self.made = _compiled(self.function)
-        return self.made
+        """The function as numba has it; numba is loaded here."""
+        if self.dispatcher is None:
+            with self.lock:
+                if self.dispatcher is None:
+                    self.dispatcher = _dispatcher(self.function)
+        return self.dispatcher
 
     @property
     def _numba_type_(self) -> Any:
@@ -73,18 +56,13 @@ def kernel(function: F) -> F:
     return Kernel(function)  # type: ignore[return-value]
 
 
-def kernel_with(cold: Callable[..., Any]) -> Callable[[F], F]:
-    """The same, with a twin that takes the same arguments and does the same without numba."""
-    return lambda function: Kernel(function, cold)  # type: ignore[return-value]
-
-
 def _numba() -> Any:
     import numba
 
     return numba
 
 
-def _compiled(function: Callable[..., Any]) -> Any:
+def _dispatcher(function: Callable[..., Any]) -> Any:
     """The function as numba has it: nothing is compiled before its first call."""
     dispatcher = _numba().njit(nogil=True, error_model="numpy")(function)
     if dispatcher is function:  # NUMBA_DISABLE_JIT

@@ -12,8 +12,7 @@ import math
 
 import numpy as np
 
-from distagg.kernels import newton_cold
-from distagg.kernels.jit import kernel, kernel_with
+from distagg.kernels.jit import kernel
 from distagg.kernels.links import LOGIT, RAO_KUPPER, logit_slopes, slopes
 from distagg.types import Floats, Indices, Offsets
 
@@ -73,7 +72,7 @@ def solve_step(
             ahead[i] = scale[i] * rest[i] + now / before * ahead[i]
 
 
-@kernel_with(newton_cold.fit_queries)
+@kernel
 def fit_queries(
     link: int,
     prior: int,
