@@ -61,6 +61,16 @@ def as_words(words: Sequence[str]) -> pa.StringArray:
     return pa.StringArray.from_buffers(len(words), pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(b"".join(encoded)))
 
 
+def as_lists(rows: Sequence[NDArray[Any]], dtype: type[np.generic]) -> pa.ListArray:
+    """Arrays of numbers as an Arrow array of lists.
+
+    >>> as_lists([np.array([1, 2]), np.array([])], np.int64).to_pylist()
+    [[1, 2], []]
+    """
+    ends = np.cumsum([0, *map(len, rows)]).astype(np.int32)
+    return pa.ListArray.from_arrays(as_arrow(ends), as_arrow(np.concatenate([[], *rows]).astype(dtype)))
+
+
 def one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     """A table's column as one array; without copying where it is one, which ``combine_chunks`` does not spare."""
     if isinstance(column, pa.Array):

@@ -36,7 +36,6 @@ from distagg.engine.rank import rank_to, write_task
 from distagg.engine.result import NOTHING_MORE
 from distagg.engine.runner import InlineRunner, Work
 from distagg.errors import DistaggError
-from distagg.kernels import jit
 from distagg.models import model_named
 from distagg.reports.terminal import render_table
 
@@ -74,7 +73,6 @@ def peak(_: Any = None) -> float:
 
 def warm(refs: Sequence[ChunkRef], model: Any, params: Any, folder: str) -> None:
     """Rank chunks in the worker that runs this, for what it compiles and loads on the way."""
-    jit.WARM = 0  # compile, however little there is to do
     with tempfile.TemporaryDirectory(dir=folder) as room:
         work = Work(write_task, (model, params, NOTHING_MORE, room, "parquet"), ids=True)
         list(InlineRunner().map(work, refs))

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import atexit
 import importlib.util
 import os
-import shutil
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -23,16 +20,6 @@ if TYPE_CHECKING:
 settings.register_profile("distagg", deadline=None, derandomize=True)
 settings.load_profile("distagg")
 
-
-# The workers and commands that tests start load what one of them has compiled: most of the suite's time otherwise.
-if "PYTEST_XDIST_WORKER" not in os.environ:
-    os.environ["DISTAGG_JIT_CACHE"] = "1"
-    os.environ["NUMBA_CACHE_DIR"] = tempfile.mkdtemp(prefix="distagg-jit-")
-    atexit.register(shutil.rmtree, os.environ["NUMBA_CACHE_DIR"], ignore_errors=True)
-
-from distagg.kernels import jit  # noqa: E402 (it asks the environment)
-
-jit.WARM = 0  # tests are of the kernels; their cold twins are held against them in kernels/test_cold.py
 
 DATA = Path(os.environ.get("DISTAGG_DATA", Path(__file__).parents[1] / ".." / "shared" / "data")).resolve()
 

@@ -58,7 +58,7 @@ def watched(
         {"command": [str(word) for word in command], "file": str(files[n]) if files else "", "bytes": str(trap)}
         for n, command in enumerate(commands)
     ]
-    settings = {name: value for name, value in os.environ.items() if name != "DISTAGG_JIT_CACHE"}  # as users have it
+    settings = {**os.environ, "DISTAGG_CACHE": "0"}  # compiled code is kept as pickles, in a private folder
     command = [sys.executable, "-c", WATCH, json.dumps(steps)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True, env=settings)
     found = next(line for line in done.stdout.splitlines() if line.startswith("FOUND"))

@@ -11,7 +11,7 @@ Command = Callable[..., argparse.ArgumentParser]
 
 
 def add_job_commands(commands: Any, command: Command) -> None:
-    """run, plan, resume, status, report, doctor."""
+    """run, plan, resume, status, report, doctor, warm."""
 
     def add(name: str, help: str, *, cluster: bool = False) -> argparse.ArgumentParser:
         parser = command(commands, name, help, cluster=cluster)
@@ -30,6 +30,8 @@ def add_job_commands(commands: Any, command: Command) -> None:
     _run(add("report", "draw report.html of a run again"))
     doctor = add("doctor", "whether this machine can do what will be asked of it")
     doctor.add_argument("--no-cluster", action="store_true", help="do not start a worker")
+    warm = add("warm", "compile what models need, and keep it for this user's next processes")
+    warm.add_argument("models", nargs="*", metavar="MODEL", help="default: all of them, metrics and completions")
 
 
 def _job(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""The commands about jobs: run, plan, resume, status, report, doctor."""
+"""The commands about jobs: run, plan, resume, status, report, doctor, warm."""
 
 from __future__ import annotations
 
@@ -87,6 +87,19 @@ def doctor_command(arguments: argparse.Namespace) -> None:
     bad = [row["check"] for row in rows if row["state"] == BAD]
     if bad:
         raise InfrastructureError(f"not fit to run: {', '.join(bad)}")
+
+
+def warm_command(arguments: argparse.Namespace) -> None:
+    from distagg.jobs.warm import warm
+
+    took: dict[str, float] = {}
+
+    def tell(name: str, seconds: float) -> None:
+        took[name] = round(seconds, 2)
+        say(f"{name}: {seconds:.1f} s")
+
+    folder = warm(arguments.models, tell)
+    print(json.dumps({"folder": str(folder), "seconds": took}) if arguments.json else f"compiled code: {folder}")
 
 
 def _job(arguments: argparse.Namespace) -> Job:

@@ -50,6 +50,7 @@ EXAMPLES = {
     "status": ["distagg status runs/nightly/latest"],
     "report": ["distagg report runs/nightly/latest"],
     "doctor": ["distagg doctor"],
+    "warm": ["distagg warm", "distagg warm crf kemeny"],
     "certificates": ["distagg certificates certificates --hosts node-1.example,node-2.example"],
 }
 LOOKS = {

@@ -113,7 +113,9 @@ class Chunk:
     def entry_row(self) -> Offsets:
         """The chunk-wide item row of every entry, shape (E,)."""
         entries = np.diff(self.entry_offsets[self.list_offsets])
-        return np.repeat(self.item_offsets[:-1], entries) + self.entry_item
+        rows: Offsets = np.repeat(self.item_offsets[:-1], entries)
+        rows += self.entry_item
+        return rows
 
     def select(self, queries: Bools) -> Chunk:
         """The chunk of only those queries for which the mask (Q,) is true."""

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from distagg.arrays import as_numpy, as_words
 from distagg.dataset.audience import audience, drawn
 from distagg.dataset.chunk import Chunk, chunk_from_tables
 from distagg.dataset.manifest import Block, Kind, Manifest, Partition, load_manifest
@@ -44,7 +46,7 @@ class Selection:
     def mask(self, parts: pa.StringArray, first_query: int) -> np.ndarray:
         keep = np.ones(len(parts), dtype=bool)
         if self.parts is not None:
-            keep &= np.isin(parts.to_numpy(zero_copy_only=False).astype(str), sorted(self.parts))
+            keep &= as_numpy(pc.is_in(parts, value_set=as_words(sorted(self.parts))))
         if self.modulus:
             position = np.arange(first_query, first_query + len(parts))
             keep &= np.isin(position % self.modulus, sorted(self.residues))

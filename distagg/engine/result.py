@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from distagg.arrays import as_arrow
+from distagg.arrays import as_arrow, as_lists, as_words
 from distagg.dataset.chunk import Chunk
 from distagg.engine.shown import Shown
 from distagg.kernels.ordering import order_items
@@ -80,7 +80,7 @@ def ranking_of(
     columns.append(as_arrow(outcome.score[rows]))
     for field in list(schema)[len(columns) :]:
         if field.name == "status":
-            columns.append(pa.array(STATUS, pa.string()).take(as_arrow(items["status"][rows].astype(np.int64))))
+            columns.append(as_words(STATUS).take(as_arrow(items["status"][rows].astype(np.int64))))
         elif field.name == "title":
             columns.append(shown.title_of(ids))
         else:
@@ -94,7 +94,7 @@ def fits_of(chunk: Chunk, outcome: Outcome, schema: pa.Schema) -> pa.Table:
     for field in list(schema)[1:]:
         if field.name == "trace":
             lines = outcome.trace if outcome.trace is not None else np.zeros((chunk.n_queries, 0))
-            columns.append(pa.array([line[np.isfinite(line)] for line in lines], field.type))
+            columns.append(as_lists([line[np.isfinite(line)] for line in lines], np.float64))
         else:
-            columns.append(pa.array(outcome.queries[field.name], field.type))
+            columns.append(as_arrow(outcome.queries[field.name].astype(field.type.to_pandas_dtype())))
     return pa.Table.from_arrays(columns, schema=schema)

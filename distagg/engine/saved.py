@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from distagg.arrays import as_lists, as_words
 from distagg.dataset.commit import staged_directory
 from distagg.dataset.manifest import MANIFEST, read_committed_json
 from distagg.dataset.place import Place, place
@@ -46,7 +47,7 @@ class Fitted:
 
 def save_model(target: str | Place, fitted: Fitted, about: dict[str, Any] | None = None) -> None:
     """Write a fitted model, all or nothing."""
-    experts = pa.table({"expert": pa.array(fitted.experts, pa.string())})
+    experts = pa.table({"expert": as_words(fitted.experts)})
     with staged_directory(place(target)) as folder:
         files = [
             _write(folder / "experts.parquet", experts), _write(folder / "params.parquet", params_table(fitted.params))
@@ -103,9 +104,9 @@ def params_table(params: Params) -> pa.Table:
     arrays = [np.asarray(params[name], dtype=np.float64) for name in names]
     return pa.table(
         {
-            "name": pa.array(names, pa.string()),
-            "shape": pa.array([list(array.shape) for array in arrays], pa.list_(pa.int64())),
-            "values": pa.array([array.ravel() for array in arrays], pa.list_(pa.float64())),
+            "name": as_words(names),
+            "shape": as_lists([np.array(array.shape, dtype=np.int64) for array in arrays], np.int64),
+            "values": as_lists([array.ravel() for array in arrays], np.float64),
         }
     )
 

@@ -21,7 +21,7 @@ ROOM = 10 << 30
 
 def examine(*, cluster: bool = True) -> list[dict[str, Any]]:
     """Rows of check, state (ok, poor, bad), what was found, what to do."""
-    here = (_python, _packages, _extras, _cores, _memory, _disk, _kernels, _commit)
+    here = (_python, _packages, _extras, _cores, _memory, _disk, _kernels, _cache, _commit)
     checks: tuple[Callable[[], dict[str, Any]], ...] = (*here, _workers) if cluster else here
     rows = []
     for check in checks:
@@ -80,6 +80,30 @@ def _kernels() -> dict[str, Any]:
     lists = pa.table({"expert": ["a", "a", "b", "b"], "item": ["x", "y", "y", "z"], "rank": [1, 2, 1, 2]})
     order = rank("rrf", Dataset.from_arrow(lists))["item"].to_pylist()
     return _told("kernels", OK if order == ["y", "x", "z"] else BAD, f"rrf ranks {', '.join(order)}", "reinstall numba")
+
+
+def _cache() -> dict[str, Any]:
+    """Where compiled kernels are kept, and whether what is written there comes back."""
+    from distagg.kernels import cache
+
+    if cache.is_off():
+        return _told("cache", POOR, "off: every process compiles its own kernels", "unset DISTAGG_CACHE")
+    opened, probe = cache.store(), os.urandom(8)
+    if opened is None:
+        return _told("cache", POOR, cache.why_not(), "set DISTAGG_CACHE_DIR to a folder that only you can write to")
+    name = f"probe-{probe.hex()}"
+    opened.write(name, probe)
+    same = opened.read(name) == probe
+    (opened.folder / name).unlink(missing_ok=True)
+    if not same:
+        why = opened.full or f"{opened.folder} gives back other bytes than were written"
+        return _told("cache", POOR, why, "make room, or set DISTAGG_CACHE_DIR to a folder that can be written to")
+    files = [file.stat().st_size for file in opened.folder.iterdir()]
+    every = sum(file.stat().st_size for file in opened.folder.parent.rglob("*") if file.is_file())
+    return _told(
+        "cache", OK, f"{opened.folder.parent}: {len(files)} compiled kernels, {sum(files) / 1e6:.1f} MB; with those "
+        f"of other versions {every / 1e6:.1f} MB",
+    )  # fmt: skip
 
 
 def _commit() -> dict[str, Any]:

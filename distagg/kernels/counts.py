@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from distagg.kernels import newton_cold as cold
-from distagg.kernels.jit import kernel, kernel_with
+from distagg.kernels.jit import kernel
 from distagg.kernels.lists import BINARY, LOG, NORMALISED
 from distagg.types import Bools, Floats, Indices, Offsets
 
@@ -86,7 +85,7 @@ def expand(
     return offsets, winner[:at], loser[:at], amount[:at], tie[:at]
 
 
-@kernel_with(cold.count_squares)
+@kernel
 def count_squares(
     share: float,
     first_query: int,

@@ -14,8 +14,7 @@ import math
 
 import numpy as np
 
-from distagg.kernels import cold
-from distagg.kernels.jit import kernel, kernel_with
+from distagg.kernels.jit import kernel
 from distagg.types import NO_LABEL, Floats, Indices, Labels, Offsets
 
 # A metric's term is gain[item] * discount[position] * state(set before). States: 1, 1 + the set's relevant items (AP),
@@ -42,7 +41,7 @@ def normalise(how: int, discount: Floats, gains: Floats) -> Floats:  # (most,), 
     return np.divide(discount, reached[:, None], out=np.zeros_like(gains), where=reached[:, None] > 0.0)
 
 
-@kernel_with(cold.draw_samples)
+@kernel
 def draw_samples(
     item_offsets: Offsets,  # (Q + 1,)
     labels: Labels,  # (I,)

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from distagg.kernels import newton_cold
-from distagg.kernels.jit import kernel, kernel_with
+from distagg.kernels.jit import kernel
 from distagg.types import Floats, Indices, Labels, Offsets
 
 OK, UNBEATEN, WINLESS, ISOLATED = 0, 1, 2, 3  # as distagg.models.outcome.STATUS
 SWEEPS = 3
 
 
-@kernel_with(newton_cold.examine)
+@kernel
 def examine(
     item_offsets: Offsets,  # (Q + 1,)
     offsets: Offsets,  # (I + 1,) rows of all queries
@@ -180,7 +179,7 @@ def strong_components(
     return count, label
 
 
-@kernel_with(newton_cold.count_strong)
+@kernel
 def count_strong(
     item_offsets: Offsets, offsets: Offsets, other: Indices, ahead: Floats, behind: Floats, strong: Offsets
 ) -> None:

@@ -1,32 +1,22 @@
 """The one jit policy.
 
-Kernels are serial and release the GIL; parallelism belongs to the engine. They compile on first use, once per
-process. numba's on-disk cache holds pickles, so it is off unless DISTAGG_JIT_CACHE=1 asks for it; then every process
-writes files of its own names, since two that compile at once would otherwise overwrite each other's code under an
-index that promises another. ``error_model="numpy"`` makes division by zero give inf or nan, as numpy does;
-no fastmath: the same bits everywhere.
+Kernels are serial and release the GIL; parallelism belongs to the engine. They are compiled on first use, for the
+types of their arguments, and kept on disk (see ``cache``). ``error_model="numpy"`` makes division by zero give inf or
+nan, as numpy does; no fastmath, and none of Intel's vector logarithms, whose last bit depends on where in a loop a
+number stands: the same bits everywhere.
 
-Kernels fill arrays by plain loops: assigning a slice costs two seconds of compilation, a loop nothing.
-
-Loading numba and compiling takes longer than a small job. So a kernel may have a ``cold`` twin of plain numpy with the
-same bits, which works until it has taken as long as compiling would; numba is loaded only then.
+Few signatures: floats are float64, offsets int64, items and experts int32, all contiguous. A kernel never takes a
+function as an argument, because its code could not be kept: it takes a flag.
 """
 
 from __future__ import annotations
 
-import os
-import sys
 import threading
-import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
-import numpy as np
-
-CACHED = os.environ.get("DISTAGG_JIT_CACHE", "") == "1"
-WARM = 3.0  # seconds that a cold twin may take in all: what loading numba and compiling a chain of kernels takes
-LOADED = 0.2  # of them, once numba is loaded
-GUESS = 5e-8  # seconds that a twin takes for a number, before one has been timed
+from distagg.kernels.cache import KernelCache
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -34,32 +24,23 @@ F = TypeVar("F", bound=Callable[..., object])
 class Kernel:
     """A function that is compiled when it is called for the first time; other kernels may call it."""
 
-    def __init__(self, function: Callable[..., Any], cold: Callable[..., Any] | None = None) -> None:
-        self.function, self.cold = function, cold
-        self.seen, self.spent = 0, 0.0  # numbers given to the twin, and the seconds that it took
-        self.made: Any = None
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.dispatcher: Any = None
         self.lock = threading.Lock()
         self.__doc__, self.__name__, self.__module__ = function.__doc__, function.__name__, function.__module__
 
     def __call__(self, *arguments: Any) -> Any:
-        if self.made is None and self.cold is not None:
-            size = max(a.size for a in arguments if isinstance(a, np.ndarray))
-            limit = WARM * LOADED if "numba" in sys.modules else WARM
-            if self.spent + size * (self.spent / self.seen if self.seen else GUESS) < limit:
-                began = time.perf_counter()
-                found = self.cold(*arguments)
-                if found is not NotImplemented:  # as a twin says to what it would take too much memory for
-                    self.seen, self.spent = self.seen + size, self.spent + time.perf_counter() - began
-                    return found
         return self.compiled(*arguments)
 
     @property
     def compiled(self) -> Any:
-        """The function as numba has it."""
-        with self.lock:
-            if self.made is None:
-                self.made = _numba().njit(nogil=True, error_model="numpy", cache=CACHED)(self.function)
-        return self.made
+        """The function as numba has it; numba is loaded here."""
+        if self.dispatcher is None:
+            with self.lock:
+                if self.dispatcher is None:
+                    self.dispatcher = _dispatcher(self.function)
+        return self.dispatcher
 
     @property
     def _numba_type_(self) -> Any:
@@ -75,22 +56,38 @@ def kernel(function: F) -> F:
     return Kernel(function)  # type: ignore[return-value]
 
 
-def kernel_with(cold: Callable[..., Any]) -> Callable[[F], F]:
-    """The same, with a twin that takes the same arguments and does the same without numba."""
-    return lambda function: Kernel(function, cold)  # type: ignore[return-value]
-
-
 def _numba() -> Any:
-    os.environ.setdefault("NUMBA_DISABLE_INTEL_SVML", "1")  # its logarithms are not the C library's, nor the twins'
     import numba
 
-    if CACHED:
-        from numba.core.caching import IndexDataCacheFile
-
-        IndexDataCacheFile._data_name = _own_name
     return numba
 
 
-def _own_name(file: Any, number: int) -> str:
-    """A name of compiled code that no other process takes."""
-    return str(file._index_name.removesuffix(".nbi")) + f".{os.getpid()}-{number}.nbc"
+def _dispatcher(function: Callable[..., Any]) -> Any:
+    """The function as numba has it: nothing is compiled before its first call."""
+    dispatcher = _numba().njit(nogil=True, error_model="numpy")(function)
+    if dispatcher is function:  # NUMBA_DISABLE_JIT
+        return function
+    if function.__module__.startswith("distagg.kernels."):  # other sources are not in the cache's digest
+        dispatcher._cache = KernelCache(function)
+    if _numba().config.USING_SVML:
+        dispatcher.compile = partial(_compile_without_svml, dispatcher.compile)
+    return dispatcher
+
+
+def _compile_without_svml(compile: Callable[[Any], Any], signature: Any) -> Any:
+    """Compile with the C library's functions, and leave Intel's to everybody else's code in this process."""
+    from llvmlite.binding import set_option
+    from numba.core.compiler_lock import global_compiler_lock
+
+    with global_compiler_lock:
+        _compiling.append(signature)  # kernels compile those that they call
+        set_option("distagg", "-vector-library=none")
+        try:
+            return compile(signature)
+        finally:
+            _compiling.pop()
+            if not _compiling:
+                set_option("distagg", "-vector-library=SVML")
+
+
+_compiling: list[Any] = []

@@ -15,9 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from distagg.kernels import majority_cold as cold
-from distagg.kernels.jit import kernel_with
-from distagg.kernels.triangles import Search, mirror, small, sweep
+from distagg.kernels.jit import kernel
+from distagg.kernels.triangles import Search, mirror, sweep
 from distagg.types import Bools, Floats, Offsets
 
 WIDEST = 128  # items of a component that the bound and the search take on: a set is two words of 64 bits
@@ -26,7 +25,7 @@ EAGER = 0.25  # of ``sweep``; after a first greedy one
 ROUNDING = 1e-9  # of the sum of margins, where they are not whole numbers
 
 
-@small
+@kernel
 def components(matrix: Floats, order: Offsets, starts: Offsets, work: Offsets, seen: Bools) -> int:
     """Strongly connected components of "a majority puts i over j", best first, into ``order`` and ``starts``.
 
@@ -81,7 +80,7 @@ def components(matrix: Floats, order: Offsets, starts: Offsets, work: Offsets, s
     return count
 
 
-@kernel_with(cold.worth)
+@kernel
 def worth(matrix: Floats, order: Offsets) -> float:
     """Sum of margins of earlier over later items."""
     total = 0.0
@@ -92,7 +91,7 @@ def worth(matrix: Floats, order: Offsets) -> float:
     return total
 
 
-@kernel_with(cold.descend)
+@kernel
 def descend(matrix: Floats, order: Offsets, tolerance: float) -> int:
     """Move single items to their best places until none gains; gives the pairs looked at."""
     size = len(order)
@@ -127,7 +126,7 @@ def descend(matrix: Floats, order: Offsets, tolerance: float) -> int:
     return looked
 
 
-@small
+@kernel
 def kicked(matrix: Floats, enough: float, step: float, budget: int, order: Offsets, trial: Offsets) -> int:
     """Kick and descend from the best order so far until it is worth ``enough`` or the budget of pairs is spent.
 
@@ -159,7 +158,7 @@ def kicked(matrix: Floats, enough: float, step: float, budget: int, order: Offse
     return looked
 
 
-@small
+@kernel
 def settle(matrix: Floats, order: Offsets) -> None:
     """Let neighbours that no majority orders stand as they are numbered: no order gets worse by that."""
     for at in range(1, len(order)):
@@ -170,7 +169,7 @@ def settle(matrix: Floats, order: Offsets) -> None:
         order[to] = item
 
 
-@kernel_with(cold.ordered_pairs)
+@kernel
 def ordered_pairs(
     unlisted_last: bool,
     item_offsets: Offsets,

@@ -9,9 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from distagg.kernels.jit import kernel
-from distagg.kernels.ordering import sort_spans
 from distagg.kernels.scorer import Net, Rows, backward, forward
-from distagg.types import NO_LABEL, Floats, Indices, Labels, Offsets
+from distagg.types import NO_LABEL, Floats, Labels, Offsets
 
 NDCG, MAP, ERR, RBP = 0, 1, 2, 3
 OBJECTIVES = {"ndcg": NDCG, "map": MAP, "err": ERR, "rbp": RBP}
@@ -19,17 +18,18 @@ PERSISTENCE = 0.95  # of rbp, paper 004
 
 
 @kernel
-def walk_down(metric: int, highest: float, begin: int, end: int, labels: Labels, order: Indices, room: Floats) -> None:
-    """Fill the rows gain, run and sums of ``room`` (3, size), by position: what ``exchange`` needs.
+def walk_down(metric: int, highest: float, labels: Labels, order: Offsets) -> Floats:  # (size,), (size,) -> (3, size)
+    """Rows gain, run and sums, by position: what ``exchange`` needs.
 
     The gain of rbp is the label, as in paper 004.
 
     map: run counts relevant items, sums adds 1 / position over them. err: run is the probability to get to the
     position, sums adds up the metric. Unlabelled items have gain 0.
     """
+    room = np.empty((3, len(order)))
     run, total = 0.0 if metric == MAP else 1.0, 0.0
-    for r in range(end - begin):
-        label = labels[begin + order[begin + r]]
+    for r in range(len(order)):
+        label = labels[order[r]]
         gain = 0.0
         if label != NO_LABEL:
             gain = (label >= 1) * 1.0 if metric == MAP else max(label, 0) * 1.0 if metric == RBP else 2.0**label - 1.0
@@ -42,6 +42,7 @@ def walk_down(metric: int, highest: float, begin: int, end: int, labels: Labels,
         room[0, r], room[1, r], room[2, r] = gain, run, total
         if metric == ERR:
             run *= 1.0 - gain
+    return room
 
 
 @kernel
@@ -69,33 +70,30 @@ def lambdas(
     metric: int,
     highest: float,
     whole: float,  # what the metric is divided by
-    begin: int,  # the query's items
-    end: int,
-    labels: Labels,  # (I,)
-    score: Floats,  # (I,)
-    order: Indices,  # (I,) positions in the query, by score
-    room: Floats,  # (3, size) to work in
-    force: Floats,  # (I,) filled for begin..end: where the pairs push each item
+    labels: Labels,  # (size,) of one query
+    score: Floats,  # (size,)
+    force: Floats,  # (size,) filled: where the pairs push each item
 ) -> bool:
     """The gradient of the sum over pairs of |change of metric| log(1 + exp(worse - better)), turned to climb.
 
     Gives whether any two items have different labels.
     """
     low, pairs = NO_LABEL, False
-    for i in range(begin, end):
+    for i in range(len(labels)):
         force[i] = 0.0
         if labels[i] != NO_LABEL:
             pairs = pairs or (low != NO_LABEL and labels[i] != low)
             low = labels[i] if low == NO_LABEL else min(low, labels[i])
     if not pairs or whole <= 0.0:
         return False
-    walk_down(metric, highest, begin, end, labels, order, room)
-    for a in range(end - begin):
-        i = begin + order[begin + a]
+    order = np.argsort(-score, kind="mergesort")  # stable
+    room = walk_down(metric, highest, labels, order)
+    for a in range(len(order)):
+        i = order[a]
         if labels[i] == NO_LABEL or labels[i] == low:
             continue
-        for b in range(end - begin):
-            j = begin + order[begin + b]
+        for b in range(len(order)):
+            j = order[b]
             if labels[j] == NO_LABEL or labels[j] >= labels[i]:
                 continue
             push = exchange(metric, a, b, room) / whole / (1.0 + np.exp(score[i] - score[j]))
@@ -117,25 +115,15 @@ def climb(
     net: Net,
     step: float,
     new: Net,  # added to; it may be the net itself: then every query makes a step
-    state: Floats,  # (layers + 1, longest query or units, units): room for the kernel's own use, as all below
-    score: Floats,  # (I,)
-    key: Floats,  # (I,)
-    order: Indices,  # (I,)
-    force: Floats,  # (I,)
-    room: Floats,  # (3, longest query)
-    spare: Indices,  # (longest query,)
-    swaps: Offsets,  # (1,)
+    state: Floats,  # (layers + 1, longest query or units, units) to work in
 ) -> int:
     """Add ``step`` times each query's gradient; gives the number of queries that had one."""
     taught = 0
+    score, force = np.empty(len(labels)), np.empty(len(labels))
     for q in queries:
         forward(q, hidden, item_offsets, rows, net, state, score)
         begin, end = item_offsets[q], item_offsets[q + 1]
-        for i in range(begin, end):
-            key[i] = score[i]
-        sort_spans(item_offsets[q : q + 2], key, order, room[0], spare, swaps)
-        if not lambdas(metric, highest, whole[q], begin, end, labels, score, order, room, force):
-            continue
-        taught += 1
-        backward(q, hidden, step, item_offsets, rows, net, force, state, new)
+        if lambdas(metric, highest, whole[q], labels[begin:end], score[begin:end], force[begin:end]):
+            taught += 1
+            backward(q, hidden, step, item_offsets, rows, net, force, state, new)
     return taught

@@ -15,8 +15,7 @@ import math
 
 import numpy as np
 
-from distagg.kernels import newton_cold
-from distagg.kernels.jit import kernel, kernel_with
+from distagg.kernels.jit import kernel
 from distagg.types import Floats, Indices, Offsets
 
 LOGIT, PROBIT, DAVIDSON, RAO_KUPPER = 0, 1, 2, 3
@@ -154,7 +153,7 @@ def slopes(
                 diagonal[size] += bent
 
 
-@kernel_with(newton_cold.log_likelihood)
+@kernel
 def log_likelihood(
     link: int,
     item_offsets: Offsets,

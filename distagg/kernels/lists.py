@@ -1,103 +1,66 @@
-"""Kernels over lists: linear walks along entries that are sorted by rank. Cost: O(entries)."""
+"""Linear walks along the entries of lists, which are sorted by rank. Cost: O(entries).
+
+Sums by item and positions are numpy's, so that the models that need nothing else never load numba; ``np.bincount`` adds
+one after the other, as a loop does.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
-from distagg.kernels import cold
-from distagg.kernels.jit import kernel, kernel_with
+from distagg.kernels.jit import kernel
 from distagg.types import Floats, Indices, Offsets
 
-BINARY, DIFFERENCE, NORMALISED, LOG = cold.BINARY, cold.DIFFERENCE, cold.NORMALISED, cold.LOG
+BINARY, DIFFERENCE, NORMALISED, LOG = 0, 1, 2, 3
 PAIR_FUNCTIONS = {"binary": BINARY, "difference": DIFFERENCE, "normalised": NORMALISED, "log": LOG}
 
 
-@kernel_with(cold.sum_by_item)
-def sum_by_item(
-    item_offsets: Offsets,  # (Q + 1,)
-    list_offsets: Offsets,  # (Q + 1,)
-    entry_offsets: Offsets,  # (L + 1,)
-    entry_item: Indices,  # (E,)
-    weights: Floats,  # (E,)
-) -> Floats:  # (I,)
+def sum_by_item(entry_row: Offsets, weights: Floats, n_items: int) -> Floats:  # (E,), (E,) -> (I,)
     """Sum of the entries' weights for every item, added in list order."""
-    total = np.zeros(item_offsets[-1])
-    for q in range(len(item_offsets) - 1):
-        base = item_offsets[q]
-        for e in range(entry_offsets[list_offsets[q]], entry_offsets[list_offsets[q + 1]]):
-            total[base + entry_item[e]] += weights[e]
-    return total
+    return np.bincount(entry_row, weights, n_items).astype(np.float64, copy=False)  # int64 where there is no entry
 
 
-@kernel_with(cold.reciprocal_sums)
-def reciprocal_sums(
-    c: float,
-    item_offsets: Offsets,  # (Q + 1,)
-    list_offsets: Offsets,  # (Q + 1,)
-    entry_offsets: Offsets,  # (L + 1,)
-    entry_item: Indices,  # (E,)
-    entry_rank: Floats,  # (E,)
-    total: Floats,  # (I,) added to
-) -> None:
-    """Sum of 1 / (c + rank) for every item: one pass, nothing in between is written."""
-    for q in range(len(item_offsets) - 1):
-        base = item_offsets[q]
-        for e in range(entry_offsets[list_offsets[q]], entry_offsets[list_offsets[q + 1]]):
-            total[base + entry_item[e]] += 1.0 / (c + entry_rank[e])
-
-
-@kernel_with(cold.borda_points)
 def borda_points(
     average: bool,
     item_offsets: Offsets,  # (Q + 1,)
     list_offsets: Offsets,  # (Q + 1,)
     entry_offsets: Offsets,  # (L + 1,)
-    entry_item: Indices,  # (E,)
+    entry_row: Offsets,  # (E,)
     entry_rank: Floats,  # (E,)
-    points: Floats,  # (I,) added to
-    held: Floats,  # (I,) added to: lists that hold the item
-    leftover: Floats,  # (Q,) added to: with ``average``, the mean of the points that each list has left over
-) -> None:
-    """Items left behind, by every list: size - position, ties sharing theirs; with ``average`` less the leftover."""
-    for q in range(len(item_offsets) - 1):
-        base, size = item_offsets[q], item_offsets[q + 1] - item_offsets[q]
-        for a in range(list_offsets[q], list_offsets[q + 1]):
-            first, last = entry_offsets[a], entry_offsets[a + 1]
-            rest = 0.0
-            if average:
-                rest = max(size - (last - first) - 1, 0) / 2
-                leftover[q] += rest
-            start = first
-            while start < last:
-                end = start + 1
-                while end < last and entry_rank[end] == entry_rank[start]:
-                    end += 1
-                given = size - (0.5 * (start + end - 1) - first + 1.0) - rest
-                for e in range(start, end):
-                    points[base + entry_item[e]] += given
-                    held[base + entry_item[e]] += 1.0
-                start = end
+) -> tuple[Floats, Floats, Floats]:  # (I,), (I,), (Q,)
+    """Items left behind, by every list: size - position, ties sharing theirs; with ``average`` less the leftover.
+
+    Gives every item's points, how many lists hold it, and, with ``average``, every query's leftover: the sum over lists
+    of the mean of the points that a list has left over.
+    """
+    lists, length = np.diff(list_offsets), np.diff(entry_offsets)
+    most: Floats = np.repeat(np.diff(item_offsets).astype(np.float64), lists)  # points of each list
+    leftover = np.zeros(len(lists))
+    points = -mid_positions(entry_offsets, entry_rank)
+    if average:
+        rest = np.maximum(most - length - 1, 0.0) / 2
+        leftover = sum_by_item(np.repeat(np.arange(len(lists)), lists), rest, len(lists))
+        most -= rest
+    points += np.repeat(most, length)
+    held = np.bincount(entry_row, minlength=item_offsets[-1]).astype(np.float64)
+    return sum_by_item(entry_row, points, item_offsets[-1]), held, leftover
 
 
-@kernel_with(cold.mid_positions)
 def mid_positions(entry_offsets: Offsets, entry_rank: Floats) -> Floats:  # (L + 1,), (E,) -> (E,)
     """Position of every entry in its list, from 1; tied entries share the mean of their positions."""
-    position = np.empty(len(entry_rank))
-    for a in range(len(entry_offsets) - 1):
-        first, last = entry_offsets[a], entry_offsets[a + 1]
-        start = first
-        while start < last:
-            end = start + 1
-            while end < last and entry_rank[end] == entry_rank[start]:
-                end += 1
-            middle = 0.5 * (start + end - 1) - first + 1.0
-            for e in range(start, end):
-                position[e] = middle
-            start = end
+    position = np.arange(1.0, len(entry_rank) + 1)
+    position -= np.repeat(entry_offsets[:-1], np.diff(entry_offsets))
+    tied = np.zeros(len(entry_rank) + 1, dtype=np.bool_)  # with the entry before, of the same list
+    tied[1:-1] = entry_rank[1:] == entry_rank[:-1]
+    tied[entry_offsets] = False
+    if tied.any():
+        edges = np.flatnonzero(tied[1:] != tied[:-1])  # first and last of every group, in turn
+        middle = 0.5 * (position[edges[0::2]] + position[edges[1::2]])
+        position[tied[1:] | tied[:-1]] = np.repeat(middle, edges[1::2] - edges[0::2] + 1)
     return position
 
 
-@kernel_with(cold.pair_values)
+@kernel
 def pair_values(entry_offsets: Offsets, entry_rank: Floats, left_out: Offsets, function: int) -> tuple[Floats, Floats]:
     """What ranks are worth: the entries' values (E,), and the value of the items that each list leaves out (L,).
 
@@ -122,7 +85,7 @@ def pair_values(entry_offsets: Offsets, entry_rank: Floats, left_out: Offsets, f
     return value, outside
 
 
-@kernel_with(cold.pair_sums)
+@kernel
 def pair_sums(
     entry_offsets: Offsets,  # (L + 1,)
     entry_rank: Floats,  # (E,)

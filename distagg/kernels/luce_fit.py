@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from distagg.kernels import luce_cold
-from distagg.kernels.jit import kernel, kernel_with
+from distagg.kernels.jit import kernel
 from distagg.kernels.mpm import MEMORY, direction
 from distagg.kernels.plackett_luce import Choices, expect, suffix_sums, take
 from distagg.types import Floats, Offsets
@@ -19,7 +18,7 @@ INNER = 20  # most power steps on one Markov chain
 KEPT = 0.9  # a step is long enough when it leaves at most this share of the slope
 
 
-@kernel_with(luce_cold.climb)
+@kernel
 def climb(
     choices: Choices,
     item_offsets: Offsets,

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from distagg.kernels import luce_cold
-from distagg.kernels.jit import kernel_with
+from distagg.kernels.jit import kernel
 from distagg.kernels.plackett_luce import Choices
 from distagg.types import INDEX, Bools, Floats, Indices, Offsets
 
@@ -48,7 +47,7 @@ def examine(choices: Choices, item_offsets: Offsets, wins: Floats) -> tuple[Indi
     return status, (roots[label] - np.maximum.accumulate(ahead)).astype(INDEX)
 
 
-@kernel_with(luce_cold.reach)
+@kernel
 def reach(forward: bool, choices: Choices, item_offsets: Offsets, component: Indices, reached: Bools) -> None:
     """Mark (I,) the items that the first item of their component beats along some path, or (not forward) loses to.
 

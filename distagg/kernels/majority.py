@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from distagg.kernels import majority_cold as cold
-from distagg.kernels.jit import kernel, kernel_with
+from distagg.kernels.jit import kernel
 from distagg.types import Bools, Floats, Indices, Offsets
 
-UNLISTED = cold.UNLISTED
+UNLISTED = np.int32(2**31 - 1)  # the place of an item that a list leaves out
 
 
 @kernel
@@ -138,7 +137,7 @@ def copeland_scores(matrix: Floats, score: Floats) -> None:  # (size, size), (si
             score[i] += (matrix[i, j] > 0.0) * 1.0 - (matrix[i, j] < 0.0) * 1.0
 
 
-@kernel_with(cold.chunk_margins)
+@kernel
 def chunk_margins(
     q: int, unlisted_last: bool, item_offsets: Offsets, list_offsets: Offsets, entry_offsets: Offsets,
     entry_item: Indices, entry_rank: Floats, pair_offsets: Offsets, pair_winner: Indices, pair_loser: Indices,
@@ -152,7 +151,7 @@ def chunk_margins(
     return matrix
 
 
-@kernel_with(cold.sort_chunk)
+@kernel
 def sort_chunk(
     local: bool, start: Indices, unlisted_last: bool, item_offsets: Offsets, list_offsets: Offsets,
     entry_offsets: Offsets, entry_item: Indices, entry_rank: Floats, pair_offsets: Offsets, pair_winner: Indices,
@@ -183,7 +182,7 @@ def sort_chunk(
     return score
 
 
-@kernel_with(cold.copeland_chunk)
+@kernel
 def copeland_chunk(
     unlisted_last: bool, item_offsets: Offsets, list_offsets: Offsets, entry_offsets: Offsets, entry_item: Indices,
     entry_rank: Floats, pair_offsets: Offsets, pair_winner: Indices, pair_loser: Indices, pair_weight: Floats,

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from distagg.kernels import majority_cold as cold
-from distagg.kernels.jit import kernel, kernel_with
+from distagg.kernels.jit import kernel
 from distagg.kernels.majority import chunk_margins
 from distagg.types import Bools, Floats, Indices, Offsets
 
@@ -155,7 +154,7 @@ def majority_walk(margins: Floats, teleport: float, tolerance: float, steps: int
     return x, left <= tolerance
 
 
-@kernel_with(cold.majority_walks)
+@kernel
 def majority_walks(
     teleport: float, tolerance: float, steps: int, unlisted_last: bool, item_offsets: Offsets, list_offsets: Offsets,
     entry_offsets: Offsets, entry_item: Indices, entry_rank: Floats, pair_offsets: Offsets, pair_winner: Indices,

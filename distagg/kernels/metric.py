@@ -1,57 +1,51 @@
 """What effectiveness metrics need from a walk down the ranking; normalisation is done by ``distagg.metrics``.
 
 Every metric except tau is a sum over positions, cut off at one or more depths: so ``sums_at_cutoffs`` is the one
-walk, and the other kernels only turn labels into the summand of each position. All O(items). Callers allocate
-(``sums``, ``values``), kernels fill: allocation inside would double their compile time.
+walk, and the other functions only turn labels into the summand of each position. All O(items). Sums are made from the
+first position on, one after the other.
 """
 
 from __future__ import annotations
 
-from distagg.kernels import cold
-from distagg.kernels.jit import kernel_with
+import numpy as np
+
+from distagg.kernels.ordering import equal_spans
 from distagg.types import Floats, Offsets
 
 
-@kernel_with(cold.sums_at_cutoffs)
-def sums_at_cutoffs(item_offsets: Offsets, values: Floats, discounts: Floats, cutoffs: Offsets, sums: Floats) -> None:
-    """Sum of ``values * discounts[position]`` over the first ``cutoffs[c]`` positions of each query: ``sums`` (Q, C).
-
-    ``values`` (I,) in ranking order, ``discounts`` (longest query,), ``cutoffs`` (C,) ascending.
-    """
-    for q in range(len(item_offsets) - 1):
-        first = item_offsets[q]
-        size = item_offsets[q + 1] - first
-        position, total = 0, 0.0
-        for c in range(len(cutoffs)):
-            depth = min(cutoffs[c], size)
-            while position < depth:
-                total += values[first + position] * discounts[position]
-                position += 1
-            sums[q, c] = total
+def sums_at_cutoffs(
+    item_offsets: Offsets,  # (Q + 1,)
+    values: Floats,  # (I,) in ranking order
+    discounts: Floats,  # (longest query,)
+    cutoffs: Offsets,  # (C,) ascending
+) -> Floats:  # (Q, C)
+    """Sum of ``values * discounts[position]`` over the first ``cutoffs[c]`` positions of each query."""
+    sums = np.zeros((len(item_offsets) - 1, len(cutoffs)))
+    for queries, at in equal_spans(item_offsets):
+        depths = np.minimum(cutoffs, at.shape[1])
+        deepest = int(depths[-1])
+        sums[queries] = np.cumsum(values[at[:, :deepest]] * discounts[:deepest], axis=1)[:, depths - 1]
+    return sums
 
 
-@kernel_with(cold.precision_at_hits)
-def precision_at_hits(item_offsets: Offsets, relevant: Floats, values: Floats) -> None:
+def precision_at_hits(item_offsets: Offsets, relevant: Floats) -> Floats:  # (Q + 1,), (I,) -> (I,)
     """Precision at the position of every relevant item, 0 elsewhere: the summand of average precision.
 
-    ``relevant`` (I,) is 1 or 0, in ranking order; ``values`` (I,).
+    ``relevant`` (I,) is 1 or 0, in ranking order.
     """
-    for q in range(len(item_offsets) - 1):
-        first, hits = item_offsets[q], 0.0
-        for i in range(first, item_offsets[q + 1]):
-            hits += relevant[i]
-            values[i] = relevant[i] * hits / (i - first + 1)
+    first = np.repeat(item_offsets[:-1], np.diff(item_offsets))
+    hits = np.concatenate([np.zeros(1), np.cumsum(relevant)])
+    within = hits[1:] - hits[first]
+    return relevant * within / (np.arange(1, len(relevant) + 1) - first)
 
 
-@kernel_with(cold.stop_probability)
-def stop_probability(item_offsets: Offsets, satisfied: Floats, values: Floats) -> None:
-    """Probability that a reader who goes down the ranking stops at each position: ``values`` (I,).
+def stop_probability(item_offsets: Offsets, satisfied: Floats) -> Floats:  # (Q + 1,), (I,) -> (I,)
+    """Probability that a reader who goes down the ranking stops at each position.
 
     ``satisfied`` (I,) is the probability that the item at that position satisfies. The cascade behind ERR, and,
     with certain satisfaction by relevant items, behind the reciprocal rank.
     """
-    for q in range(len(item_offsets) - 1):
-        reached = 1.0
-        for i in range(item_offsets[q], item_offsets[q + 1]):
-            values[i] = reached * satisfied[i]
-            reached *= 1.0 - satisfied[i]
+    stops = satisfied.copy()
+    for _, at in equal_spans(item_offsets):
+        stops[at[:, 1:]] *= np.cumprod(1.0 - satisfied[at[:, :-1]], axis=1)
+    return stops

@@ -18,15 +18,12 @@ all pairs, and the data enter as margins. The prior then holds b as well: s and 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from distagg.kernels.jit import kernel
 from distagg.types import Bools, Floats, Indices, Offsets
 
 MEMORY = 10  # curvature pairs that L-BFGS keeps
-Objective = Callable[[Floats, Floats, Floats, Floats, float, float, Floats], float]
 
 
 @kernel
@@ -36,7 +33,6 @@ def likelihood(
     adherence: Floats,  # (groups,)
     share: Floats,  # (groups,)
     prior: float,
-    tightness: float,  # not used: there are no variances
     gradient: Floats,  # (size,) filled
 ) -> float:
     """f and its gradient."""
@@ -156,8 +152,19 @@ def direction(gradient: Floats, moves: Floats, turns: Floats, held: int, step: i
 
 
 @kernel
+def objective(
+    spread: bool, x: Floats, data: Floats, adherence: Floats, share: Floats, prior: float, tightness: float,
+    gradient: Floats,
+) -> float:  # fmt: skip
+    """f and its gradient, with variances where ``spread``."""
+    if spread:
+        return spread_likelihood(x, data, adherence, share, prior, tightness, gradient)
+    return likelihood(x, data, adherence, share, prior, gradient)
+
+
+@kernel
 def maximise(
-    objective: Objective, data: Floats, adherence: Floats, share: Floats, prior: float, tightness: float,
+    spread: bool, data: Floats, adherence: Floats, share: Floats, prior: float, tightness: float,
     tolerance: float, steps: int, rate: float, x: Floats, trace: Floats,
 ) -> tuple[int, float, float]:  # fmt: skip
     """Fit x in place from where it stands; gives the steps taken, the largest gradient entry left, and f.
@@ -168,7 +175,7 @@ def maximise(
     size = len(x)
     gradient, trial, trial_gradient, ahead = np.empty(size), np.empty(size), np.empty(size), np.empty(size)
     moves, turns = np.empty((MEMORY, size)), np.empty((MEMORY, size))
-    value = objective(x, data, adherence, share, prior, tightness, gradient)
+    value = objective(spread, x, data, adherence, share, prior, tightness, gradient)
     step = 0
     held, kept = step + len(x) - size, step + len(x) - size  # 0; a literal would compile ``direction`` twice
     while True:
@@ -182,7 +189,7 @@ def maximise(
         if rate > 0.0:
             for i in range(size):
                 x[i] -= rate * gradient[i]
-            value = objective(x, data, adherence, share, prior, tightness, gradient)
+            value = objective(spread, x, data, adherence, share, prior, tightness, gradient)
             step += 1
             continue
         direction(gradient, moves, turns, held, kept, ahead)
@@ -193,7 +200,7 @@ def maximise(
         for _ in range(40):
             for i in range(size):
                 trial[i] = x[i] + length * ahead[i]
-            found = objective(trial, data, adherence, share, prior, tightness, trial_gradient)
+            found = objective(spread, trial, data, adherence, share, prior, tightness, trial_gradient)
             if found <= value + 1e-4 * length * slope:
                 better = True
             elif found <= value + 1e-13 * abs(value):  # too close to tell: the slope decides (Hager & Zhang 2005)
@@ -223,8 +230,7 @@ def maximise(
 
 @kernel
 def fit_queries(
-    objective: Objective,  # likelihood, or spread_likelihood where ``spread``
-    spread: bool,
+    spread: bool,  # fit variances too
     levels: Floats,  # (levels,) adherence
     item_offsets: Offsets,
     data_offsets: Offsets,  # (Q + 1,) where each query's rows of data start
@@ -266,7 +272,7 @@ def fit_queries(
         for i in range(size):
             x[i] = score[base + i]
         taken[q], left[q], value = maximise(
-            objective, each, present[:groups], share[:groups], prior / size, tightness / size, tolerance, steps, rate,
+            spread, each, present[:groups], share[:groups], prior / size, tightness / size, tolerance, steps, rate,
             x, trace[q],
         )  # fmt: skip
         reached[q] = -total * value

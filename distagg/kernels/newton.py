@@ -14,20 +14,17 @@ sure keeps the weight between 1 / (1 + sum s^2) and 1 + items, where data say li
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 
-from distagg.kernels import newton_cold
-from distagg.kernels.jit import kernel, kernel_with
-from distagg.kernels.links import RAO_KUPPER
+from distagg.kernels.jit import kernel
+from distagg.kernels.links import LOGIT, RAO_KUPPER, logit_slopes, slopes
 from distagg.types import Floats, Indices, Offsets
 
 NONE, GAUSSIAN, GAMMA = 0, 1, 2
 UPHILL = 0.1  # a step may end this much of its first slope uphill
 TRIES = 60  # of shorter steps
 SETTLED, CHANGES = 0.01, 100  # a weight is found when it changes by no larger part; the most changes
-Slopes = Callable[..., None]
 
 
 @kernel
@@ -81,9 +78,8 @@ def solve_step(
             ahead[i] = scale[i] * rest[i] + now / before * ahead[i]
 
 
-@kernel_with(newton_cold.fit_queries)
+@kernel
 def fit_queries(
-    slopes: Slopes,  # of the link
     link: int,
     prior: int,
     weight: Floats,  # (Q,) or a gamma prior's rate; filled with ``seek``
@@ -122,7 +118,10 @@ def fit_queries(
             good = link != RAO_KUPPER or ties[q] == 0.0 or s[length - 1] > 0.0
             now = -2.0 * first  # uphill, so that the step is halved
             if good:
-                slopes(link, s, ties[q], rows, other, ahead, behind, gradient, diagonal, cross, curve)
+                if link == LOGIT:
+                    logit_slopes(link, s, ties[q], rows, other, ahead, behind, gradient, diagonal, cross, curve)
+                else:
+                    slopes(link, s, ties[q], rows, other, ahead, behind, gradient, diagonal, cross, curve)
                 now = gradient[length - 1] * x[length - 1]
                 for i in range(length - 1):
                     if prior == GAUSSIAN:

@@ -1,35 +1,42 @@
-"""Order the items of every query by score: stable, descending, O(n log n), linear memory.
+"""Order the items of every query by score: stable, descending, O(n log n).
 
-One kernel does every sort: short runs by counting the larger values (quadratic, but without a branch to mispredict
-and vectorised: twice as fast as insertion sort on random scores), then bottom-up merges. It also gives the values in
-their new order (the ideal ranking, when they are labels) and counts the pairs it had to exchange, which is what
-Kendall's tau needs (Knight 1966). Callers allocate, the kernel fills: allocation inside it would double its compile
-time.
+Spans of one length are the rows of a table that numpy sorts at once: 1.1 to 1.4 times as long as a compiled merge sort
+takes, and nothing to compile.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
-from distagg.kernels import cold
-from distagg.kernels.jit import kernel_with
+from distagg.kernels.jit import kernel
 from distagg.types import Floats, Indices, Offsets
 
-RUN = 64  # longest run that is sorted by counting
+
+def equal_spans(offsets: Offsets) -> Iterator[tuple[Offsets, Offsets]]:
+    """Spans by their length, empty ones left out: which they are (n,), and where their values stand (n, length)."""
+    sizes = np.diff(offsets)
+    by_size = np.argsort(sizes, kind="stable")
+    lengths, starts = np.unique(sizes[by_size], return_index=True)
+    for length, first, last in zip(lengths, starts, np.append(starts, len(sizes))[1:], strict=True):
+        if length > 0:
+            spans = by_size[first:last]
+            yield spans, offsets[spans][:, None] + np.arange(length)
 
 
-def order_spans(offsets: Offsets, values: Floats, *, count: bool = False) -> tuple[Indices, Floats, Offsets]:
+def order_spans(offsets: Offsets, values: Floats) -> tuple[Indices, Floats]:
     """Sort every span of ``values`` (I,) descending; ``offsets`` (S + 1,). Equal values keep their order. No NaN.
 
-    Gives positions inside the span (I,), the sorted values (I,), and, to ``count``, for every span the number of pairs
-    that stood in strictly ascending order (S,).
+    Gives positions inside the span (I,) and the sorted values (I,).
     """
-    key, order = np.array(values, dtype=np.float64), np.empty(len(values), dtype=np.int32)
-    longest = int(np.diff(offsets).max(initial=0))
-    key_buffer, order_buffer = np.empty(longest), np.empty(longest, dtype=np.int32)
-    exchanges = np.empty(len(offsets) - 1 if count else 0, dtype=np.int64)
-    sort_spans(read_only(offsets), key, order, key_buffer, order_buffer, exchanges)
-    return order, key, exchanges
+    order, ordered = np.empty(len(values), dtype=np.int32), np.empty(len(values))
+    for _, at in equal_spans(offsets):
+        rows = values[at]
+        places = np.argsort(-rows, axis=1, kind="stable")
+        order[at] = places
+        ordered[at] = np.take_along_axis(rows, places, axis=1)
+    return order, ordered
 
 
 def order_items(item_offsets: Offsets, scores: Floats) -> Indices:
@@ -43,60 +50,26 @@ def order_items(item_offsets: Offsets, scores: Floats) -> Indices:
     return order_spans(item_offsets, scores)[0]
 
 
-@kernel_with(cold.sort_spans)
-def sort_spans(
-    offsets: Offsets, key: Floats, order: Indices, key_buffer: Floats, order_buffer: Indices, exchanges: Offsets
-) -> None:
-    """Sort ``key`` (I,) in place; fill ``order`` (I,) and ``exchanges`` (S, or none); buffers hold the longest span."""
+@kernel
+def count_ascents(offsets: Offsets, values: Floats) -> Offsets:  # (S + 1,), (I,) -> (S,)
+    """Pairs of every span that stand in strictly ascending order, by merge sort (Knight 1966)."""
+    count = np.zeros(len(offsets) - 1, dtype=np.int64)
     for s in range(len(offsets) - 1):
-        first, last = offsets[s], offsets[s + 1]
-        exchanged = 0
-        low = first
-        while low < last:
-            size = min(RUN, last - low)
-            for i in range(size):
-                key_buffer[i] = key[low + i]
-                order_buffer[i] = 0  # how many values with i larger ones have been placed
-            for i in range(size):
-                value, larger = key_buffer[i], 0
-                for j in range(size):
-                    larger += key_buffer[j] > value
-                for j in range(i):
-                    exchanged += key_buffer[j] < value
-                to = low + larger + order_buffer[larger]
-                order_buffer[larger] += 1
-                key[to] = value
-                order[to] = low - first + i
-            low += RUN
-        width = RUN
-        while first + width < last:
-            low = first
-            while low + width < last:
-                right, end = low + width, min(low + 2 * width, last)
-                if key[right - 1] < key[right]:  # otherwise the two halves are in order already
-                    for i in range(width):
-                        key_buffer[i] = key[low + i]
-                        order_buffer[i] = order[low + i]
-                    left, to = 0, low
-                    while left < width:
-                        if right < end and key_buffer[left] < key[right]:
-                            key[to] = key[right]
-                            order[to] = order[right]
-                            right += 1
-                            exchanged += width - left
-                        else:
-                            key[to] = key_buffer[left]
-                            order[to] = order_buffer[left]
-                            left += 1
-                        to += 1
-                low += 2 * width
+        size = offsets[s + 1] - offsets[s]
+        key, spare = values[offsets[s] : offsets[s + 1]].copy(), np.empty(size)
+        width = 1
+        while width < size:
+            for low in range(0, size, 2 * width):
+                middle, high = min(low + width, size), min(low + 2 * width, size)
+                left, right = low, middle
+                for to in range(low, high):
+                    if left < middle and (right >= high or key[left] >= key[right]):
+                        spare[to] = key[left]
+                        left += 1
+                    else:
+                        spare[to] = key[right]
+                        right += 1
+                        count[s] += middle - left
+            key, spare = spare, key
             width *= 2
-        if len(exchanges):
-            exchanges[s] = exchanged
-
-
-def read_only(offsets: Offsets) -> Offsets:
-    """A read-only view, as offsets of chunks are: kernels see one array type and are compiled once."""
-    view = offsets.view()
-    view.setflags(write=False)
-    return view
+    return count

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from distagg.kernels import cold
-from distagg.kernels.jit import kernel_with
+from distagg.kernels.jit import kernel
 from distagg.kernels.lists import BINARY, LOG, NORMALISED
 from distagg.types import Floats, Indices, Offsets
 
 
-@kernel_with(cold.score_lists)
+@kernel
 def score_lists(
     functions: Offsets,  # (P,) pair functions
     reciprocal: float,  # c of the last potential, 0 leaves it out
@@ -86,7 +85,7 @@ def score_lists(
                 group += 1
 
 
-@kernel_with(cold.index_by_item)
+@kernel
 def index_by_item(
     item_offsets: Offsets,  # (Q + 1,)
     list_offsets: Offsets,  # (Q + 1,)

@@ -12,32 +12,13 @@ the search needs: it places items from the front and looks at no set of remainin
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from distagg.kernels.jit import F, kernel_with
+from distagg.kernels.jit import kernel
 from distagg.types import Floats, Offsets
 
-SMALL = 64  # items of a matrix that Python may go through
 
-
-def small(function: F) -> F:
-    """A kernel on a matrix: Python goes through small ones as it is, until compiling pays."""
-
-    @np.errstate(over="ignore")
-    def plain(matrix: Floats, *arguments: Any) -> Any:
-        return function(matrix, *arguments) if len(matrix) <= SMALL else NotImplemented
-
-    return kernel_with(plain)(function)
-
-
-def as_it_is(function: F) -> F:
-    """A kernel that is its own twin."""
-    return kernel_with(function)(function)
-
-
-@small
+@kernel
 def sweep(reduced: Floats, triangles: Floats, eager: float) -> float:
     """One pass over all triangles i < j < k, each given its best s (size^3, at [i, j, k]); gives the bound.
 
@@ -70,7 +51,7 @@ def sweep(reduced: Floats, triangles: Floats, eager: float) -> float:
     return total
 
 
-@small
+@kernel
 def mirror(reduced: Floats, triangles: Floats) -> None:
     """Fill what the sweeps left out: both are antisymmetric in any two of their indices."""
     size = len(reduced)
@@ -84,7 +65,7 @@ def mirror(reduced: Floats, triangles: Floats) -> None:
                 triangles[i, k, j] = triangles[k, j, i] = triangles[j, i, k] = -s
 
 
-@as_it_is  # like the search that calls it
+@kernel
 def remember(first: np.uint64, second: np.uint64, value: float, sets: np.ndarray, values: Floats, stamp: int) -> bool:
     """Whether a set of placed items (two words) is new, or is reached with more worth than ever before."""
     mask = np.uint64(len(values) - 1)
@@ -104,7 +85,7 @@ def remember(first: np.uint64, second: np.uint64, value: float, sets: np.ndarray
     return True  # too crowded: it may be searched again
 
 
-@small
+@kernel
 def search(
     matrix: Floats,  # (size, size) margins, items numbered by a good order
     reduced: Floats,  # (size, size) and

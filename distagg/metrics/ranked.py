@@ -10,9 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from distagg.arrays import as_numpy
 from distagg.errors import UsageError
 from distagg.kernels.metric import sums_at_cutoffs
-from distagg.kernels.ordering import order_items, order_spans, read_only
+from distagg.kernels.ordering import order_items, order_spans
 from distagg.metrics.metric import Protocol
 from distagg.types import LABEL, NO_LABEL, OFFSET, RANK, Bools, Floats, Indices, Labels, Offsets
 
@@ -107,7 +108,7 @@ def _trec_order(chunk: Chunk, scores: Floats, retrieved: Bools) -> Indices:
     with np.errstate(over="ignore"):
         single = scores.astype(np.float32).astype(RANK)
     single[retrieved & (single == -np.inf)] = np.finfo(np.float32).min  # retrieved all the same
-    order, ordered, _ = order_spans(chunk.item_offsets, single)
+    order, ordered = order_spans(chunk.item_offsets, single)
     # Only the ids of tied items are looked at.
     follows = ties_with_previous(chunk.item_offsets, ordered) & (ordered != -np.inf)
     if follows.any():
@@ -117,7 +118,7 @@ def _trec_order(chunk: Chunk, scores: Floats, retrieved: Bools) -> Indices:
         ids = chunk.item_ids.take(rows_of(chunk.item_offsets, order)[at])
         runs = np.cumsum(~follows[at])
         by_id = pc.sort_indices(pa.table({"run": runs, "id": ids}), [("run", "ascending"), ("id", "descending")])
-        order[at] = order[at][by_id.to_numpy()]
+        order[at] = order[at][as_numpy(by_id)]
     return order
 
 
@@ -140,9 +141,7 @@ def span_sums(offsets: Offsets, values: Floats, cutoffs: Offsets, discounts: Flo
     """Sums over the first positions of each span, as ``sums_at_cutoffs`` with undiscounted values by default."""
     if discounts is None:
         discounts = np.ones(np.diff(offsets).max(initial=0))
-    sums = np.empty((len(offsets) - 1, len(cutoffs)))
-    sums_at_cutoffs(read_only(offsets), values, discounts, cutoffs, sums)
-    return sums
+    return sums_at_cutoffs(offsets, values, discounts, cutoffs)
 
 
 def _count(offsets: Offsets, flags: Bools) -> Floats:

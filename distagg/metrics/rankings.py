@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from distagg.arrays import as_arrow, as_numpy, as_words
 from distagg.errors import InputError
 from distagg.metrics.metric import Metric, Protocol, check_protocol, parse_metrics
 from distagg.metrics.score import mean_over_queries, score_chunk
@@ -105,7 +106,7 @@ def evaluate_rankings(
     grade = highest_label(dataset.manifest) if max_grade is None else max_grade
     # Every chunk of an expert-partitioned dataset holds the same query: one is enough.
     plan = dataset.plan()[:1] if dataset.manifest.partition == "expert" else dataset.plan()
-    values, ids = [np.empty((0, len(parsed)))], [pa.array([], pa.string())]
+    values, ids = [np.empty((0, len(parsed)))], [as_words([])]
     for ref in plan:
         chunk = ref.load()
         scores = ranking_scores(index, chunk)
@@ -120,17 +121,17 @@ def index_rankings(rankings: pa.Table, *, source: str = "rankings") -> RankingIn
     """Check a rankings table and group its rows by query."""
     order = "rank" if "rank" in rankings.column_names else "score"
     columns = {name: _column(rankings, name, source) for name in ("query", "item", order)}
-    scores = columns[order].to_numpy(zero_copy_only=False)
+    scores = as_numpy(columns[order])
     if np.isnan(scores).any():
         row = int(np.flatnonzero(np.isnan(scores))[0])
         where = f"query '{columns['query'][row]}', item '{columns['item'][row]}'"
         raise InputError(source, found=f"NaN as the {order} of {where}", expected="a number")
     coded = columns["query"].dictionary_encode()
-    codes, names = coded.indices.to_numpy(), coded.dictionary.to_pylist()
+    codes, names = as_numpy(coded.indices), coded.dictionary.to_pylist()
     items = columns["item"]
     if np.any(codes[1:] < codes[:-1]):  # rows of a query need not be adjacent
         rows = np.argsort(codes, kind="stable")
-        codes, items, scores = codes[rows], items.take(rows), scores[rows]
+        codes, items, scores = codes[rows], items.take(as_arrow(rows)), scores[rows]
     offsets = np.searchsorted(codes, np.arange(len(names) + 1)).astype(OFFSET)
     positions = {str(name): position for position, name in enumerate(names)}
     return RankingIndex(source, positions, offsets, items, -scores if order == "rank" else scores)
@@ -148,13 +149,14 @@ def ranking_scores(index: RankingIndex, chunk: Chunk) -> Floats:
     sizes = index.offsets[position + 1] - index.offsets[position]
     start = np.cumsum(sizes) - sizes
     rows = np.arange(sizes.sum()) + np.repeat(index.offsets[position] - start, sizes)
-    names = index.items.take(rows)
+    names = index.items.take(as_arrow(rows))
 
     # A key per (query of the chunk, distinct item id): ids repeat between queries, so the id alone is no key.
     coded = chunk.item_ids.dictionary_encode()
     width = max(len(coded.dictionary), 1)
-    keys = np.repeat(np.arange(chunk.n_queries), np.diff(chunk.item_offsets)) * width + coded.indices.to_numpy()
-    codes = pc.index_in(names, value_set=coded.dictionary).fill_null(-1).to_numpy()
+    keys = np.repeat(np.arange(chunk.n_queries), np.diff(chunk.item_offsets)) * width + as_numpy(coded.indices)
+    codes = pc.index_in(names, value_set=coded.dictionary)
+    codes = as_numpy(pc.if_else(codes.is_valid(), codes, as_arrow(np.full(len(codes), -1, dtype=np.int32))))
     wanted = np.where(codes >= 0, np.repeat(query, sizes) * width + codes, -1)
     by_key = np.argsort(keys, kind="stable")
     at = np.searchsorted(keys, wanted, sorter=by_key)

@@ -139,8 +139,7 @@ def _precision(ranked: Ranked, cutoffs: Offsets, _: float | None) -> Floats:
 
 
 def _average_precision(ranked: Ranked, cutoffs: Offsets, _: float | None) -> Floats:
-    values = np.empty(len(ranked.relevant))
-    precision_at_hits(ranked.offsets, ranked.relevant, values)
+    values = precision_at_hits(ranked.offsets, ranked.relevant)
     return _divide(ranked.sums(values, cutoffs), ranked.n_relevant[:, None])
 
 
@@ -162,8 +161,7 @@ def _expected_reciprocal_rank(ranked: Ranked, cutoffs: Offsets, highest: float |
 
 
 def _cascade(ranked: Ranked, satisfied: Floats, cutoffs: Offsets) -> Floats:
-    stops = np.empty(len(satisfied))
-    stop_probability(ranked.offsets, satisfied, stops)
+    stops = stop_probability(ranked.offsets, satisfied)
     return ranked.sums(stops, cutoffs, 1.0 / np.arange(1.0, ranked.longest + 1))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from distagg.kernels.ordering import order_spans
+from distagg.kernels.ordering import count_ascents, order_spans
 from distagg.metrics.ranked import rows_of, ties_with_previous
 from distagg.types import OFFSET, RANK, Bools, Floats, Offsets
 
@@ -17,12 +17,12 @@ def kendall_tau(item_offsets: Offsets, scores: Floats, labels: Floats, used: Boo
     array([0.333])
     """
     offsets = np.concatenate([[0], np.cumsum(used)])[item_offsets].astype(OFFSET)
-    order, ordered, _ = order_spans(offsets, scores[used])
+    order, ordered = order_spans(offsets, scores[used])
     tied_scores = ties_with_previous(offsets, ordered)
     # Labels are sorted inside runs of equal scores first, so that only pairs with different scores are exchanged next.
     runs = np.append(np.flatnonzero(~tied_scores), len(order)).astype(OFFSET)
     in_runs = order_spans(runs, labels[used][rows_of(offsets, order)])[1]
-    _, by_label, exchanged = order_spans(offsets, in_runs, count=True)
+    by_label, exchanged = order_spans(offsets, in_runs)[1], count_ascents(offsets, in_runs)
     of_scores = _pairs(offsets, tied_scores)
     of_labels = _pairs(offsets, ties_with_previous(offsets, by_label))
     of_both = _pairs(offsets, ties_with_previous(offsets, ordered, in_runs))

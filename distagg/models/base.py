@@ -17,7 +17,7 @@ import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError, unknown
-from distagg.kernels.lists import reciprocal_sums, sum_by_item
+from distagg.kernels.lists import sum_by_item
 from distagg.models.outcome import FIT_COLUMNS, Outcome
 from distagg.types import Floats
 
@@ -193,17 +193,13 @@ class Tally(Model):
 
 def sum_entries(chunk: Chunk, weights: Floats) -> Floats:
     """Sum of entry weights for each item of the chunk, shape (I,)."""
-    weights.setflags(write=False)
-    return sum_by_item(chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets, chunk.entry_item, weights)
+    return sum_by_item(chunk.entry_row(), weights, chunk.n_items)
 
 
 def sum_reciprocals(chunk: Chunk, c: float) -> Floats:
     """Sum of 1 / (c + rank) for each item of the chunk, shape (I,)."""
-    total = np.zeros(chunk.n_items)
-    reciprocal_sums(
-        c, chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets, chunk.entry_item, chunk.entry_rank, total
-    )
-    return total
+    with np.errstate(divide="ignore"):
+        return sum_entries(chunk, 1.0 / (c + chunk.entry_rank))
 
 
 def make(model: type[Model], settings: dict[str, Any]) -> Model:

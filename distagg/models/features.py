@@ -112,8 +112,7 @@ def _points(chunk: Chunk, combined: bool) -> Floats:
     points: Floats = (size - mid_positions(chunk.entry_offsets, chunk.entry_rank)) / np.maximum(size, 1)
     if not combined:
         return points
-    points.setflags(write=False)
-    total = sum_by_item(chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets, chunk.entry_item, points)
+    total = sum_by_item(chunk.entry_row(), points, chunk.n_items)
     return total / np.repeat(np.maximum(lists, 1), np.diff(chunk.item_offsets))
 
 

@@ -16,8 +16,8 @@ from distagg.errors import UsageError
 from distagg.kernels.lambdarank import OBJECTIVES, climb
 from distagg.kernels.scorer import Net
 from distagg.models.base import Params, param
-from distagg.models.scorer import Scorer, best_dcg, longest_query, unit_room
-from distagg.types import INDEX, OFFSET, Floats
+from distagg.models.scorer import Scorer, best_dcg, unit_room
+from distagg.types import Floats
 
 RANKERS = ("sgd", "lightgbm")
 
@@ -44,14 +44,9 @@ class LambdaRank(Scorer):
             raise UsageError("ranker=lightgbm is the model lambdamart: LambdaMart(features='svd')")
 
     def _climb(self, chunk: Chunk, params: Params, queries: np.ndarray, net: Net, step: float, target: Net) -> int:
-        n_items, longest = chunk.n_items, longest_query(chunk)
-        room: tuple[Any, ...] = (
-            unit_room(chunk, net), np.empty(n_items), np.empty(n_items), np.empty(n_items, dtype=INDEX),
-            np.empty(n_items), np.empty((3, longest)), np.empty(longest, dtype=INDEX), np.zeros(1, dtype=OFFSET),
-        )  # fmt: skip
         problem = (queries, chunk.item_offsets, chunk.grades(), self._whole(chunk), self._rows(chunk))
         metric, highest = OBJECTIVES[self.objective], float(params["highest"][0])
-        return climb(metric, highest, bool(self.hidden), *problem, net, step, target, *room)
+        return climb(metric, highest, bool(self.hidden), *problem, net, step, target, unit_room(chunk, net))
 
     def _whole(self, chunk: Chunk) -> Floats:
         """What the metric of each query is divided by: the best gain there is, or the number of relevant items."""

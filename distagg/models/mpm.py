@@ -15,7 +15,7 @@ import numpy as np
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
 from distagg.kernels.lists import BINARY, DIFFERENCE, pair_values
-from distagg.kernels.mpm import fit_queries, likelihood, spread_likelihood
+from distagg.kernels.mpm import fit_queries
 from distagg.kernels.preferences import net_differences, net_wins, pair_margins
 from distagg.models.base import Params, Solver, Statistics, param
 from distagg.models.outcome import FIT_COLUMNS, Outcome
@@ -110,7 +110,7 @@ class Mpm(Solver):
         taken, left, reached = np.zeros(n_queries, dtype=np.int64), np.zeros(n_queries), np.zeros(n_queries)
         none, lines = np.empty((n_queries, 0)), np.full((n_queries, self.steps + 1 if trace else 0), np.nan)
         fit_queries(
-            likelihood, False, levels, chunk.item_offsets, chunk.item_offsets, tally["net"], tally["observed"],
+            False, levels, chunk.item_offsets, chunk.item_offsets, tally["net"], tally["observed"],
             self.prior, 0.0, self.tolerance, self.steps, rate, score, variance, taken, left, reached,
             none if self.variance else lines,
         )  # fmt: skip
@@ -120,7 +120,7 @@ class Mpm(Solver):
                 one, rows = slice(q, q + 1), slice(chunk.item_offsets[q], chunk.item_offsets[q + 1])
                 ends = np.array([0, len(margins)])
                 fit_queries(
-                    spread_likelihood, True, levels, ends, ends, margins.ravel(), tally["observed"][one], self.prior,
+                    True, levels, ends, ends, margins.ravel(), tally["observed"][one], self.prior,
                     self.tightness, self.tolerance, self.steps, rate, score[rows], variance[rows], taken[one],
                     left[one], reached[one], lines[one],
                 )  # fmt: skip

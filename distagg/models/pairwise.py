@@ -16,8 +16,7 @@ import numpy as np
 from distagg.dataset.chunk import Chunk
 from distagg.errors import InputError, UsageError
 from distagg.kernels.graph import count_strong, examine
-from distagg.kernels.links import LOGIT, log_likelihood, logit_slopes
-from distagg.kernels.links import slopes as general_slopes
+from distagg.kernels.links import log_likelihood
 from distagg.kernels.newton import GAMMA, GAUSSIAN, NONE, fit_queries
 from distagg.models import pairwise_rounds
 from distagg.models.base import Params, Solver, Statistics, param
@@ -264,11 +263,10 @@ class Pairwise(Solver):
         seek: bool = False,
     ) -> None:  # fmt: skip
         """At most so many steps from where scores and tie parameters stand; ``seek`` changes the weights, too."""
-        slopes = logit_slopes if self.link == LOGIT else general_slopes
         prior, _, shape = self.prior_numbers
         tolerance = max(pairwise_rounds.SOUGHT, self.tolerance) if seek else self.tolerance
         fit_queries(
-            slopes, self.link, prior, weight, shape, seek, tolerance, steps, *counts.graph, counts.ties, score, eta,
+            self.link, prior, weight, shape, seek, tolerance, steps, *counts.graph, counts.ties, score, eta,
             taken, left,
         )  # fmt: skip
 

@@ -36,10 +36,9 @@ class Borda(Tally):
     )
 
     def map(self, chunk: Chunk, params: Params) -> Statistics:
-        points, held, leftover = np.zeros(chunk.n_items), np.zeros(chunk.n_items), np.zeros(chunk.n_queries)
-        borda_points(
-            self.unlisted == "average", chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets, chunk.entry_item,
-            chunk.entry_rank, points, held, leftover,
+        points, held, leftover = borda_points(
+            self.unlisted == "average", chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets, chunk.entry_row(),
+            chunk.entry_rank,
         )  # fmt: skip
         if chunk.n_pairs:
             base = np.repeat(chunk.item_offsets[:-1], np.diff(chunk.pair_offsets))

@@ -19,9 +19,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from distagg.dataset.chunk import Chunk
-from distagg.kernels.lists import BINARY, pair_values, sum_by_item
+from distagg.kernels.lists import BINARY, pair_values
 from distagg.kernels.svp import project_majorities, project_queries
-from distagg.models.base import Params, Solver, param
+from distagg.models.base import Params, Solver, param, sum_entries
 from distagg.models.outcome import Outcome
 from distagg.models.pairs import left_out, pair_function, pair_ranks, pairs_param, unlisted_last, unlisted_param
 from distagg.types import INDEX, OFFSET, Floats, Indices, Offsets
@@ -109,10 +109,8 @@ class Svp(Solver):
         function = pair_function(self.name, self.pairs, chunk)
         out = left_out(self.unlisted, chunk)
         value, behind = pair_values(chunk.entry_offsets, pair_ranks(chunk, function), out, function)
-        lists = chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets, chunk.entry_item
         ahead = value - np.repeat(behind, length)
-        ahead.setflags(write=False)
-        total = sum_by_item(*lists, ahead)  # every item lacks the same sum of ``behind``, which the mean takes away
+        total = sum_entries(chunk, ahead)  # every item lacks the same sum of ``behind``, which the mean takes away
         if self.joint == "mean":
             total /= np.repeat(np.maximum(_spoke(chunk), 1), sizes)
         owner = chunk.item_query()

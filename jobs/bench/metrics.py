@@ -89,10 +89,8 @@ def as_dictionaries(chunk: Any, values: np.ndarray) -> dict[str, dict[str, Any]]
 def measure(queries: int, items: int, repeat: int, seed: int) -> dict[str, Any]:
     import pytrec_eval
 
-    from distagg.kernels import jit
     from distagg.metrics import parse_metrics, score_chunk
 
-    jit.WARM = 0  # kernels compile at once, however small the problem that comes first
     chunk, scores = make_problem(queries, items, seed)
     metrics = parse_metrics(OURS)
     tiny, tiny_scores = make_problem(2, 3, seed)

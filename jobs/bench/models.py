@@ -101,10 +101,10 @@ class Contest:
         return slow
 
     def _whole(self, model: str, cases: list[tuple[Player, str]], same: dict[tuple[str, str], str]) -> None:
-        cache = {"DISTAGG_JIT_CACHE": "1", "NUMBA_CACHE_DIR": str(self.folder / "numba-ours")}
+        cache = {"DISTAGG_CACHE_DIR": str(self.folder / "kernels-ours")}
         kept = Slot(self.ours, model, "whole", cache)
         kept.player.whole_seconds(model, kept.env)  # fills the cache
-        fresh = Slot(self.ours, model, "whole")
+        fresh = Slot(self.ours, model, "whole", {"DISTAGG_CACHE": "0"})
         theirs = [Slot(peer, case, "whole") for peer, case in cases]
         first = []
         for slot in theirs:

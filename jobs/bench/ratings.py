@@ -34,7 +34,6 @@ from distagg.engine import runner as place
 from distagg.engine.cluster import local_cluster
 from distagg.engine.rank import solve
 from distagg.engine.runner import InlineRunner
-from distagg.kernels import jit
 from distagg.models import model_named
 from distagg.sources.synthetic import SyntheticSource
 
@@ -75,7 +74,6 @@ def contest(path: str, small: str, name: str, workers: int, turns: int) -> dict[
     warm = Dataset.open(small)
 
     def measured(runner: Any, everywhere: Callable[[Callable[[], None]], Any]) -> tuple[list[float], list[float]]:
-        everywhere(_compile)
         solve(model, {}, warm, runner)
         scans, fits = [], []
         for _ in range(turns):
@@ -95,11 +93,6 @@ def contest(path: str, small: str, name: str, workers: int, turns: int) -> dict[
         "model": name, "workers": workers, "entries": dataset.manifest.entries, "scan": statistics.median(scans),
         "seconds": statistics.median(fits), "all": fits, "peak": peak,
     }  # fmt: skip
-
-
-def _compile() -> None:
-    """Kernels compile at once, however small the set that comes first."""
-    jit.WARM = 0
 
 
 def _forget() -> None:

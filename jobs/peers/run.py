@@ -3,7 +3,7 @@
     python jobs/peers/run.py [--quick] [--only TASK] [--report FILE.html] [--json FILE] [--peers-python PYTHON]
 
 Everybody starts from the same file in a fresh process that imports, reads, computes and writes the answer: what a user
-pays, compiling included. ``distagg, compiled before`` has DISTAGG_JIT_CACHE=1 and a first run behind it. Turns
+pays, compiling included. ``distagg, compiled before`` has a first run behind it, which kept what it compiled. Turns
 alternate; medians, least and most. Memory is the process's peak as the system counts it. Losses stand first.
 """
 
@@ -58,8 +58,7 @@ def turn(entry: Entry, task: Task, folder: Path, python: str) -> None:
     mine = entry.who in (OURS, CACHED)
     script = [sys.executable, str(HERE / "ours.py")] if mine else [python, str(HERE / "theirs.py"), entry.who]
     settings = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    if entry.who == CACHED:
-        settings |= {"DISTAGG_JIT_CACHE": "1", "NUMBA_CACHE_DIR": str(folder.parent / "numba")}
+    settings |= {"DISTAGG_CACHE_DIR": str(folder.parent / "kernels")} if entry.who == CACHED else {"DISTAGG_CACHE": "0"}
     with (folder / "said.txt").open("w+") as said:
         began = time.perf_counter()
         process = subprocess.Popen(

@@ -22,7 +22,6 @@ from distagg.engine.folds import make_folds
 from distagg.engine.quality import as_rows, judge_experts, retrain, unheard, weight_rows
 from distagg.engine.rank import solved
 from distagg.engine.saved import Fitted
-from distagg.kernels import jit
 from distagg.metrics import highest_label, parse_metrics, score_chunk
 from distagg.models import Model, Params, model_named
 from distagg.types import OFFSET, Floats
@@ -204,7 +203,6 @@ def ranking_time(dataset: Dataset, repeats: int) -> dict[str, Any]:
     taken: dict[str, dict[str, list[list[float]]]] = {
         axis: {name: [] for name in models} for axis in ("experts", "items")
     }
-    warm, jit.WARM = jit.WARM, 0.0  # what is timed is compiled, also in a process that did nothing before
     for axis, by_model in taken.items():
         for t in TIMES:
             grown = expand_chunk(chunk, **{axis: t})
@@ -215,7 +213,6 @@ def ranking_time(dataset: Dataset, repeats: int) -> dict[str, Any]:
                     runs[name].append(1e6 * _seconds(model, grown, params) / chunk.n_queries)
             for name in models:
                 by_model[name].append(runs[name][1:])  # the first of all compiles
-    jit.WARM = warm
     return {"queries": chunk.n_queries, "times": list(TIMES), "microseconds": taken}
 
 

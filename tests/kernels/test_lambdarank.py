@@ -63,13 +63,9 @@ def surrogate(deltas: dict[tuple[int, int], float], score: np.ndarray) -> float:
 
 
 def found_lambdas(metric: str, labels: np.ndarray, score: np.ndarray) -> tuple[bool, np.ndarray]:
-    order = np.argsort(-score, kind="stable").astype(np.int32)
-    size = len(labels)
     labels.setflags(write=False)
-    force, room = np.empty(size), np.empty((3, size))
-    whole = whole_of(metric, labels)
-    taught = lambdas(OBJECTIVES[metric], HIGHEST, whole, 0, size, labels, score, order, room, force)
-    return taught, force
+    force = np.empty(len(labels))
+    return lambdas(OBJECTIVES[metric], HIGHEST, whole_of(metric, labels), labels, score, force), force
 
 
 LABELS = st.lists(st.sampled_from([0, 0, 1, 2, NO_LABEL]), min_size=1, max_size=9)
@@ -133,12 +129,9 @@ def test_the_gradient_by_weight_equals_finite_differences(layers: int) -> None:
     for array in (labels, *rows, bounds):
         array.setflags(write=False)
     slope = Net(*(np.zeros_like(part) for part in net))
-    room = (
-        np.empty((depth + 1, size, units)), np.empty(size), np.empty(size), np.empty(size, dtype=np.int32),
-        np.empty(size), np.empty((3, size)), np.empty(size, dtype=np.int32), np.zeros(1, dtype=np.int64),
-    )  # fmt: skip
+    state = np.empty((depth + 1, size, units))
     problem = (np.arange(1), bounds, labels, whole, rows)
-    taught = climb(OBJECTIVES["ndcg"], HIGHEST, hidden, *problem, net, 1.0, slope, *room)
+    taught = climb(OBJECTIVES["ndcg"], HIGHEST, hidden, *problem, net, 1.0, slope, state)
     assert taught == 1
     deltas = naive_deltas("ndcg", labels, scores(hidden, rows, size, net))
     for part in range(4 if hidden else 1):
@@ -150,6 +143,6 @@ def test_the_gradient_by_weight_equals_finite_differences(layers: int) -> None:
                 ends.append(surrogate(deltas, scores(hidden, rows, size, moved)))
             assert slope[part][at] == pytest.approx((ends[0] - ends[1]) / 2e-6, abs=1e-7)
     stepped = Net(*(p.copy() for p in net))  # a net that is its own target makes the same step
-    climb(OBJECTIVES["ndcg"], HIGHEST, hidden, *problem, stepped, 0.1, stepped, *room)
+    climb(OBJECTIVES["ndcg"], HIGHEST, hidden, *problem, stepped, 0.1, stepped, state)
     for part in range(4):
         np.testing.assert_allclose(stepped[part], net[part] + 0.1 * slope[part], atol=1e-12)

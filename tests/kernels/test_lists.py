@@ -73,7 +73,7 @@ def test_mid_positions_share_tied_places(drawn):
 @given(drawn=chunks())
 def test_sum_by_item_adds_every_mention(drawn):
     made, chunk = drawn
-    found = sum_by_item(chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets, chunk.entry_item, chunk.entry_rank)
+    found = sum_by_item(chunk.entry_row(), chunk.entry_rank, chunk.n_items)
     expected = [sum(r.get(i, 0.0) for r in query.lists.values()) for query in made for i in range(query.size)]
     np.testing.assert_allclose(found, expected)
 

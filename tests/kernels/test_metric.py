@@ -18,8 +18,7 @@ def test_sums_at_cutoffs() -> None:
     rng = np.random.default_rng(0)
     values, discounts = rng.random(10), rng.random(5)
     cutoffs = np.array([1, 2, 2, 4, np.iinfo(np.int64).max])
-    sums = np.empty((4, len(cutoffs)))
-    sums_at_cutoffs(OFFSETS, values, discounts, cutoffs, sums)
+    sums = sums_at_cutoffs(OFFSETS, values, discounts, cutoffs)
     for q, span in enumerate(spans()):
         products = values[span] * discounts[: len(values[span])]
         np.testing.assert_allclose(sums[q], [products[:k].sum() for k in cutoffs])
@@ -27,8 +26,7 @@ def test_sums_at_cutoffs() -> None:
 
 def test_precision_at_hits() -> None:
     relevant = (np.random.default_rng(1).random(10) < 0.5).astype(np.float64)
-    values = np.empty(10)
-    precision_at_hits(OFFSETS, relevant, values)
+    values = precision_at_hits(OFFSETS, relevant)
     for span in spans():
         own = relevant[span]
         wanted = [own[: i + 1].mean() if own[i] else 0.0 for i in range(len(own))]
@@ -37,8 +35,7 @@ def test_precision_at_hits() -> None:
 
 def test_stop_probability() -> None:
     satisfied = np.random.default_rng(2).random(10)
-    values = np.empty(10)
-    stop_probability(OFFSETS, satisfied, values)
+    values = stop_probability(OFFSETS, satisfied)
     for span in spans():
         own = satisfied[span]
         np.testing.assert_allclose(values[span], [own[i] * np.prod(1 - own[:i]) for i in range(len(own))])

@@ -36,7 +36,7 @@ def drawn_problem(seed: int, size: int = 6, groups: int = 3):
 @given(st.integers(0, 10_000))
 def test_likelihood_is_the_papers(seed):
     s, net, adherence, share = drawn_problem(seed)
-    found = likelihood(s, net[None], adherence, share, PRIOR, 0.0, np.empty(len(s)))
+    found = likelihood(s, net[None], adherence, share, PRIOR, np.empty(len(s)))
     assert found == pytest.approx(naive_likelihood(s, net, adherence, share, PRIOR), abs=1e-10)
 
 
@@ -44,7 +44,7 @@ def test_likelihood_is_the_papers(seed):
 def test_gradient_by_finite_differences(seed):
     s, net, adherence, share = drawn_problem(seed)
     gradient = np.empty(len(s))
-    likelihood(s, net[None], adherence, share, PRIOR, 0.0, gradient)
+    likelihood(s, net[None], adherence, share, PRIOR, gradient)
     expected = scipy.optimize.approx_fprime(s, lambda x: naive_likelihood(x, net, adherence, share, PRIOR), 1e-6)
     np.testing.assert_allclose(gradient, expected, atol=1e-5)
 
@@ -82,7 +82,7 @@ def test_variances_are_the_papers_with_their_gradient(seed):
 def solved(net, adherence, share, s, *, prior=PRIOR, tolerance=1e-10, steps=500, rate=0.0, trace=0):
     """``maximise`` without variances, from s."""
     line = np.full(trace, np.nan)
-    return maximise(likelihood, net[None], adherence, share, prior, 0.0, tolerance, steps, rate, s, line), line
+    return maximise(False, net[None], adherence, share, prior, 0.0, tolerance, steps, rate, s, line), line
 
 
 @given(st.integers(0, 10_000))
@@ -103,7 +103,7 @@ def test_the_maximum_is_scipys(seed):
 def test_large_scores_do_not_overflow():
     s = np.array([900.0, 0.0, -900.0])
     gradient = np.empty(3)
-    value = likelihood(s, np.zeros((1, 3)), np.ones(1), np.ones(1), 0.0, 0.0, gradient)
+    value = likelihood(s, np.zeros((1, 3)), np.ones(1), np.ones(1), 0.0, gradient)
     assert value == pytest.approx(1800.0)
     np.testing.assert_allclose(gradient, [1.0, 0.0, -1.0], atol=1e-12)
 

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distagg.kernels.ordering import order_items, order_spans
+from distagg.kernels.ordering import count_ascents, order_items, order_spans
 
 
 @settings(max_examples=200, deadline=None)
@@ -12,13 +12,14 @@ from distagg.kernels.ordering import order_items, order_spans
 def test_order_is_python_sorted(queries: list[list[int]]) -> None:
     offsets = np.cumsum([0, *(len(q) for q in queries)])
     scores = np.array([s for q in queries for s in q], dtype=np.float64)
-    order, ordered, exchanges = order_spans(offsets, scores, count=True)
+    order, ordered = order_spans(offsets, scores)
+    ascents = count_ascents(offsets, scores)
     assert order.dtype == np.int32
     for q, own in enumerate(queries):
         span = slice(offsets[q], offsets[q + 1])
         assert order[span].tolist() == sorted(range(len(own)), key=lambda i, own=own: -own[i])  # sorted() is stable
         assert ordered[span].tolist() == sorted(own, reverse=True)
-        assert exchanges[q] == sum(own[i] < own[j] for i in range(len(own)) for j in range(i + 1, len(own)))
+        assert ascents[q] == sum(own[i] < own[j] for i in range(len(own)) for j in range(i + 1, len(own)))
 
 
 def test_infinities_and_long_queries() -> None:
