@@ -91,7 +91,7 @@ def measure(dataset: Dataset, small: Dataset, learned: Any, folder: Path, worker
         model, target = model_named(name, settings), folder / f"ranked-{name}"
         with local_cluster(workers) as runner:
             runner.client.run(warm, small.plan(), model, learned[name], str(folder.resolve()))
-            params = align_experts(learned[name], small.experts, dataset.experts)
+            params = align_experts(model, learned[name], small.experts, dataset.experts)
             meter = Meter(f"{name} on {dataset.manifest.entries:,} entries", len(refs))
             began = time.perf_counter()
             rank_to(target, model, params, dataset, runner=runner, progress=meter)

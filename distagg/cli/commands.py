@@ -186,7 +186,8 @@ def run_rank(arguments: argparse.Namespace) -> None:
             if arguments.settings:
                 raise UsageError("-p belongs to 'distagg fit'; a fitted model has its parameters already")
             fitted = load_model(arguments.model)
-            model, params = reseeded(fitted.model, arguments.seed), fitted.params_for(dataset.experts)
+            model = reseeded(fitted.model, arguments.seed)
+            params = fitted.params_on(dataset, runner, allow_unseen=arguments.allow_unseen)
         else:
             model = model_named(arguments.model, _settings(arguments.settings), seed=arguments.seed or 0)
             if model.needs_labels:

@@ -246,7 +246,15 @@ def _rank(commands: Any) -> None:
         help="draw the experts again N times: columns deviation (of the score), rank_low and rank_high (95%%) over the "
         "draws that hold the item, and draws, their number",
     )  # fmt: skip
+    _allow_unseen(parser)
     _settings(parser, "key=value")
+
+
+def _allow_unseen(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--allow-unseen", action="store_true",
+        help="go on where more than half of the entries are by experts that MODELDIR does not know",
+    )  # fmt: skip
 
 
 def _expanded(parser: argparse.ArgumentParser) -> None:
@@ -310,6 +318,7 @@ def _experts(commands: Any) -> None:
     parser.add_argument("--report", metavar="FILE.html", help="draw weights and verdicts as a self-contained page")
     parser.add_argument("--retrain", metavar="MODELDIR", help="fit on --data without the unused experts, and compare")
     parser.add_argument("--valid", metavar="DATASET", help="labelled data that --retrain chooses and compares on")
+    _allow_unseen(parser)
     _goal(parser)
 
 
@@ -322,6 +331,7 @@ def _explain(commands: Any) -> None:
         "--query", dest="queries", action="append", required=True, metavar="QUERY", help="repeat for more"
     )
     parser.add_argument("--report", metavar="FILE.html", help="draw it as a self-contained page")
+    _allow_unseen(parser)
 
 
 def _features(commands: Any) -> None:

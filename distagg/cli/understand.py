@@ -41,7 +41,9 @@ def run_experts(arguments: argparse.Namespace) -> None:
     valid = Dataset.open(arguments.valid) if arguments.valid else None
     goal, plan = Goal(arguments.goal, arguments.protocol), len(dataset.plan()) if dataset else 1
     with run_in(arguments) as runner, closing(Meter("experts", plan)) as progress:
-        found = judge_experts(fitted, dataset, goal=goal, runner=runner, progress=progress)
+        found = judge_experts(
+            fitted, dataset, goal=goal, allow_unseen=arguments.allow_unseen, runner=runner, progress=progress
+        )
         result: dict[str, Any] = {
             "model": fitted.model.name, "data": arguments.data, "goal": arguments.goal, "experts": as_rows(found),
             "weights": weight_rows(fitted),
@@ -107,7 +109,7 @@ def run_explain(arguments: argparse.Namespace) -> None:
         if model.needs_labels:
             raise UsageError(f"{model.name} must be fitted first: distagg fit {model.name} DATASET -o MODELDIR")
         fitted = fit(model, dataset)
-    results = [explain(fitted, dataset, query) for query in arguments.queries]
+    results = [explain(fitted, dataset, query, allow_unseen=arguments.allow_unseen) for query in arguments.queries]
     if arguments.report:
         write_report(explanation_report(results), arguments.report, overwrite=True)
         say(f"report: {arguments.report}")

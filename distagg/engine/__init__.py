@@ -74,7 +74,8 @@ def fit(
 
 def solve(
     model: str | Model | Fitted, dataset: Dataset, *, trace: bool = False, shown: Shown = NOTHING_MORE,
-    through: Through | None = None, seed: int | None = None, runner: Runner | None = None, **settings: Any,
+    through: Through | None = None, allow_unseen: bool = False, seed: int | None = None,
+    runner: Runner | None = None, **settings: Any,
 ) -> Result:  # fmt: skip
     """Rankings with all that the model knows beside them: uncertainty, status, how every query's fit ended.
 
@@ -92,6 +93,8 @@ def solve(
         Asks for more columns: support, titles, a least support, the bootstrap over experts.
     through
         What ``fit_completion`` gives: every user's ratings are completed, and those are ranked.
+    allow_unseen
+        Go on where more than half of the entries are by experts that a fitted model does not know.
     seed
         Where random draws start from: 0 for a model that is named; a model given as one has a seed of its own, which
         this replaces.
@@ -120,12 +123,19 @@ def solve(
             raise UsageError(f"{chosen.name} must be fitted first: rank(fit({chosen.name!r}, dataset), dataset)")
         model = fit(chosen, dataset, runner=runner)
     return solve_chunks(
-        model.model, model.params_for(dataset.experts), dataset, runner, trace=trace, shown=shown, through=through
+        model.model,
+        model.params_on(dataset, runner, allow_unseen=allow_unseen),
+        dataset,
+        runner,
+        trace=trace,
+        shown=shown,
+        through=through,
     )
 
 
 def rank(
-    model: str | Model | Fitted, dataset: Dataset, *, shown: Shown = NOTHING_MORE, seed: int | None = None,
+    model: str | Model | Fitted, dataset: Dataset, *, shown: Shown = NOTHING_MORE, allow_unseen: bool = False,
+    seed: int | None = None,
     runner: Runner | None = None, **settings: Any,
 ) -> pa.Table:  # fmt: skip
     """Rankings, best item of each query first.
@@ -138,6 +148,8 @@ def rank(
         What to rank.
     shown
         Asks for more columns, see ``solve``.
+    allow_unseen
+        Go on where more than half of the entries are by experts that a fitted model does not know.
     seed
         Where random draws start from: 0 for a model that is named; a model given as one has a seed of its own, which
         this replaces.
@@ -157,7 +169,7 @@ def rank(
     >>> rank("rrf", Dataset.from_arrow(lists))["item"].to_pylist()
     ['y', 'x', 'z']
     """
-    return solve(model, dataset, shown=shown, seed=seed, runner=runner, **settings).ranking
+    return solve(model, dataset, shown=shown, allow_unseen=allow_unseen, seed=seed, runner=runner, **settings).ranking
 
 
 def evaluate(

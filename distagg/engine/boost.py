@@ -46,7 +46,7 @@ def boost(
     spread = model.mode == "spread" and not isinstance(runner, InlineRunner)
     trees = _grown_by_workers(model, train, runner) if spread else _grown_here(model, train, progress)
     params = {**trees, "expert_row": np.arange(train.manifest.experts, dtype=np.float64)}
-    aligned = align_experts(params, train.experts, judged.experts)
+    aligned = align_experts(model, params, train.experts, judged.experts)
     work = Work(_curve_task, (model, aligned, goal, highest_label(judged.manifest)), ids=goal.protocol == "trec")
     total = runner.map_reduce(work, judged.plan(), np.add)
     if total is None or not total[-1]:

@@ -19,7 +19,7 @@ from distagg.types import NO_LABEL
 EXACT = 1e-9  # of the largest lift: a smaller difference is rounding
 
 
-def explain(fitted: Fitted, dataset: Dataset, query: str) -> dict[str, Any]:
+def explain(fitted: Fitted, dataset: Dataset, query: str, *, allow_unseen: bool = False) -> dict[str, Any]:
     """The items of a query, best first, each with its rank, label and what every expert does to its score.
 
     ``score`` is the score above the query's mean, ``lifts`` what each expert adds to it; ``exact`` says whether they
@@ -34,6 +34,8 @@ def explain(fitted: Fitted, dataset: Dataset, query: str) -> dict[str, Any]:
         Where the query is.
     query
         Its id.
+    allow_unseen
+        Go on where more than half of the entries are by experts that a fitted model does not know.
 
     Returns
     -------
@@ -42,7 +44,7 @@ def explain(fitted: Fitted, dataset: Dataset, query: str) -> dict[str, Any]:
         ``exact`` and more.
     """
     check_whole_lists(fitted.model, dataset)
-    params, chunk = fitted.params_for(dataset.experts), _one_query(dataset, query)
+    params, chunk = fitted.params_on(dataset, allow_unseen=allow_unseen), _one_query(dataset, query)
     score = solved(fitted.model, chunk, params).score
     lifts = {one.expert: one.lift for one in chunk_lifts(fitted.model, chunk, params, score)}
     height = centred(chunk, score)

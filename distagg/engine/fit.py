@@ -94,7 +94,7 @@ def _values(
     """Every candidate's metric over the queries of all datasets; experts are matched by name."""
     totals = []
     for dataset in given:
-        aligned = [align_experts(params, given[0].experts, dataset.experts) for params in candidates]
+        aligned = [align_experts(model, params, given[0].experts, dataset.experts) for params in candidates]
         todo = judging(model, aligned, dataset, goal, repeated=False)
         totals.append((runner or InlineRunner()).map_reduce(todo.work, todo.refs, todo.reduce, progress))
     judged = [total for total in totals if total is not None]

@@ -55,6 +55,7 @@ def judge_experts(
     dataset: Dataset | None = None,
     *,
     goal: Goal | None = None,
+    allow_unseen: bool = False,
     runner: Runner | None = None,
     progress: Progress = silent,
 ) -> list[Quality]:
@@ -70,6 +71,8 @@ def judge_experts(
         (theta_mpm, bestinput, blend) say nothing of an expert alone.
     goal
         The metric whose loss is measured where there are labels: on the queries the model was fitted on it flatters.
+    allow_unseen
+        Go on where more than half of the entries are by experts that a fitted model does not know.
     runner
         Where to run: None is here; ``distagg.engine.cluster`` has ``local_cluster(workers)`` and
         ``remote_cluster(address)``, context managers that give one.
@@ -84,7 +87,7 @@ def judge_experts(
     """
     tried = dataset if dataset is not None else _probe(fitted.experts)
     check_whole_lists(fitted.model, tried)
-    params, goal = fitted.params_for(tried.experts), (goal or Goal()).on(tried)
+    params, goal = fitted.params_on(tried, runner, allow_unseen=allow_unseen), (goal or Goal()).on(tried)
     highest = highest_label(tried.manifest) if tried.manifest.labels else None
     work = Work(_sums_task, (fitted.model, params, goal, highest), ids=goal.protocol == "trec")
     found = (runner or InlineRunner()).map_reduce(work, tried.plan(), np.add, progress)
@@ -138,7 +141,9 @@ def retrain(
     heard, judged = unheard(train, without), valid if valid is None else unheard(valid, without)
     params = fit(fitted.model, heard, valid=judged, goal=goal, runner=runner, progress=progress)
     dropped = [train.experts.index(name) for name in without if name in train.experts]
-    silence = 0.0 if isinstance(fitted.model, Trained) else -np.inf  # as experts unseen have; crf may share with them
+    silence = (
+        0.0 if isinstance(fitted.model, Trained) else fitted.model.unseen
+    )  # an unseen expert may share crf's weights
     for key in params:
         if key.startswith("expert_"):
             params[key] = params[key].copy()

@@ -22,8 +22,9 @@ from distagg.arrays import as_lists, as_words
 from distagg.dataset.commit import staged_directory
 from distagg.dataset.manifest import MANIFEST, read_committed_json
 from distagg.dataset.place import Place, place
-from distagg.dataset.reader import read_groups
-from distagg.engine.experts import align_experts
+from distagg.dataset.reader import Dataset, read_groups
+from distagg.engine.experts import align_experts, check_unseen
+from distagg.engine.runner import Runner
 from distagg.errors import InputError, UsageError
 from distagg.models import MODELS, Model, Params, model_named
 from distagg.models.trained import Trained
@@ -41,8 +42,14 @@ class Fitted:
     experts: tuple[str, ...]
 
     def params_for(self, experts: tuple[str, ...]) -> Params:
-        """Params for a dataset with those experts; refused with the difference where they do not fit."""
-        return align_experts(self.params, self.experts, experts, strangers=self.model.takes_strangers)
+        """Params for a dataset with those experts; refused where the model knows none of them."""
+        return align_experts(self.model, self.params, self.experts, experts)
+
+    def params_on(self, dataset: Dataset, runner: Runner | None = None, *, allow_unseen: bool = False) -> Params:
+        """Params for a dataset; experts that the model does not know are said, and refused where they are most."""
+        params = self.params_for(dataset.experts)
+        check_unseen(self.params, self.experts, dataset, runner, allow=allow_unseen)
+        return params
 
 
 def save_model(target: str | Place, fitted: Fitted, about: dict[str, Any] | None = None) -> None:

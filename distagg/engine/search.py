@@ -31,7 +31,7 @@ def _trial(model: Model, train: Dataset, valid: Dataset | None, goal: Goal) -> T
 
 def _value(trial: Trial, params: Params, judged: Dataset, runner: Runner | None) -> float:
     """The metric on the validation queries."""
-    aligned = align_experts(params, trial.train.experts, judged.experts)
+    aligned = align_experts(trial.model, params, trial.train.experts, judged.experts)
     return float(evaluate_candidates(trial.model, [aligned], judged, trial.goal, runner or InlineRunner())[0])
 
 

@@ -49,7 +49,7 @@ def train(
         **model.start(train.manifest.experts),
         "round": np.zeros(1), "highest": np.array([float(highest_label(train.manifest))]),
     }  # fmt: skip
-    align_experts(params, train.experts, judged.experts, strangers=model.takes_strangers)  # refused before any work
+    align_experts(model, params, train.experts, judged.experts)  # refused before any work
     curve: list[float] = []
     best, value, reached = params, -np.inf, 0
     kept = keeper.load()
@@ -64,7 +64,7 @@ def train(
             params = _round(model, params, train, ahead, progress)
             finite, now = all(np.isfinite(params[name]).all() for name in model.weights), -np.inf
             if finite:
-                aligned = align_experts(params, train.experts, judged.experts, strangers=model.takes_strangers)
+                aligned = align_experts(model, params, train.experts, judged.experts)
                 # The next round starts from the weights that are validated now: both in one message to workers.
                 last = model.mode == "serial" or model.done(params)
                 validation = judging(model, [aligned], judged, goal)

@@ -80,6 +80,7 @@ STEPS: dict[str, dict[str, Field]] = {
         "settings": Field("table", "the model's parameters", {}),
         "format": Field("choice", "what is written", "parquet", FORMATS),
         "chunk_entries": Field("whole", "about so many entries make a part", 1 << 20, least=1),
+        "allow_unseen": Field("flag", "go on where a fitted model does not know the experts of most entries", False),
     },
     "evaluate": {
         "rankings": Field("rankings", "an earlier rank step, or the path of rankings"),
@@ -115,7 +116,8 @@ STEPS["scale"] = {
 MAKES = {"import": "dataset", "expand": "dataset", "fit": "model", "rank": "rankings"}
 
 _JSON: dict[str, dict[str, Any]] = {
-    "whole": {"type": "integer"}, "number": {"type": "number"}, "table": {"type": "object"},
+    "whole": {"type": "integer"}, "number": {"type": "number"}, "flag": {"type": "boolean"},
+    "table": {"type": "object"},
     "paths": {"type": "array", "items": {"type": "string"}, "minItems": 1},
     "metrics": {"type": "array", "items": {"type": "string"}, "minItems": 1},
     "models": {"type": "array", "items": {"type": "string"}, "minItems": 1},

@@ -171,6 +171,8 @@ def _named(where: str, error: DistaggError) -> UsageError:
 def _read(field: Field, value: Any, before: Sequence[Step], names: Sequence[str]) -> Any:
     if field.kind in ("whole", "number"):
         return _number(field, value)
+    if field.kind == "flag":
+        return _of(value, bool, "true or false")
     if field.kind == "table":
         return _of(value, dict, "a table")
     if field.kind == "folds":

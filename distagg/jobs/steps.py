@@ -105,7 +105,8 @@ def do_rank(step: Step, site: Site) -> None:
         params, first = collecting(lambda: fit(model, dataset, runner=runner, keeper=keeper))
     else:
         fitted = load_model(site.path(values["model"]))
-        model, params = fitted.model, fitted.params_for(dataset.experts)
+        params = fitted.params_on(dataset, runner, allow_unseen=values["allow_unseen"])
+        model = fitted.model
     with metered(f"{step.name}, parts", len(dataset.plan(values["chunk_entries"]))) as progress:
         rank_in_parts(
             site.folder.output(step), site.folder.staging(step), model, params, dataset, fmt=values["format"],

@@ -78,7 +78,7 @@ class Model:
     additive: ClassVar[bool] = False  # statistics of an expert-partitioned query add up over chunks
     adherence: ClassVar[bool] = False  # learns expert_theta, each expert's adherence in [0, 1]
     learns_from_parts: ClassVar[bool] = False  # so do those it learns from
-    takes_strangers: ClassVar[bool] = True  # experts unseen in fitting are silent, or count as the model says
+    unseen: ClassVar[float] = 0.0  # what params named expert_* hold for experts that fitting has not seen
     package: ClassVar[str] = ""  # one that training needs and the installation may lack
     criterion: ClassVar[str] = ""  # when a fit counts as converged, in words; empty where nothing is iterated
 

@@ -38,6 +38,7 @@ class Blend(Model):
     supervised: ClassVar[bool] = True
     positive: ClassVar[bool] = True
     package: ClassVar[str] = "lightgbm"
+    unseen: ClassVar[float] = -np.inf  # told from known experts, whose parameters are finite
 
     crf: Any = param(12, "members that are crf: with pairs log, log+binary, and that for err, in turn", least=0)
     lambdamart: Any = param(12, "members that are lambdamart; they need LightGBM", least=0)

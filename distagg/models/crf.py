@@ -49,6 +49,7 @@ class Crf(Trained):
     summary: ClassVar[str] = "conditional random field over rankings, trained on the expected metric"
     paper: ClassVar[str] = "000 section 3.6; 001"
     cost: ClassVar[str] = "entries; training: queries x 2^sample x sample a round"
+    unseen: ClassVar[float] = -np.inf  # told from known experts, whose parameters are finite
 
     pairs: Any = param(
         "log",

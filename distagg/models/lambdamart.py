@@ -39,6 +39,7 @@ class LambdaMart(Model):
     supervised: ClassVar[bool] = True
     positive: ClassVar[bool] = True
     package: ClassVar[str] = "lightgbm"
+    unseen: ClassVar[float] = -np.inf  # told from known experts, whose parameters are finite
 
     features: Any = param(
         "won",

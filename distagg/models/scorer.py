@@ -21,12 +21,11 @@ from distagg.types import Floats
 class Scorer(Trained):
     """Scores linear in the features of every expert's list, or with layers of hidden units.
 
-    An expert that leaves an item out gives it the expert's bias. Items in no list get every expert's bias. Data with
-    experts that it was not trained on are refused, unless all experts share the weights.
+    An expert that leaves an item out gives it the expert's bias. Items in no list get every expert's bias. Experts that
+    it was not trained on weigh nothing, unless all experts share the weights.
     """
 
     cost: ClassVar[str] = "entries x rounds"
-    takes_strangers: ClassVar[bool] = False
 
     features: Any = param(
         "svd",

@@ -86,6 +86,7 @@ class BestInput(Model):
     summary: ClassVar[str] = "the single expert that is best on labelled data"
     paper: ClassVar[str] = "004 section 5.1"
     supervised: ClassVar[bool] = True
+    unseen: ClassVar[float] = -np.inf  # behind every expert that is known
 
     def candidates(self, n_experts: int) -> list[Params]:
         if n_experts > MOST_CANDIDATES:

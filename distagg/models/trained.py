@@ -10,8 +10,8 @@ Objectives are maximised: a slope points up.
 - ``average``: every chunk learns from the round's weights; the mean of what they reach, by queries, is the next.
 - ``gradient``: the mean gradient of all queries makes one step of Adam; it wants several times the rounds and patience.
 
-Params named ``expert_*`` hold a row for each expert and are aligned by name; an expert unseen in training has -inf
-there. Params named ``shared_*`` serve experts that are not known.
+Params named ``expert_*`` hold a row for each expert and are aligned by name; an expert unseen in training has
+``Model.unseen`` there. Params named ``shared_*`` serve experts that are not known.
 """
 
 from __future__ import annotations

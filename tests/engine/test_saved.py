@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from distagg.dataset import Dataset
 from distagg.engine import Fitted, load_model, save_model
 from distagg.errors import InputError, UsageError
 from distagg.models.crf import Crf
@@ -104,15 +106,38 @@ def test_damaged_files(saved: Path) -> None:
 STRANGE = ("bing", "yahoo", "ask")
 
 
+def ranked_by(experts: Sequence[str]) -> Dataset:
+    """Every expert lists one item."""
+    n = len(experts)
+    return Dataset.from_arrow(pa.table({"expert": list(experts), "item": ["x"] * n, "rank": [1] * n}))
+
+
+@pytest.mark.parametrize(
+    ("known", "unseen", "level"), [(10, 0, None), (10, 1, "INFO"), (8, 2, "WARNING"), (5, 5, "WARNING")]
+)
+def test_unseen_experts_are_said(known: int, unseen: int, level: str | None, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "distagg")
+    names = tuple(f"known {n}" for n in range(known))
+    fitted = Fitted(Crf(), Crf().start(known), names)
+    fitted.params_on(ranked_by([*names, *(f"new {n}" for n in range(unseen))]))
+    assert [record.levelname for record in caplog.records] == ([level] if level else [])
+    if level:
+        share = unseen / (known + unseen)
+        assert (
+            f"{unseen} of the dataset's {known + unseen} experts, with {share:.0%} of its entries, are" in caplog.text
+        )
+
+
 @pytest.mark.parametrize("model", [LambdaRank(), LambdaRank(hidden=2)], ids=["linear", "hidden"])
 def test_lambdarank_names_the_experts_it_does_not_know(model: Trained) -> None:
     fitted = drawn(model)
     with pytest.raises(UsageError) as error:
-        fitted.params_for(STRANGE)
+        fitted.params_on(ranked_by(STRANGE))
     assert str(error.value).startswith(
-        "2 of the dataset's 3 experts are unknown to the model: yahoo, ask; it was fitted on google, bing, duck; "
-        "in the data are missing google, duck; fit a model on these experts"
+        "2 of the dataset's 3 experts, with 67% of its entries, are unknown to the model: yahoo, ask; it was fitted on "
+        "google, bing, duck; in the data are missing google, duck; fit a model on these experts"
     )
+    assert not fitted.params_on(ranked_by(STRANGE), allow_unseen=True)["expert_weight"][1:].any()
     aligned = fitted.params_for(("duck", "google"))
     np.testing.assert_array_equal(aligned["expert_weight"], fitted.params["expert_weight"][[2, 0]])
     everybody = tuple(f"new {n}" for n in range(30))

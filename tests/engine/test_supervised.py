@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import warnings
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
-from distagg.dataset import Dataset, write_dataset
+from distagg.dataset import Chunk, Dataset, write_dataset
 from distagg.dataset.frames import TableSource
-from distagg.engine import Fitted, evaluate, fit, rank
+from distagg.engine import Fitted, evaluate, explain, fit, judge_experts, rank
 from distagg.errors import UsageError
-from distagg.models import MODELS, Model, model_named
+from distagg.models import MODELS, Model, NotConvergedWarning, Params, model_named
+from distagg.models.base import Statistics, sum_entries
 
 SMALL = {
     "crf": {"rounds": 2},
@@ -79,3 +84,100 @@ def test_a_negative_label_teaches_what_0_teaches(name: str, settings: dict) -> N
 def test_labels_beyond_those_of_lightgbm_are_refused() -> None:
     with pytest.raises(UsageError, match="label 31, and LightGBM takes labels up to 30"):
         learned(model_named("lambdamart", SMALL["lambdamart"]), taught((31, 0, 1)), "letor")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe(Model):
+    """A supervised model as the guide says how to write one: it knows nothing of experts that it has not seen."""
+
+    name: ClassVar[str] = "recipe"
+    summary: ClassVar[str] = "lists that weigh what their experts were worth"
+    paper: ClassVar[str] = "-"
+    supervised: ClassVar[bool] = True
+
+    def map(self, chunk: Chunk, params: Params) -> Statistics:
+        gain = np.maximum(chunk.labels, 0)[chunk.entry_row()] / chunk.entry_rank
+        owner = np.repeat(chunk.list_expert, np.diff(chunk.entry_offsets))
+        return {"expert_weight": np.bincount(owner, gain, chunk.n_experts)}
+
+    def score(self, chunk: Chunk, params: Params) -> np.ndarray:
+        weight = np.repeat(params["expert_weight"][chunk.list_expert], np.diff(chunk.entry_offsets))
+        return sum_entries(chunk, weight / chunk.entry_rank)
+
+
+BY_EXPERT = [
+    *(model_named(name, settings) for name, settings in [*SUPERVISED, ("theta_mpm", {}), ("cranking", {"rounds": 2})]),
+    *(model_named("crf", {"rounds": 2, "sharing": sharing}) for sharing in ("consensus", "mixed")),
+    model_named("lambdarank", {"rounds": 2, "hidden": 2}),
+    Recipe(),
+]
+LABELS = (2, 0, 1, 0)
+
+
+def scored(fitted: Fitted, lists: pa.Table) -> np.ndarray:
+    """Scores of the same items in the same order, whoever ranks them."""
+    items = taught(LABELS).to_arrow().group_by(["query", "item"]).aggregate([("label", "max")])
+    items = items.rename_columns(["query", "item", "label"]).sort_by([("query", "ascending"), ("item", "ascending")])
+    dataset = Dataset.from_arrow(lists.drop_columns("label"), labels=items)
+    rankings = rank(fitted, dataset, allow_unseen=True)
+    return rankings.sort_by([("query", "ascending"), ("item", "ascending")])["score"].to_numpy()
+
+
+@pytest.fixture(scope="module", params=BY_EXPERT, ids=lambda model: repr(model)[:40])
+def fitted(request: pytest.FixtureRequest) -> Fitted:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotConvergedWarning)
+        return fit(request.param, taught(LABELS))
+
+
+def by(lists: pa.Table, *experts: str) -> pa.Table:
+    return lists.filter(pc.is_in(lists["expert"], pa.array(experts)))
+
+
+def called(lists: pa.Table, name: str) -> pa.Table:
+    names = pa.array([name] * len(lists))
+    return lists.set_column(lists.column_names.index("expert"), "expert", names)
+
+
+def test_the_order_of_experts_changes_nothing(fitted: Fitted) -> None:
+    lists = taught(LABELS).to_arrow()
+    turned = pa.concat_tables([by(lists, name) for name in "cba"])
+    assert Dataset.from_arrow(turned).experts != Dataset.from_arrow(lists).experts
+    np.testing.assert_allclose(scored(fitted, turned), scored(fitted, lists), rtol=1e-9, atol=1e-9)
+
+
+def test_an_expert_that_is_gone_is_missing_everywhere(fitted: Fitted) -> None:
+    scores = scored(fitted, by(taught(LABELS).to_arrow(), "a", "c"))
+    assert np.isfinite(scores).all()
+    assert len(set(scores.round(6))) > 1
+
+
+def test_an_expert_that_is_new_gets_finite_scores(fitted: Fitted) -> None:
+    lists = taught(LABELS).to_arrow()
+    scores = scored(fitted, pa.concat_tables([lists, called(by(lists, "b"), "new")]))
+    assert np.isfinite(scores).all()
+    assert len(set(scores.round(6))) > 1
+
+
+def test_an_expert_that_is_renamed_is_a_new_one(fitted: Fitted) -> None:
+    """Neither taken for the one it was, nor for another that stands in its place."""
+    lists = taught(LABELS).to_arrow()
+    renamed = pa.concat_tables([called(by(lists, "a"), "new"), by(lists, "b", "c")])
+    moved = pa.concat_tables([by(lists, "b", "c"), called(by(lists, "a"), "new")])
+    assert np.isfinite(scored(fitted, renamed)).all()
+    np.testing.assert_allclose(scored(fitted, renamed), scored(fitted, moved), rtol=1e-9, atol=1e-9)
+
+
+def test_most_of_the_data_by_unseen_experts_is_refused_unless_allowed() -> None:
+    lists = taught(LABELS).to_arrow()
+    fitted = fit(Recipe(), Dataset.from_arrow(lists))
+    strange = Dataset.from_arrow(
+        pa.concat_tables([by(lists, "a"), called(by(lists, "b"), "x"), called(by(lists, "c"), "y")])
+    )
+    with pytest.raises(UsageError, match="2 of the dataset's 3 experts, with 67% of its entries, are unknown"):
+        rank(fitted, strange)
+    assert rank(fitted, strange, allow_unseen=True).num_rows == strange.manifest.items
+    with pytest.raises(UsageError, match="--allow-unseen"):
+        explain(fitted, strange, "q0")
+    with pytest.raises(UsageError, match="--allow-unseen"):
+        judge_experts(fitted, strange)

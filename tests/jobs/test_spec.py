@@ -23,7 +23,7 @@ WRONG: dict[str, list[Any]] = {
     "path": ["/no/such/file", 3], "dataset": ["nowhere", 3, "later"], "model": ["bordo", 3],
     "ranker": ["bordo", "data", "crf"], "rankings": ["nowhere", "data"], "metrics": [[], ["ndgc@5"], "map"],
     "metric": ["ndgc@5"], "folds": [2, "letor", True], "models": [[], ["bordo"], ["rrf", "rrf"]],
-    "counts": [[], 3, [0], [1.5, 2], ["two"], [2, 2]],
+    "counts": [[], 3, [0], [1.5, 2], ["two"], [2, 2]], "flag": [1, "yes"],
 }  # fmt: skip
 
 
@@ -40,7 +40,7 @@ def every_step(small: Path, source: Path) -> dict[str, Any]:
                       "settings": {"c": [10, 60]}, "tries": 2, "goal": "map", "protocol": "letor"},
             "chosen": {"do": "fit", "model": "rrf", "dataset": str(small), "folds": 5, "settings": {"c": [10, 60]}},
             "ranked": {"do": "rank", "model": "borda", "dataset": "wide", "settings": {}, "format": "csv",
-                       "chunk_entries": 100},
+                       "chunk_entries": 100, "allow_unseen": True},
             "checked": {"do": "evaluate", "rankings": "ranked", "dataset": str(small), "metrics": ["map"],
                         "protocol": "trec"},
             "compared": {"do": "compare", "dataset": str(small), "models": ["rrf", "borda"], "folds": "letor5",

@@ -67,9 +67,10 @@ def test_the_learned_weights_are_a_maximum(planted: Path):
 
 
 def test_unseen_experts_count_nothing():
-    params = align_experts({"expert_theta": np.array([1.0, 2.0])}, ("a", "b"), ("b", "new"))
+    model = model_named("cps", {"theta": "learn"})
+    params = align_experts(model, {"expert_theta": np.array([1.0, 2.0])}, ("a", "b"), ("b", "new"))
     chunk = build_chunk([Query(2, {0: {0: 1, 1: 2}, 1: {1: 1, 0: 2}})])
-    assert model_named("cps", {"theta": "learn"}).score(chunk, params).argmax() == 0
+    assert model.score(chunk, params).argmax() == 0
 
 
 def test_too_few_rounds_are_said(planted: Path):

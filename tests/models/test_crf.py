@@ -84,7 +84,7 @@ def with_a_stranger(sharing: str) -> tuple[Crf, dict[str, np.ndarray], Dataset]:
     model = Crf(sharing=sharing, rounds=10)
     train, seen = (made(n, n, experts=("good", "fair", "noise")) for n in (120, 60))
     other = replace(seen, experts=tuple("stranger" if e == "fair" else e for e in seen.experts))
-    return model, align_experts(fit(model, train), train.experts, other.experts), other
+    return model, align_experts(model, fit(model, train), train.experts, other.experts), other
 
 
 def silenced(params: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -109,9 +109,9 @@ def test_a_dataset_of_strangers(sharing: str, train: Dataset, test: Dataset) -> 
     params, names = fit(model, train), ("a", "b", "c", "d")
     if sharing == "individual":
         with pytest.raises(UsageError, match="none of the dataset's experts"):
-            align_experts(params, train.experts, names)
+            align_experts(model, params, train.experts, names)
         return
-    aligned = align_experts(params, train.experts, names)
+    aligned = align_experts(model, params, train.experts, names)
     assert np.isfinite(solve(model, aligned, replace(test, experts=names)).ranking["score"].to_numpy()).all()
 
 
