@@ -21,7 +21,7 @@ from distagg.engine.fit import Through
 from distagg.engine.progress import metered
 from distagg.engine.runner import InlineRunner, Runner
 from distagg.errors import UsageError, unknown
-from distagg.models import MODELS, completion_named, model_named, reseeded
+from distagg.models import ALIASES, MODELS, completion_named, is_model, model_named, reseeded
 from distagg.models.trained import Trained
 from distagg.reports.learned import learned_text
 from distagg.reports.terminal import comparison_table, counted_by, render_table
@@ -92,13 +92,15 @@ def run_info(arguments: argparse.Namespace) -> None:
 
 
 def run_models(arguments: argparse.Namespace) -> None:
-    if arguments.name and arguments.name not in MODELS:
-        raise unknown("model", arguments.name, MODELS)
-    chosen = [MODELS[arguments.name]] if arguments.name else list(MODELS.values())
+    name = ALIASES.get(arguments.name, arguments.name)
+    if name and name not in MODELS:
+        raise unknown("model", name, MODELS)
+    chosen = [MODELS[name]] if name else list(MODELS.values())
     rows: list[dict[str, Any]] = [
         {
             "name": model.name, "kind": "supervised" if model.supervised else "unsupervised", "cost": model.cost,
             "takes": list(model.inputs), "summary": model.summary, "paper": model.paper,
+            "aliases": [alias for alias, other in ALIASES.items() if other == model.name],
             "parameters": {
                 f.name: {"default": f.default, "help": f.metadata["help"], "choices": list(f.metadata["choices"])}
                 for f in dataclasses.fields(model)
@@ -111,6 +113,8 @@ def run_models(arguments: argparse.Namespace) -> None:
         return
     if arguments.name:
         row = rows[0]
+        if arguments.name in ALIASES:
+            print(f"{arguments.name}: alias of {name}")
         print(f"{row['name']}: {row['summary']}\n{row['kind']}, cost {row['cost']}, paper {row['paper']}")
         for name, about in row["parameters"].items():
             print(f"  {name} = {about['default']}\n      {about['help']}")
@@ -126,6 +130,7 @@ def run_models(arguments: argparse.Namespace) -> None:
         for r in rows
     ]
     print(render_table(["model", "kind", "cost", "parameters", "paper"], body, "lllll"))
+    print("".join(f"\n{alias}: alias of {model}" for alias, model in ALIASES.items()))
     print("\n'distagg models MODEL' explains its parameters")
 
 
@@ -182,7 +187,7 @@ def run_rank(arguments: argparse.Namespace) -> None:
         resamples=arguments.bootstrap, seed=arguments.seed or 0,
     )  # fmt: skip
     with run_in(arguments) as runner, metered("rank", len(dataset.plan())) as progress:
-        if arguments.model not in MODELS and place(arguments.model).exists():
+        if not is_model(arguments.model) and place(arguments.model).exists():
             if arguments.settings:
                 raise UsageError("-p belongs to 'distagg fit'; a fitted model has its parameters already")
             fitted = load_model(arguments.model)

@@ -23,7 +23,7 @@ from distagg.engine.runner import Runner
 from distagg.engine.saved import Fitted, load_model, save_model
 from distagg.errors import UsageError
 from distagg.metrics import paired_tests
-from distagg.models import MODELS, model_named, reseeded
+from distagg.models import is_model, model_named, reseeded
 from distagg.models.features import FeatureSettings
 from distagg.reports import write_report
 from distagg.reports.experts import experts_report, explanation_report, explanation_text, quality_text
@@ -102,7 +102,7 @@ def _retrained_text(made: dict[str, Any], metric: str) -> str:
 
 def run_explain(arguments: argparse.Namespace) -> None:
     dataset = Dataset.open(arguments.dataset)
-    if arguments.model not in MODELS and place(arguments.model).exists():
+    if not is_model(arguments.model) and place(arguments.model).exists():
         fitted = _loaded(arguments)
     else:
         model = model_named(arguments.model, seed=arguments.seed or 0)

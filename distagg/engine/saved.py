@@ -26,7 +26,7 @@ from distagg.dataset.reader import Dataset, read_groups
 from distagg.engine.experts import align_experts, check_unseen
 from distagg.engine.runner import Runner
 from distagg.errors import InputError, UsageError
-from distagg.models import MODELS, Model, Params, model_named
+from distagg.models import MODELS, Model, Params, is_model, model_named
 from distagg.models.trained import Trained
 
 MODEL_FORMAT = "distagg-model"
@@ -78,8 +78,8 @@ def _write(file: Place, table: pa.Table) -> dict[str, Any]:
 def load_model(where: str | Place) -> Fitted:
     """Read a fitted model; what does not fit together is an InputError that names the file."""
     path, body = read_committed_json(place(where), MODEL_FORMAT, "a model made by 'distagg fit'", MODEL_VERSION)
-    name, settings = body.get("model"), body.get("settings")
-    if name not in MODELS:
+    name, settings = str(body.get("model")), body.get("settings")
+    if not is_model(name):
         raise _damaged(path / MANIFEST, f"model '{name}'", f"one of {', '.join(MODELS)}")
     try:
         model = model_named(name, settings or {})

@@ -11,7 +11,7 @@ from distagg.engine.fit import check_fits
 from distagg.engine.folds import make_folds
 from distagg.engine.search import variants
 from distagg.errors import DistaggError, UsageError, unknown
-from distagg.models import MODELS, Model, model_named
+from distagg.models import Model, is_model, model_named
 
 if TYPE_CHECKING:
     from distagg.jobs.spec import Step
@@ -55,7 +55,7 @@ def _fit(values: dict[str, Any], where: str, seed: int) -> None:
 
 
 def _rank(values: dict[str, Any], where: str, seed: int) -> None:
-    if values["model"] not in MODELS:
+    if not is_model(values["model"]):
         if values["settings"]:
             raise UsageError(f"{where}.settings: a fitted model has its parameters already; they belong to its fit")
         return

@@ -21,7 +21,7 @@ from distagg.engine.saved import load_model
 from distagg.engine.search import variants
 from distagg.engine.train import TRAIN_ENTRIES
 from distagg.jobs.spec import Job, Step
-from distagg.models import MODELS, Model, Params, model_named
+from distagg.models import Model, Params, is_model, model_named
 from distagg.models.trained import Trained
 
 COPIES = 4  # of a chunk in memory while it is ranked: as read, as arrays, the model's own, the part as written
@@ -118,7 +118,7 @@ def _model(step: Step, job: Job) -> tuple[Model | None, Params]:
         return variants(name, settings, tries=step.values.get("tries"), seed=job.seed)[0], {}
     if job.step(name) is not None:
         return None, {}
-    if name in MODELS:
+    if is_model(name):
         return model_named(name, settings, seed=job.seed), {}
     fitted = load_model(name)
     dataset = _source(step, job)

@@ -30,7 +30,7 @@ from distagg.dataset.reader import Dataset
 from distagg.errors import DistaggError, UsageError, unknown
 from distagg.jobs.fields import CHECKPOINTS, MAKES, PLACE, REQUIRED, STEPS, TOP, Field
 from distagg.metrics import parse_metric
-from distagg.models import MODELS
+from distagg.models import MODELS, is_model
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
@@ -250,7 +250,7 @@ def _metric(text: str) -> str:
 
 
 def _model(text: str) -> str:
-    if text not in MODELS:
+    if not is_model(text):
         raise unknown("model", text, MODELS)
     return text
 
@@ -272,7 +272,7 @@ def _reference(kind: str, text: str, before: Sequence[Step], names: Sequence[str
         return text
     if text in names:
         raise UsageError(f"step '{text}' does not come before; put it first")
-    if kind == "ranker" and text in MODELS:
+    if kind == "ranker" and is_model(text):
         return text
     if not (place(text) if is_url(text) else Path(text).expanduser()).exists():
         makers = [step.name for step in before if MAKES.get(step.do) == wanted]

@@ -32,7 +32,7 @@ from distagg.jobs.reuse import Before
 from distagg.jobs.scale import scale
 from distagg.jobs.spec import Job, Step
 from distagg.metrics import evaluate_rankings
-from distagg.models import MODELS, model_named
+from distagg.models import is_model, model_named
 from distagg.models.base import collecting, not_converged
 
 
@@ -99,7 +99,7 @@ def do_rank(step: Step, site: Site) -> None:
     values, runner = step.values, site.runner()
     dataset = site.dataset(values["dataset"])
     first: list[str] = []
-    if values["model"] in MODELS and site.job.step(values["model"]) is None:
+    if is_model(values["model"]) and site.job.step(values["model"]) is None:
         model = model_named(values["model"], values["settings"], seed=site.job.seed)
         keeper = Checkpoints(site.folder.checkpoints(step), **site.job.checkpoints, say=site.say(step))
         params, first = collecting(lambda: fit(model, dataset, runner=runner, keeper=keeper))

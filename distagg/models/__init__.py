@@ -16,7 +16,7 @@ from distagg.models.cranking import Cranking
 from distagg.models.crf import Crf
 from distagg.models.kemeny import Kemeny
 from distagg.models.lambdamart import LambdaMart
-from distagg.models.lambdarank import LambdaRank, RankAgg
+from distagg.models.lambdarank import LambdaRank
 from distagg.models.majority import Condorcet, Copeland
 from distagg.models.mallows import Mallows
 from distagg.models.markov import Mc1, Mc2, Mc3, Mc4
@@ -40,12 +40,18 @@ MODELS: dict[str, type[Model]] = {
         BradleyTerry, Thurstone, PlackettLuce, Svp,
         Mallows, Cranking, Cps,
         Mpm, ThetaMpm, ThetaSupMpm,
-        Crf, LambdaRank, RankAgg, Stagg, LambdaMart, Blend,
+        Crf, LambdaRank, Stagg, LambdaMart, Blend,
     )
 }  # fmt: skip
 
 
+ALIASES = {"rankagg": LambdaRank.name}  # another name of a model, which is accepted wherever the model's is
 COMPLETIONS: dict[str, type[Completion]] = {one.name: one for one in (Pmf, Neighbours, Constant)}
+
+
+def is_model(name: str) -> bool:
+    """Whether a model, or an alias of one, has that name."""
+    return name in MODELS or name in ALIASES
 
 
 def draws(model: type[Model]) -> bool:
@@ -83,7 +89,7 @@ def model_named(name: str, settings: dict[str, Any] | None = None, *, seed: int 
     Parameters
     ----------
     name
-        One of ``MODELS``.
+        One of ``MODELS``, or of ``ALIASES``.
     settings
         Its parameters by name; text is read as the parameter's type.
     seed
@@ -99,6 +105,7 @@ def model_named(name: str, settings: dict[str, Any] | None = None, *, seed: int 
     >>> model_named("lambdarank", {"ranker": "lightgbm"}).name
     'lambdamart'
     """
+    name = ALIASES.get(name, name)
     if name not in MODELS:
         raise unknown("model", name, MODELS)
     given = dict(settings or {})
@@ -113,6 +120,6 @@ def _made(model: type[Model], settings: dict[str, Any], seed: int) -> Model:
 
 
 __all__ = [
-    "COMPLETIONS", "MODELS", "Completion", "Model", "NotConvergedWarning", "Params", "completion_named", "draws",
-    "model_named", "reseeded",
+    "ALIASES", "COMPLETIONS", "MODELS", "Completion", "Model", "NotConvergedWarning", "Params", "completion_named",
+    "draws", "is_model", "model_named", "reseeded",
 ]  # fmt: skip

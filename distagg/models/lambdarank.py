@@ -24,11 +24,14 @@ RANKERS = ("sgd", "lightgbm")
 
 @dataclass(frozen=True, kw_only=True)
 class LambdaRank(Scorer):
-    """In training, unlabelled items hold their places and make no pairs."""
+    """In training, unlabelled items hold their places and make no pairs.
+
+    The metric itself is the objective, which LambdaRank's forces climb: so does ``rankagg``, the baseline of paper 004.
+    """
 
     name: ClassVar[str] = "lambdarank"
     summary: ClassVar[str] = "features of every expert's list, weighted by LambdaRank from labels"
-    paper: ClassVar[str] = "000 section 3.5; Burges, Ragno & Le 2006"
+    paper: ClassVar[str] = "000 section 3.5; Burges, Ragno & Le 2006; as rankagg: 004 section 5.2"
 
     ranker: Any = param(
         "sgd",
@@ -55,15 +58,3 @@ class LambdaRank(Scorer):
         if self.objective == "map":
             return np.bincount(chunk.item_query(), chunk.labels >= 1, chunk.n_queries).astype(np.float64)
         return best_dcg(chunk)
-
-
-@dataclass(frozen=True, kw_only=True)
-class RankAgg(LambdaRank):
-    """The baseline of paper 004: the metric itself is the objective, which LambdaRank's forces climb."""
-
-    name: ClassVar[str] = "rankagg"
-    summary: ClassVar[str] = "features of lists, weighted for the plain metric (the baseline of stagg)"
-    paper: ClassVar[str] = "004 section 5.2; Volkovs, Larochelle & Zemel 2012"
-
-    ranker: Any = param("sgd", "what learns on the features", choices=("sgd",))
-    objective: Any = param("ndcg", "the metric to train for", choices=("ndcg", "err", "rbp"))

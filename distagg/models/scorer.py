@@ -1,4 +1,4 @@
-"""Models that score items by features of lists and are trained in rounds: what lambdarank, rankagg and stagg share."""
+"""Models that score items by features of lists and are trained in rounds: what lambdarank and stagg share."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from distagg.models import MODELS, model_named
+from distagg.models import model_named
 from distagg.reports.paper import Figures, Finding, Row
 from distagg.types import Floats
 from jobs.reproduce.experiments import DRAWS, Experiment
@@ -112,7 +112,7 @@ def row_experiments(plan: Plan, data: str, row: str) -> list[Experiment]:
 
 def able(rows: Sequence[str]) -> list[str]:
     """Those whose models' packages are installed."""
-    packages = {row: MODELS[ROWS.get(row, (row, {}))[0]].package for row in rows}
+    packages = {row: model_named(ROWS.get(row, (row, {}))[0]).package for row in rows}
     return [row for row, package in packages.items() if not package or find_spec(package)]
 
 

@@ -25,7 +25,6 @@ DRAWING = {
     "cranking": {"rounds": 2},
     "crf": {"rounds": 2},
     "lambdarank": {"rounds": 2},
-    "rankagg": {"rounds": 2, "hidden": 2},
     "stagg": {"rounds": 2},
     "lambdamart": {"trees": 3},
     "blend": {"crf": 1, "lambdamart": 0},

@@ -22,7 +22,6 @@ from distagg.models.base import Statistics, sum_entries
 SMALL = {
     "crf": {"rounds": 2},
     "lambdarank": {"rounds": 2},
-    "rankagg": {"rounds": 2},
     "stagg": {"rounds": 2},
     "lambdamart": {"trees": 3},
     "blend": {"crf": 1, "lambdamart": 1, "lambdarank": 1},

@@ -43,10 +43,11 @@ VARIANTS = {
         {"experts": "combined"},
         {"features": "borda", "mode": "gradient"},
         {"pairs": "all"},
+        {"objective": "rbp"},
+        {"features": "cp", "rank": 2},
     ],
     "blend": [{"crf": 0, "lambdamart": 1, "lambdarank": 2}],
     "stagg": [{"mode": "gradient", "ranks": "normal"}, {"objective": "err"}, {"objective": "rbp", "features": "borda"}],
-    "rankagg": [{"objective": "rbp"}, {"features": "cp", "rank": 2}],
     "svp": [{"unlisted": "ignore"}, {"pairs": "log"}, {"pairs": "difference", "unlisted": "ignore", "joint": "sum"}],
     "bradley_terry": [
         {"pairs": "difference", "unlisted": "ignore"},

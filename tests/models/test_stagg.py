@@ -1,22 +1,26 @@
-"""stagg and rankagg: planted truth, hard data, strangers, the same bits anywhere."""
+"""stagg, and rankagg that is lambdarank: planted truth, hard data, strangers, the same bits anywhere."""
 
 from __future__ import annotations
+
+import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 from strategies import Query, build_chunk, labelled
 
+from distagg.cli.commands import all_models
+from distagg.cli.main import main
 from distagg.dataset import Dataset
+from distagg.engine import load_model
 from distagg.engine.cluster import local_cluster
 from distagg.engine.compare import evaluate_model
 from distagg.engine.fit import fit
 from distagg.errors import UsageError
-from distagg.models import Model, Params, model_named
+from distagg.models import Model, Params, is_model, model_named
 from distagg.models.lambdarank import LambdaRank
 from distagg.models.stagg import Stagg
 from distagg.models.trained import MODES
-
-BOTH = ("stagg", "rankagg")
 
 
 def value(model: Model, params: Params, dataset: Dataset) -> float:
@@ -63,11 +67,26 @@ def test_sigma_is_a_matter_of_scale() -> None:
     np.testing.assert_allclose(reached[0], reached[1], rtol=1e-9)
 
 
-def test_rankagg_is_lambdarank_on_the_plain_metric(hostile: Dataset) -> None:
-    ours = fit(model_named("rankagg", {"rounds": 3, "rate": 0.01}), hostile)
-    np.testing.assert_array_equal(ours["expert_weight"], fit(LambdaRank(rounds=3, rate=0.01), hostile)["expert_weight"])
+def test_rankagg_is_an_alias_of_lambdarank(hostile: Dataset) -> None:
+    assert model_named("rankagg", {"rounds": 3}) == LambdaRank(rounds=3)
+    assert is_model("rankagg")
+    assert "rankagg" not in all_models(hostile, "letor5")
     model = model_named("rankagg", {"objective": "rbp", "rounds": 15})
     assert value(model, fit(model, hostile), hostile) > value(model_named("rrf"), {}, hostile) + 0.1
+
+
+def test_the_command_line_and_saved_models_take_the_alias(
+    planted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["models", "rankagg"]) == 0
+    assert capsys.readouterr().out.startswith("rankagg: alias of lambdarank\nlambdarank: ")
+    assert main(["models"]) == 0
+    assert "rankagg: alias of lambdarank" in capsys.readouterr().out
+    saved = tmp_path / "model"
+    assert main(["fit", "rankagg", str(planted), "-p", "rounds=1", "-o", str(saved)]) == 0
+    manifest = json.loads((saved / "manifest.json").read_text(encoding="utf-8"))
+    (saved / "manifest.json").write_text(json.dumps(manifest | {"model": "rankagg"}), encoding="utf-8")
+    assert load_model(saved).model == LambdaRank(rounds=1)  # as one that was saved under its own name
 
 
 @pytest.mark.cluster
@@ -81,21 +100,19 @@ def test_the_same_bits_on_workers(hostile: Dataset) -> None:
 
 
 @pytest.mark.parametrize("labels", [[1, 1, 1], [0, 0], [1], [None, 1], [None, None]], ids=str)
-@pytest.mark.parametrize("name", BOTH)
-def test_data_that_teach_nothing_are_refused(name: str, labels: list[int | None]) -> None:
+def test_data_that_teach_nothing_are_refused(labels: list[int | None]) -> None:
     said = "learns from labels" if labels == [None, None] else "two items with different labels"
     with pytest.raises(UsageError, match=said):
-        fit(model_named(name), labelled(labels))
+        fit(Stagg(), labelled(labels))
 
 
-@pytest.mark.parametrize("name", BOTH)
-def test_wrong_use_is_refused(name: str) -> None:
+def test_wrong_use_is_refused() -> None:
     with pytest.raises(UsageError, match="none of the dataset's experts"):
-        fit(model_named(name), labelled([1, 0]), valid=labelled([1, 0], expert="b"))
-    with pytest.raises(UsageError, match=rf"rank of {name}: found 1\.5, expected a whole number"):
-        model_named(name, {"rank": 1.5})
+        fit(Stagg(), labelled([1, 0]), valid=labelled([1, 0], expert="b"))
+    with pytest.raises(UsageError, match=r"rank of stagg: found 1\.5, expected a whole number"):
+        model_named("stagg", {"rank": 1.5})
     with pytest.raises(UsageError, match="expected one of ndcg, err, rbp"):
-        model_named(name, {"objective": "map"})
+        model_named("stagg", {"objective": "map"})
     with pytest.raises(UsageError, match="expected a number above 0"):
         model_named("stagg", {"sigma": "0"})
 
