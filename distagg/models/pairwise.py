@@ -61,7 +61,7 @@ class Pairwise(Solver):
     weight: Any = param(
         "auto",
         "weight of the gaussian prior, one over its variance: a number, or auto (of the largest marginal likelihood in "
-        "each query, told as weight beside its fit)",
+        "each query, to one percent; told as weight beside its fit)",
         choices=("auto",),
         above=0.0,
     )

@@ -54,9 +54,13 @@ VARIANTS = {
         {"ties": "davidson", "pairs": "log"},
         {"prior": "gamma", "ties": "rao_kupper"},
         {"errors": "bootstrap", "resamples": 3},
-        {"route": "lists", "unlisted": "ignore"},
-        {"route": "lists", "unlisted": "ignore", "pairs": "log"},
-        {"route": "lists", "unlisted": "ignore", "ties": "ignore"},
+        {
+            "route": "lists",
+            "unlisted": "ignore",
+            "weight": 0.5,
+        },  # auto stops seeking within 1%: elsewhere by this route
+        {"route": "lists", "unlisted": "ignore", "weight": 0.5, "pairs": "log"},
+        {"route": "lists", "unlisted": "ignore", "weight": 0.5, "ties": "ignore"},
     ],
     "thurstone": [{"pairs": "normalised"}],
     "stagg_bc": [{"contest": "paper", "unlisted": "average"}],
