@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from distagg.kernels.ordering import equal_spans
+from distagg.kernels.ordering import by_length
 from distagg.types import Floats, Offsets
 
 
@@ -20,11 +20,16 @@ def sums_at_cutoffs(
     cutoffs: Offsets,  # (C,) ascending
 ) -> Floats:  # (Q, C)
     """Sum of ``values * discounts[position]`` over the first ``cutoffs[c]`` positions of each query."""
-    sums = np.zeros((len(item_offsets) - 1, len(cutoffs)))
-    for queries, at in equal_spans(item_offsets):
-        depths = np.minimum(cutoffs, at.shape[1])
-        deepest = int(depths[-1])
-        sums[queries] = np.cumsum(values[at[:, :deepest]] * discounts[:deepest], axis=1)[:, depths - 1]
+    sizes = np.diff(item_offsets)
+    query = np.repeat(np.arange(len(sizes)), sizes)
+    position = np.arange(len(values)) - item_offsets[:-1][query]
+    terms = values * discounts[position]
+    sums = np.empty((len(sizes), len(cutoffs)))
+    for c in range(len(cutoffs) - 1, -1, -1):
+        within = position < cutoffs[c]
+        if not within.all():
+            query, position, terms = query[within], position[within], terms[within]
+        sums[:, c] = np.bincount(query, terms, len(sizes))
     return sums
 
 
@@ -45,7 +50,10 @@ def stop_probability(item_offsets: Offsets, satisfied: Floats) -> Floats:  # (Q 
     ``satisfied`` (I,) is the probability that the item at that position satisfies. The cascade behind ERR, and,
     with certain satisfaction by relevant items, behind the reciprocal rank.
     """
-    stops = satisfied.copy()
-    for _, at in equal_spans(item_offsets):
-        stops[at[:, 1:]] *= np.cumprod(1.0 - satisfied[at[:, :-1]], axis=1)
+    at, tables = by_length(item_offsets)
+    stops, ordered = satisfied.copy(), satisfied[at]
+    for span, length in tables:
+        rows = ordered[span].reshape(-1, length)
+        reached = np.cumprod(1.0 - rows[:, :-1], axis=1)
+        stops[at[span].reshape(rows.shape)[:, 1:]] = reached * rows[:, 1:]
     return stops

@@ -1,12 +1,10 @@
 """Order the items of every query by score: stable, descending, O(n log n).
 
-Spans of one length are the rows of a table that numpy sorts at once: 1.1 to 1.4 times as long as a compiled merge sort
+Spans of one length are the rows of a table that numpy sorts at once: about twice as long as a compiled merge sort
 takes, and nothing to compile.
 """
 
 from __future__ import annotations
-
-from collections.abc import Iterator
 
 import numpy as np
 
@@ -14,15 +12,18 @@ from distagg.kernels.jit import kernel
 from distagg.types import Floats, Indices, Offsets
 
 
-def equal_spans(offsets: Offsets) -> Iterator[tuple[Offsets, Offsets]]:
-    """Spans by their length, empty ones left out: which they are (n,), and where their values stand (n, length)."""
+def by_length(offsets: Offsets) -> tuple[Offsets, list[tuple[slice, int]]]:
+    """Positions of all values with spans of one length side by side (I,), and where each length's stand among them."""
     sizes = np.diff(offsets)
-    by_size = np.argsort(sizes, kind="stable")
-    lengths, starts = np.unique(sizes[by_size], return_index=True)
-    for length, first, last in zip(lengths, starts, np.append(starts, len(sizes))[1:], strict=True):
-        if length > 0:
-            spans = by_size[first:last]
-            yield spans, offsets[spans][:, None] + np.arange(length)
+    spans = np.argsort(sizes, kind="stable")
+    ends = np.concatenate([[0], np.cumsum(sizes[spans])])
+    at = np.arange(ends[-1])
+    if len(sizes) and sizes[spans[0]] != sizes[spans[-1]]:
+        at += np.repeat(offsets[spans] - ends[:-1], sizes[spans])
+    lengths, first = np.unique(sizes[spans], return_index=True)
+    bounds = ends[np.append(first, len(sizes))].tolist()
+    tables = zip(bounds[:-1], bounds[1:], lengths.tolist(), strict=True)
+    return at, [(slice(begin, end), length) for begin, end, length in tables if length > 0]
 
 
 def order_spans(offsets: Offsets, values: Floats) -> tuple[Indices, Floats]:
@@ -30,13 +31,11 @@ def order_spans(offsets: Offsets, values: Floats) -> tuple[Indices, Floats]:
 
     Gives positions inside the span (I,) and the sorted values (I,).
     """
-    order, ordered = np.empty(len(values), dtype=np.int32), np.empty(len(values))
-    for _, at in equal_spans(offsets):
-        rows = values[at]
-        places = np.argsort(-rows, axis=1, kind="stable")
-        order[at] = places
-        ordered[at] = np.take_along_axis(rows, places, axis=1)
-    return order, ordered
+    at, tables = by_length(offsets)
+    keys, order = -values[at], np.empty(len(values), dtype=np.int32)
+    for span, length in tables:
+        order[at[span]] = keys[span].reshape(-1, length).argsort(axis=1, kind="stable").ravel()
+    return order, values[np.repeat(offsets[:-1], np.diff(offsets)) + order]
 
 
 def order_items(item_offsets: Offsets, scores: Floats) -> Indices:
