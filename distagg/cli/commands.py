@@ -176,6 +176,8 @@ def run_rank(arguments: argparse.Namespace) -> None:
     from distagg.engine.shown import Shown
 
     target = place(arguments.output)
+    if target.suffix == ".gz":
+        raise UsageError(f"-o {target}: rankings are not written gzipped; name {target.stem}, and gzip it afterwards")
     fmt = arguments.format or SUFFIXES.get(target.suffix, "parquet")
     if arguments.report and fmt == "trec":
         raise UsageError(

@@ -67,9 +67,21 @@ def fit(
     >>> fitted.model.name, fitted.experts
     ('bestinput', ('a', 'b'))
     """
-    chosen = reseeded(model, seed) if isinstance(model, Model) else model_named(model, settings, seed=seed or 0)
+    chosen = _asked_for(model, settings, seed)
     params = fit_params(chosen, dataset, valid=valid, goal=Goal(goal, protocol), runner=runner)
     return Fitted(chosen, params, dataset.experts)
+
+
+def _asked_for(model: str | Model, settings: dict[str, Any], seed: int | None) -> Model:
+    """A model by its name and settings, or a given one, which has settings already."""
+    if not isinstance(model, Model):
+        return model_named(model, settings, seed=seed or 0)
+    if settings:
+        raise UsageError(
+            f"found settings ({', '.join(sorted(settings))}) for a {model.name} that has its own; "
+            f"name the model ('{model.name}') to set its parameters here, or set them where it is made"
+        )
+    return reseeded(model, seed)
 
 
 def solve(
@@ -116,9 +128,9 @@ def solve(
     (['x', 'y', 'z'], True)
     """
     if isinstance(model, Fitted):
-        model = replace(model, model=reseeded(model.model, seed))
+        model = replace(model, model=_asked_for(model.model, settings, seed))
     else:
-        chosen = reseeded(model, seed) if isinstance(model, Model) else model_named(model, settings, seed=seed or 0)
+        chosen = _asked_for(model, settings, seed)
         if chosen.needs_labels:
             raise UsageError(f"{chosen.name} must be fitted first: rank(fit({chosen.name!r}, dataset), dataset)")
         model = fit(chosen, dataset, runner=runner)

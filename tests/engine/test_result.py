@@ -95,3 +95,9 @@ def test_unlabelled_data_teach_what_needs_no_labels():
     assert distagg.rank("theta_mpm", dataset)["item"][0].as_py() == "a"
     with pytest.raises(UsageError, match="must be fitted first"):
         distagg.rank("theta_sup_mpm", dataset)
+
+
+def test_settings_beside_a_made_model_are_refused(battles: Dataset):
+    for model in (model_named("mpm"), distagg.fit("mpm", battles)):
+        with pytest.raises(UsageError, match="settings \\(steps\\) for a mpm that has its own"):
+            distagg.rank(model, battles, steps=3)
