@@ -95,7 +95,7 @@ def fit_queries(
     ties: Floats,
     score: Floats,  # (I,) where to start, filled
     eta: Floats,  # (Q,) where to start, filled; queries of infinite eta are passed over
-    iterations: Offsets,  # (Q,) steps taken before, and filled: now
+    iterations: Offsets,  # (Q,) filled
     left: Floats,  # (Q,) filled: the longest step that any score alone would still take
 ) -> None:
     """Scores of every query from its counts. (One long function: nested ones are compiled over and over.)"""
@@ -110,7 +110,7 @@ def fit_queries(
         for i in range(length - 1):
             s[i] = start[i] = score[base + i]
         s[length - 1] = start[length - 1] = eta[q]
-        taken, tries, first, part, changes = iterations[q], 0, 0.0, 1.0, CHANGES if seek else 0
+        taken, tries, first, part, changes = 0, 0, 0.0, 1.0, CHANGES if seek else 0
         while True:
             if tries > 0:
                 for i in range(length):

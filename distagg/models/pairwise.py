@@ -227,7 +227,10 @@ class Pairwise(Solver):
         self, counts: Counts, graph: Graph, start: Floats | None = None, weight: Floats | None = None, *,
         trace: bool = False,
     ) -> tuple[Outcome, Floats]:  # fmt: skip
-        """The fit, from given scores and weights (Q,) of the prior or its own, and the tie parameter of every query."""
+        """The fit, from given scores and weights (Q,) of the prior or its own, and the tie parameter of every query.
+
+        Steps are those at the last weight: seeking it is the way to where they start.
+        """
         queries = len(counts.ties)
         eta = self.start_eta(counts)
         taken, left = np.zeros(queries, dtype=np.int64), np.zeros(queries)
@@ -238,11 +241,11 @@ class Pairwise(Solver):
         if weight is None:
             weight = np.full(queries, self.prior_numbers[1])
             if self.seeks:
-                self._run(counts, weight, self.steps, score, eta, taken, left, seek=True)
+                self._run(counts, weight, self.steps, score, eta, taken.copy(), left, seek=True)
         for steps in [1] * self.steps if trace else [self.steps]:  # a step at a time gives the same bits
-            more = np.zeros(queries, dtype=np.int64) if trace else taken
+            more = np.zeros(queries, dtype=np.int64)
             self._run(counts, weight, steps, score, eta, more, left)
-            taken = taken + more if trace else more
+            taken += more
             likelihood = log_likelihood(self.link, *counts.graph, counts.ties, score, eta)
             history.append(np.where(more > 0, likelihood, np.nan))
             if not more.any():

@@ -169,7 +169,7 @@ def started(model: Pairwise, found: Statistics) -> Params:
     return {
         "status": status, "component": found["component"], "compared": won + lost_,
         "weight": np.array([model.given_weight]), "changes": np.array([float(CHANGES * model.seeks)]),
-        "before": np.zeros(1), "ended": np.array([0.0, np.inf, 0.0]), **begin(np.log((won + 0.5) / (lost_ + 0.5))),
+        "ended": np.array([0.0, np.inf, 0.0]), **begin(np.log((won + 0.5) / (lost_ + 0.5))),
     }  # fmt: skip
 
 
@@ -184,14 +184,13 @@ def moved(model: Pairwise, found: Statistics, params: Params) -> Params:
     after = ascend(params, uphill, curve)
     if steps_taken(after) > steps_taken(params):
         left = float(np.abs(uphill / curve).max(initial=0.0))
-        steps = float(params["before"][0]) + steps_taken(after)
+        steps = float(steps_taken(after))
         after["ended"] = np.array([steps, left, 0.0])
         if params["changes"][0] and (left <= max(SOUGHT, model.tolerance) or steps >= model.steps):
             sought = _sought(after["theta"], found["curve"], weight)
-            settled = abs(sought - weight) <= SETTLED * weight
+            settled = abs(sought - weight) <= SETTLED * weight or steps >= model.steps
             changes = 0.0 if settled else params["changes"][0] - 1.0
-            change = {"weight": np.array([sought]), "changes": np.array([changes]), "before": np.array([steps])}
-            return {**after, **begin(after["theta"]), **change}
+            return {**after, **begin(after["theta"]), "weight": np.array([sought]), "changes": np.array([changes])}
         if left <= model.tolerance or steps >= model.steps:
             return {**after, "trial": after["theta"], "last": np.ones(1)}
     if lost(after):
