@@ -23,7 +23,7 @@ from jobs.reproduce.ratings import DEPTHS
 
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "bradley_terry": ("bradley_terry", {"weight": 30.0}),
-    "bradley_terry, default": ("bradley_terry", {}),
+    "bradley_terry, weight=0.1": ("bradley_terry", {"weight": 0.1}),
     "plackett_luce": ("plackett_luce", {"shape": 3.0}),
     "plackett_luce, default": ("plackett_luce", {}),
     "mpm": ("mpm", {}),
