@@ -14,6 +14,7 @@ sure keeps the weight between 1 / (1 + sum s^2) and 1 + items, where data say li
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -78,90 +79,145 @@ def solve_step(
             ahead[i] = scale[i] * rest[i] + now / before * ahead[i]
 
 
+class Fit(NamedTuple):
+    """What is minimised, and how closely."""
+
+    link: int
+    prior: int
+    shape: float  # of a gamma prior
+    seek: bool  # whether to change the weights of a gaussian prior until they settle
+    tolerance: float
+    steps: int
+
+
+class Graph(NamedTuple):
+    """Who was compared with whom: the counts of every query (see ``counts``)."""
+
+    item_offsets: Offsets  # (Q + 1,)
+    offsets: Offsets  # (I + 1,) of edges
+    other: Indices  # (edges,)
+    ahead: Floats  # (edges,) how often the row's item won
+    behind: Floats  # (edges,) and lost
+    ties: Floats  # (Q,)
+
+
 @kernel
 def fit_queries(
-    link: int,
-    prior: int,
-    weight: Floats,  # (Q,) or a gamma prior's rate; filled with ``seek``
-    shape: float,
-    seek: bool,  # whether to change weights until they settle
-    tolerance: float,
-    steps: int,
-    item_offsets: Offsets,
-    offsets: Offsets,
-    other: Indices,
-    ahead: Floats,
-    behind: Floats,
-    ties: Floats,
+    how: Fit,
+    graph: Graph,
+    weight: Floats,  # (Q,) of the prior, or a gamma prior's rate; filled with ``how.seek``
     score: Floats,  # (I,) where to start, filled
     eta: Floats,  # (Q,) where to start, filled; queries of infinite eta are passed over
-    iterations: Offsets,  # (Q,) filled
+    iterations: Offsets,  # (Q,) steps taken before, and filled: now
     left: Floats,  # (Q,) filled: the longest step that any score alone would still take
 ) -> None:
-    """Scores of every query from its counts. (One long function: nested ones are compiled over and over.)"""
-    curve = np.empty(len(other))
-    for q in range(len(item_offsets) - 1):
-        base, length = item_offsets[q], item_offsets[q + 1] - item_offsets[q] + 1
-        if eta[q] == np.inf or length == 1:
+    """Scores of every query from its counts."""
+    curve = np.empty(len(graph.other))
+    for q in range(len(graph.ties)):
+        if eta[q] < np.inf and graph.item_offsets[q + 1] > graph.item_offsets[q]:
+            fit_query(how, graph, q, curve, weight, score, eta, iterations, left)
+
+
+@kernel
+def fit_query(
+    how: Fit, graph: Graph, q: int, curve: Floats, weight: Floats, score: Floats, eta: Floats, iterations: Offsets,
+    left: Floats,
+) -> None:  # fmt: skip
+    """Newton's method for one query: steps are shortened until they do not end uphill."""
+    base, end = graph.item_offsets[q], graph.item_offsets[q + 1]
+    size = end - base
+    s = np.empty(size + 1)  # the scores, then the tie parameter
+    s[:size], s[size] = score[base:end], eta[q]
+    start, x = s.copy(), np.zeros(size + 1)
+    gradient, diagonal, cross = np.empty(size + 1), np.empty(size + 1), np.empty(size + 1)
+    taken, tries, first, part = iterations[q], 0, 0.0, 1.0
+    changes = CHANGES if how.seek else 0
+    while True:
+        if tries > 0:
+            for i in range(size + 1):
+                s[i] = start[i] + part * x[i]
+        good, along = how.link != RAO_KUPPER or graph.ties[q] == 0.0 or s[size] > 0.0, -2.0 * first
+        if good:
+            slopes_at(how, graph, q, weight[q], s, gradient, diagonal, cross, curve)
+            along = slope_along(gradient, x)
+            good = along <= -UPHILL * first
+        tries += 1
+        if not good and tries < TRIES:
+            part *= max(0.1, min(0.5, first / (first - along)))
             continue
-        rows = offsets[base : base + length]
-        s, start, x = np.empty(length), np.empty(length), np.zeros(length)
-        gradient, diagonal, cross = np.empty(length), np.empty(length), np.empty(length)
-        for i in range(length - 1):
-            s[i] = start[i] = score[base + i]
-        s[length - 1] = start[length - 1] = eta[q]
-        taken, tries, first, part, changes = 0, 0, 0.0, 1.0, CHANGES if seek else 0
-        while True:
-            if tries > 0:
-                for i in range(length):
-                    s[i] = start[i] + part * x[i]
-            good = link != RAO_KUPPER or ties[q] == 0.0 or s[length - 1] > 0.0
-            now = -2.0 * first  # uphill, so that the step is halved
-            if good:
-                if link == LOGIT:
-                    logit_slopes(link, s, ties[q], rows, other, ahead, behind, gradient, diagonal, cross, curve)
-                else:
-                    slopes(link, s, ties[q], rows, other, ahead, behind, gradient, diagonal, cross, curve)
-                now = gradient[length - 1] * x[length - 1]
-                for i in range(length - 1):
-                    if prior == GAUSSIAN:
-                        gradient[i] += weight[q] * s[i]
-                        diagonal[i] += weight[q]
-                    elif prior == GAMMA:
-                        mean = weight[q] * math.exp(s[i])
-                        gradient[i] += mean - (shape - 1.0)
-                        diagonal[i] += mean
-                    now += gradient[i] * x[i]
-                good = now <= -UPHILL * first
-            tries += 1
-            if not good and tries < TRIES:
-                part *= max(0.1, min(0.5, first / (first - now)))
-                continue
-            left[q] = 0.0
-            for i in range(length):
-                if diagonal[i] > 0.0:
-                    left[q] = max(left[q], abs(gradient[i]) / diagonal[i])
-            if left[q] <= tolerance or taken == steps or not good:
-                if changes == 0 or taken == steps or not good:
-                    break
-                known, squares = 1.0, 1.0
-                for i in range(length - 1):
-                    known += (diagonal[i] - weight[q]) / diagonal[i]
-                    squares += s[i] * s[i]
-                settled = abs(known / squares - weight[q]) <= SETTLED * weight[q]
-                weight[q] = known / squares
-                if settled:
-                    break
-                changes, tries, first = changes - 1, 0, 0.0
-                for i in range(length):
-                    x[i] = 0.0
-                continue
-            solve_step(rows, other, curve, diagonal, cross, gradient, min(0.02, left[q]), x)
-            first = 0.0
-            for i in range(length):
-                start[i] = s[i]
-                first += gradient[i] * x[i]
-            taken, part, tries = taken + 1, 1.0, 1
-        iterations[q], eta[q] = taken, s[length - 1]
-        for i in range(length - 1):
-            score[base + i] = s[i]
+        left[q] = longest_step(gradient, diagonal)
+        if taken == how.steps or not good or (left[q] <= how.tolerance and changes == 0):
+            break
+        if left[q] <= how.tolerance:
+            before, weight[q] = weight[q], better_weight(diagonal, weight[q], s)
+            if abs(weight[q] - before) <= SETTLED * before:
+                break
+            changes, tries, first = changes - 1, 0, 0.0
+            x[:] = 0.0
+            continue
+        rows = graph.offsets[base : end + 1]
+        solve_step(rows, graph.other, curve, diagonal, cross, gradient, min(0.02, left[q]), x)
+        start[:] = s
+        first = dot(gradient, x)
+        taken, part, tries = taken + 1, 1.0, 1
+    iterations[q], eta[q] = taken, s[size]
+    score[base:end] = s[:size]
+
+
+@kernel
+def slopes_at(
+    how: Fit, graph: Graph, q: int, weight: float, s: Floats, gradient: Floats, diagonal: Floats, cross: Floats,
+    curve: Floats,
+) -> None:  # fmt: skip
+    """First and second derivatives of what is minimised, at scores and tie parameter ``s``."""
+    rows = graph.offsets[graph.item_offsets[q] : graph.item_offsets[q + 1] + 1]
+    edges = graph.other, graph.ahead, graph.behind
+    if how.link == LOGIT:
+        logit_slopes(how.link, s, graph.ties[q], rows, *edges, gradient, diagonal, cross, curve)
+    else:
+        slopes(how.link, s, graph.ties[q], rows, *edges, gradient, diagonal, cross, curve)
+    for i in range(len(s) - 1):
+        if how.prior == GAUSSIAN:
+            gradient[i] += weight * s[i]
+            diagonal[i] += weight
+        elif how.prior == GAMMA:
+            mean = weight * math.exp(s[i])
+            gradient[i] += mean - (how.shape - 1.0)
+            diagonal[i] += mean
+
+
+@kernel
+def slope_along(gradient: Floats, x: Floats) -> float:
+    """The slope in the direction of a step, the tie parameter's part first."""
+    total = gradient[-1] * x[-1]
+    for i in range(len(x) - 1):
+        total += gradient[i] * x[i]
+    return total
+
+
+@kernel
+def dot(a: Floats, b: Floats) -> float:
+    total = 0.0
+    for i in range(len(a)):
+        total += a[i] * b[i]
+    return total
+
+
+@kernel
+def longest_step(gradient: Floats, diagonal: Floats) -> float:
+    """The longest step that any score alone would take."""
+    longest = 0.0
+    for i in range(len(gradient)):
+        if diagonal[i] > 0.0:
+            longest = max(longest, abs(gradient[i]) / diagonal[i])
+    return longest
+
+
+@kernel
+def better_weight(diagonal: Floats, weight: float, s: Floats) -> float:
+    """The weight that the scores at this one suggest: how many of them the data determine, over their squares."""
+    known, squares = 1.0, 1.0
+    for i in range(len(s) - 1):
+        known += (diagonal[i] - weight) / diagonal[i]
+        squares += s[i] * s[i]
+    return known / squares

@@ -17,7 +17,8 @@ from distagg.dataset.chunk import Chunk
 from distagg.errors import InputError, UsageError
 from distagg.kernels.graph import count_strong, examine
 from distagg.kernels.links import log_likelihood
-from distagg.kernels.newton import GAMMA, GAUSSIAN, NONE, fit_queries
+from distagg.kernels.newton import GAMMA, GAUSSIAN, NONE, Fit, fit_queries
+from distagg.kernels.newton import Graph as CountGraph
 from distagg.models import pairwise_rounds
 from distagg.models.base import Params, Solver, Statistics, param
 from distagg.models.counts import Counting, Counts, merged
@@ -268,10 +269,8 @@ class Pairwise(Solver):
         """At most so many steps from where scores and tie parameters stand; ``seek`` changes the weights, too."""
         prior, _, shape = self.prior_numbers
         tolerance = max(pairwise_rounds.SOUGHT, self.tolerance) if seek else self.tolerance
-        fit_queries(
-            self.link, prior, weight, shape, seek, tolerance, steps, *counts.graph, counts.ties, score, eta,
-            taken, left,
-        )  # fmt: skip
+        how = Fit(self.link, prior, shape, seek, tolerance, steps)
+        fit_queries(how, CountGraph(*counts.graph, counts.ties), weight, score, eta, taken, left)
 
     def _refuse_endless(self, chunk: Chunk, graph: Graph, *, split: bool) -> None:
         """Refuse a maximum-likelihood fit that has no finite maximum, or no single one."""
