@@ -4,13 +4,13 @@ A ranking's log weight is sum_p score(item at p) / log(p + 1). That and every me
 terms that depend only on the set placed before and the item placed now, so one pass back and one forth over subsets
 gives the expected metric and its gradient: O(2^e e) for e items instead of O(e! e).
 
-What does not depend on the weights, samples and what their gains are worth, is made before: ``climb`` is all that a
-small job has to compile. It is one function for that reason: each that it called would take a third of a second more.
+What does not depend on the weights, samples and what their gains are worth, is made before a pass over the queries.
 """
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -113,98 +113,152 @@ def keep_smallest(item: int, lowest: int, size: int, most: int, keys: Floats, pi
     return size + 1 if size < most else size
 
 
+class Samples(NamedTuple):
+    """Some items of one query after the other."""
+
+    sizes: Offsets  # (N,)
+    picked: Offsets  # (N, most) their items
+    gains: Floats  # (N, most) of the metric
+    shares: Floats  # (N, most) from normalise
+
+
+class Potentials(NamedTuple):
+    """What lists say of items, item by item."""
+
+    start: Offsets  # (I + 1,) from index_by_item
+    holder: Offsets  # (E,) likewise: the list
+    value: Floats  # (E, F)
+    row: Offsets  # (L,) the row of weights that each list takes
+
+
+class Field(NamedTuple):
+    """What depends on nothing but the number of items of a sample."""
+
+    weight: Floats  # (most,) of positions: 1 / log(position + 1)
+    placed: Offsets  # (2^most,) how many items a set has
+    absent: Indices  # (2^most, most) the items that a set lacks, ascending
+
+
+class Room(NamedTuple):
+    """What the passes over the subsets of a sample leave for one another."""
+
+    score: Floats  # (most,)
+    slope: Floats  # (most,) gradient of the expected metric by score
+    state: Floats  # (2^most,) the metric's
+    follow: Floats  # (2^most,) log weight of all that may follow; of the empty set: log Z
+    ahead: Floats  # (2^most,) the metric still to come
+    reach: Floats  # (2^most,) the probability of reaching a set
+    behind: Floats  # (2^most,) that times the metric gathered on the way
+    choice: Floats  # (2^most, most) the probability of each absent item to be next
+
+
 @kernel
 def climb(
     rate: float,
     kind: int,  # of the metric's state
-    sizes: Offsets,  # (N,) of samples, in turn
-    picked: Offsets,  # (N, most) their items
-    gains: Floats,  # (N, most) of the metric
-    shares: Floats,  # (N, most) from normalise
-    start: Offsets,  # (I + 1,) from index_by_item
-    holder: Offsets,  # (E,) likewise
-    potentials: Floats,  # (E, F) in the same order
-    row: Offsets,  # (L,) the row of weights that each list takes
+    samples: Samples,
+    potentials: Potentials,
+    field: Field,
+    room: Room,
     weights: Floats,  # (rows, F)
     into: Floats,  # (rows, F) added to: ``weights`` itself for SGD, another array for the gradient
     means: Floats,  # (N,) filled in: the expected metric of each sample
-    weight: Floats,  # (most,) of positions in the field: 1 / log(position + 1)
-    placed: Offsets,  # (2^most,) how many items a set has
-    absent: Indices,  # (2^most, most) the items that a set lacks, ascending
-    score: Floats,  # (most,) scratch
-    slope: Floats,  # (most,) scratch: gradient of the expected metric by score
-    state: Floats,  # (2^most,) scratch, and so are the next: the metric's
-    follow: Floats,  # log weight of all that may follow; follow[0] ends as log Z of the last sample
-    ahead: Floats,  # the metric still to come
-    reach: Floats,  # the probability of reaching a set
-    behind: Floats,  # that times the metric gathered on the way
-    choice: Floats,  # (2^most, most) scratch: the probability of each absent item to be next
 ) -> None:
-    """A step of length ``rate`` up the expected metric of each sample.
+    """A step of length ``rate`` up the expected metric of each sample."""
+    for n in range(len(samples.sizes)):
+        size, gains, shares = samples.sizes[n], samples.gains[n], samples.shares[n]
+        for k in range(size):
+            room.score[k] = item_score(potentials, samples.picked[n, k], weights)
+        fill_states(kind, size, gains, field, room)
+        pass_back(size, gains, shares, field, room)
+        pass_forth(size, gains, shares, field, room)
+        means[n] = room.ahead[0]
+        for k in range(size):
+            add_potentials(potentials, samples.picked[n, k], rate * room.slope[k], into)
 
-    Back over subsets: log weight of all that may follow a set (in logs: nothing underflows), the probability of each
-    next item, the metric still to come. Forth: the probability of reaching a set and the metric gathered on the way.
-    """
-    for n in range(len(sizes)):
-        size = sizes[n]
-        full = (1 << size) - 1
-        for k in range(size):
-            total = 0.0
-            for at in range(start[picked[n, k]], start[picked[n, k] + 1]):
-                w = row[holder[at]]
-                for f in range(potentials.shape[1]):
-                    total += weights[w, f] * potentials[at, f]
-            score[k] = total
-            slope[k] = 0.0
-        for s in range(full + 1):
-            value = 1.0
-            if s > 0 and kind != ALONE:
-                i = absent[len(absent) - 1 - s, 0]  # the first item of the set
-                value = state[s - (1 << i)]
-                value = value + gains[n, i] if kind == HITS else value * (1.0 - gains[n, i])
-            state[s] = value
-            reach[s] = 0.0
-            behind[s] = 0.0
-        follow[full] = 0.0
-        ahead[full] = 0.0
-        reach[0] = 1.0
-        for s in range(full - 1, -1, -1):
-            p = placed[s]
-            left = size - p
-            top = -np.inf
-            for k in range(left):
-                i = absent[s, k]
-                value = score[i] * weight[p] + follow[s | (1 << i)]
-                choice[s, k] = value
-                top = value if value > top else top
-            total = 0.0
-            for k in range(left):
-                value = math.exp(choice[s, k] - top)
-                choice[s, k] = value
-                total += value
-            follow[s] = top + math.log(total)
-            come = 0.0
-            for k in range(left):
-                i = absent[s, k]
-                value = choice[s, k] / total
-                choice[s, k] = value
-                come += value * (gains[n, i] * shares[n, p] * state[s] + ahead[s | (1 << i)])
-            ahead[s] = come
-        mean = ahead[0]
-        means[n] = mean
-        for s in range(full):
-            p = placed[s]
-            here, gathered = reach[s], behind[s]
-            for k in range(size - p):
-                i = absent[s, k]
-                t = s | (1 << i)
-                value = choice[s, k]
-                now = gains[n, i] * shares[n, p] * state[s]
-                slope[i] += weight[p] * value * (gathered + here * (now + ahead[t] - mean))
-                reach[t] += here * value
-                behind[t] += value * (gathered + here * now)
-        for k in range(size):
-            for at in range(start[picked[n, k]], start[picked[n, k] + 1]):
-                w = row[holder[at]]
-                for f in range(potentials.shape[1]):
-                    into[w, f] += rate * slope[k] * potentials[at, f]
+
+@kernel
+def item_score(potentials: Potentials, item: int, weights: Floats) -> float:
+    """The sum of an item's potentials, weighted."""
+    total = 0.0
+    for at in range(potentials.start[item], potentials.start[item + 1]):
+        w = potentials.row[potentials.holder[at]]
+        for f in range(potentials.value.shape[1]):
+            total += weights[w, f] * potentials.value[at, f]
+    return total
+
+
+@kernel
+def add_potentials(potentials: Potentials, item: int, times: float, into: Floats) -> None:
+    """Add an item's potentials to the rows of weights that they belong to."""
+    for at in range(potentials.start[item], potentials.start[item + 1]):
+        w = potentials.row[potentials.holder[at]]
+        for f in range(potentials.value.shape[1]):
+            into[w, f] += times * potentials.value[at, f]
+
+
+@kernel
+def fill_states(kind: int, size: int, gains: Floats, field: Field, room: Room) -> None:
+    """The metric's state after every set, from that of the set without its first item."""
+    room.state[0] = 1.0
+    for s in range(1, 1 << size):
+        value = 1.0
+        if kind != ALONE:
+            i = field.absent[len(field.absent) - 1 - s, 0]  # the first item of the set
+            value = room.state[s - (1 << i)]
+            value = value + gains[i] if kind == HITS else value * (1.0 - gains[i])
+        room.state[s] = value
+
+
+@kernel
+def pass_back(size: int, gains: Floats, shares: Floats, field: Field, room: Room) -> None:
+    """For every set: log weight of all that may follow (in logs: nothing underflows), the probability of each next
+    item, the metric still to come."""
+    score, follow, ahead, choice = room.score, room.follow, room.ahead, room.choice
+    full = (1 << size) - 1
+    follow[full], ahead[full] = 0.0, 0.0
+    for s in range(full - 1, -1, -1):
+        p = field.placed[s]
+        left = size - p
+        top = -np.inf
+        for k in range(left):
+            i = field.absent[s, k]
+            value = score[i] * field.weight[p] + follow[s | (1 << i)]
+            choice[s, k] = value
+            top = value if value > top else top
+        total = 0.0
+        for k in range(left):
+            value = math.exp(choice[s, k] - top)
+            choice[s, k] = value
+            total += value
+        follow[s] = top + math.log(total)
+        come = 0.0
+        for k in range(left):
+            i = field.absent[s, k]
+            value = choice[s, k] / total
+            choice[s, k] = value
+            come += value * (gains[i] * shares[p] * room.state[s] + ahead[s | (1 << i)])
+        ahead[s] = come
+
+
+@kernel
+def pass_forth(size: int, gains: Floats, shares: Floats, field: Field, room: Room) -> None:
+    """For every set: the probability of reaching it and the metric gathered on the way; from them the slopes."""
+    reach, behind, slope, mean = room.reach, room.behind, room.slope, room.ahead[0]
+    full = (1 << size) - 1
+    for s in range(full + 1):
+        reach[s], behind[s] = 0.0, 0.0
+    for k in range(size):
+        slope[k] = 0.0
+    reach[0] = 1.0
+    for s in range(full):
+        p = field.placed[s]
+        here, gathered = reach[s], behind[s]
+        for k in range(size - p):
+            i = field.absent[s, k]
+            t = s | (1 << i)
+            value = room.choice[s, k]
+            now = gains[i] * shares[p] * room.state[s]
+            slope[i] += field.weight[p] * value * (gathered + here * (now + room.ahead[t] - mean))
+            reach[t] += here * value
+            behind[t] += value * (gathered + here * now)

@@ -20,13 +20,28 @@ import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
-from distagg.kernels.crf import ALONE, AS_IS, CASCADE, HITS, IDEAL, MOST, TOTAL, climb, draw_samples, normalise
+from distagg.kernels.crf import (
+    ALONE,
+    AS_IS,
+    CASCADE,
+    HITS,
+    IDEAL,
+    MOST,
+    TOTAL,
+    Field,
+    Potentials,
+    Room,
+    Samples,
+    climb,
+    draw_samples,
+    normalise,
+)
 from distagg.kernels.lists import NORMALISED, PAIR_FUNCTIONS
 from distagg.kernels.potentials import index_by_item, score_lists
 from distagg.models.base import Params, param
 from distagg.models.pairs import check_ranks, pair_ranks, won_and_lost, won_and_lost_names
 from distagg.models.trained import Trained
-from distagg.types import Bools, Floats, Indices, Labels, Offsets
+from distagg.types import Bools, Floats, Labels, Offsets
 
 OBJECTIVES = ("ndcg", "ndcg@1", "ndcg@3", "ndcg@5", "ndcg@10", "p@1", "p@3", "p@5", "p@10", "map", "err", "rbp")
 PERSISTENCE = 0.8  # of rbp
@@ -137,8 +152,9 @@ class Crf(Trained):
         gain, discount, kind, how = metric_terms(self.metric, most, chunk.grades(), float(params["highest"][0]))
         sizes, picked, gains = samples(chunk, order, keys, gain, most)
         climb(
-            rate, kind, sizes, picked, gains, normalise(how, discount, gains), made["start"], made["holder"],
-            made["potentials"], row, weights, into, np.zeros(len(sizes)), *field_arrays(most), *scratch(most),
+            rate, kind, Samples(sizes, picked, gains, normalise(how, discount, gains)),
+            Potentials(made["start"], made["holder"], made["potentials"], row), field_of(most), room_for(most),
+            weights, into, np.zeros(len(sizes)),
         )  # fmt: skip
         return len(sizes)
 
@@ -190,18 +206,18 @@ def samples(
 
 
 @cache
-def field_arrays(most: int) -> tuple[Floats, Offsets, Indices]:
-    """The field's weight of each position, 1 / log(position + 1); of every set of items, how many it has, and the
-    items that it lacks, ascending.
-    """
+def field_of(most: int) -> Field:
+    """The field of samples of up to ``most`` items."""
     held = np.arange(1 << most)[:, None] >> np.arange(most) & 1
     lacking = np.argsort(held, axis=1, kind="stable").astype(np.int32)
-    return 1.0 / np.log(np.arange(2.0, most + 2.0)), held.sum(axis=1), lacking
+    return Field(1.0 / np.log(np.arange(2.0, most + 2.0)), held.sum(axis=1), lacking)
 
 
-def scratch(most: int) -> tuple[Floats, ...]:
-    """Room for ``climb``: two numbers for every item, five for every set, and one for every item that a set lacks."""
-    return (*np.zeros((2, most)), *np.zeros((5, 1 << most)), np.zeros((1 << most, most)))
+def room_for(most: int) -> Room:
+    """Room for the passes over the subsets of ``most`` items."""
+    score, slope = np.zeros((2, most))
+    state, follow, ahead, reach, behind = np.zeros((5, 1 << most))
+    return Room(score, slope, state, follow, ahead, reach, behind, np.zeros((1 << most, most)))
 
 
 def _shape(chunk: Chunk) -> tuple[Offsets, Offsets, Offsets]:

@@ -10,15 +10,14 @@ from hypothesis import strategies as st
 from strategies import Query, build_chunk, chunks
 from test_lists import naive_pair_matrix
 
-from distagg.kernels.crf import ALONE, AS_IS, IDEAL, TOTAL, climb, draw_items, normalise
+from distagg.kernels.crf import ALONE, AS_IS, IDEAL, TOTAL, Potentials, Samples, climb, draw_items, normalise
 from distagg.kernels.lists import PAIR_FUNCTIONS
 from distagg.kernels.potentials import index_by_item, score_lists
-from distagg.models.crf import field_arrays, metric_terms, samples, scratch
+from distagg.models.crf import field_of, metric_terms, room_for, samples
 from distagg.models.pairs import won_and_lost
 from distagg.types import NO_LABEL
 
 HIGHEST = 2
-FOLLOW = 3  # of the arrays to work in, the one that log Z is found in
 CASES = [(name, depth) for name in ("ndcg", "p", "map", "err", "rbp") for depth in (1, 3, 12)]
 
 
@@ -67,12 +66,13 @@ def field(
     gains, shares, picked = np.zeros((1, most)), np.zeros((1, most)), np.zeros((1, most), dtype=np.int64)
     gains[0, :size], picked[0, :size] = gain, np.arange(size)
     shares[:, :size] = normalise(how, discount, gains[:, :size])
-    each, mean, slope, room = np.arange(size), np.zeros(1), np.zeros((size, 1)), scratch(most)
+    each, mean, slope, room = np.arange(size), np.zeros(1), np.zeros((size, 1)), room_for(most)
     climb(
-        1.0, kind, np.array([size]), picked, gains, shares, np.arange(size + 1), each, np.ones((size, 1)), each,
-        scores[:, None], slope, mean, *field_arrays(most), *room,
+        1.0, kind, Samples(np.array([size]), picked, gains, shares),
+        Potentials(np.arange(size + 1), each, np.ones((size, 1)), each), field_of(most), room,
+        scores[:, None], slope, mean,
     )  # fmt: skip
-    return float(mean[0]), float(room[FOLLOW][0]), slope[:, 0]
+    return float(mean[0]), float(room.follow[0]), slope[:, 0]
 
 
 @given(
@@ -246,10 +246,9 @@ def test_the_climb_follows_finite_differences_of_the_expected_metric():
 
     def objective(weights, into):
         means = np.full(2, np.nan)
-        climb(
-            1.0, ALONE, sizes, picked, gains, normalise(IDEAL, discount, gains), start, holder, potentials,
-            chunk.list_expert.astype(np.int64), weights, into, means, *field_arrays(6), *scratch(6),
-        )  # fmt: skip
+        drawn = Samples(sizes, picked, gains, normalise(IDEAL, discount, gains))
+        held = Potentials(start, holder, potentials, chunk.list_expert.astype(np.int64))
+        climb(1.0, ALONE, drawn, held, field_of(6), room_for(6), weights, into, means)
         return means
 
     weights, slope, rest = np.random.default_rng(5).normal(size=(3, 3)), np.zeros((3, 3)), np.zeros((3, 3))
