@@ -1,0 +1,36 @@
+"""What commands load: start-up time is most of a small job's."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+SCRIPT = """
+import json, sys
+from distagg.cli.main import main
+assert not any([main(command) for command in json.loads(sys.argv[1])])
+print("LOADED", *sorted({"numba", "pandas", "scipy", "distributed"} & set(sys.modules)))
+"""
+
+
+def loaded(*commands: list[str]) -> list[str]:
+    """Which of the heavy packages a process has loaded that ran these commands."""
+    script = [sys.executable, "-c", SCRIPT, json.dumps(commands)]
+    done = subprocess.run(script, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()[-1].split()[1:]
+
+
+def test_cheap_models_and_metrics_load_no_numba(planted: Path, tmp_path: Path) -> None:
+    ranked = [["rank", name, str(planted), "-o", str(tmp_path / name)] for name in ("rrf", "borda", "combsum")]
+    assert loaded(*ranked, ["evaluate", str(tmp_path / "rrf"), str(planted)]) == []
+
+
+def test_fit_and_compare_load_no_pandas(planted: Path, tmp_path: Path) -> None:
+    """numba brings scipy."""
+    data, model = str(planted), str(tmp_path / "model")
+    fit, rank = ["fit", "crf", data, "-o", model], ["rank", model, data, "-o", str(tmp_path / "run")]
+    compare = ["compare", data, "--models", "rrf,borda", "--folds", "3"]
+    assert loaded(fit, rank, compare) == ["numba", "scipy"]
