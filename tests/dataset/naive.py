@@ -35,6 +35,7 @@ class ListSource:
     given: Sequence[Rows]
     partition: Partition = "query"
     files: tuple[Path, ...] = (Path("made-up"),)
+    name: str = "made-up"
 
     def tables(self) -> Iterator[Rows]:
         return iter(self.given)

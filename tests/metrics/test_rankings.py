@@ -17,6 +17,7 @@ from distagg.metrics import evaluate_rankings, index_rankings, parse_metrics, ra
 class FakeManifest:
     labels: dict[str, int]
     partition: str = "query"
+    protocol: str = "letor"
 
 
 @dataclass
