@@ -28,6 +28,9 @@ from distagg.reports.paper import comparison_finding, paper_page
 from distagg.sources.synthetic import SyntheticSource
 
 METRICS = ("ndcg@5", "ndcg@10", "p@5", "map", "err", "tau")
+SHOWN = (  # one of each idea; --all compares every model
+    "bestinput", "borda", "median", "rrf", "combsum", "mc4", "plackett_luce", "theta_mpm", "crf", "blend",
+)  # fmt: skip
 SMALL = {"blend": {"crf": 3, "lambdamart": 3}}  # a quarter of its members: a demo is short
 PAGES = {
     "models.html": "Models side by side, as the papers print them",
@@ -47,7 +50,7 @@ def demo(arguments: argparse.Namespace) -> None:
     found = dataset.manifest
     say(f"   {found.entries:,} ranks of {found.items:,} items, {found.missing:.0%} missing")
     with run_in(arguments) as runner:
-        models = all_models(dataset, "letor5")
+        models = [name for name in all_models(dataset, "letor5") if arguments.all or name in SHOWN]
         say(f"2. {len(models)} models, five folds" + ("; blend with 6 of its 24 members" if "blend" in models else ""))
         result = compare(
             dataset,
@@ -66,7 +69,8 @@ def demo(arguments: argparse.Namespace) -> None:
         say(f"4. pages as the papers have them: {', '.join(PAGES)}")
         _pages(folder, dataset, result, runner, seed)
     result["pages"] = PAGES
-    result["command"] = f"distagg demo --queries {arguments.queries} --seed {seed}"
+    everything = " --all" if arguments.all else ""
+    result["command"] = f"distagg demo{everything} --queries {arguments.queries} --seed {seed}"
     show_comparison(result, dataset, str(folder / "report.html"), as_json=arguments.json)
     say(f"done in {time.perf_counter() - began:.1f} s; open {folder / 'report.html'} in a browser")
 

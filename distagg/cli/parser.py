@@ -109,6 +109,7 @@ def _demo(commands: Any) -> None:
         "-o", "--output", metavar="FOLDER", default="out/demo", help="where results go (default out/demo)"
     )
     parser.add_argument("--queries", type=int, default=400, help="size of the synthetic data (default 400)")
+    parser.add_argument("--all", action="store_true", help="compare every model, not ten of them")
 
 
 def _import(commands: Any) -> None:

@@ -13,7 +13,7 @@ WORDS = {
     "JOB.toml": "a job file; jobs/ has some to copy",
 }
 EXAMPLES = {
-    "demo": ["distagg demo", "distagg demo --queries 100 -o out/small"],
+    "demo": ["distagg demo", "distagg demo --all", "distagg demo --queries 100 -o out/small"],
     "import": ["distagg import trec bm25.run dense.run --qrels qrels.txt -o runs", "distagg import trec --help"],
     "import letor": ["distagg import letor A1.txt A2.txt A3.txt A4.txt A5.txt -o mq"],
     "import trec": ["distagg import trec bm25.run dense.run.gz --qrels qrels.txt -o runs"],
