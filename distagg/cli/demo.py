@@ -31,7 +31,7 @@ METRICS = ("ndcg@5", "ndcg@10", "p@5", "map", "err", "tau")
 SHOWN = (  # one of each idea; --all compares every model
     "bestinput", "borda", "median", "rrf", "combsum", "mc4", "plackett_luce", "theta_mpm", "crf", "blend",
 )  # fmt: skip
-SMALL = {"blend": {"crf": 3, "lambdamart": 3}}  # a quarter of its members: a demo is short
+SMALL = {"blend": {"crf": 1, "lambdamart": 1}}  # of twelve each: a demo is short
 PAGES = {
     "models.html": "Models side by side, as the papers print them",
     "experts.html": "What every expert is worth: the weights of a CRF, as the papers draw them",
@@ -51,7 +51,7 @@ def demo(arguments: argparse.Namespace) -> None:
     say(f"   {found.entries:,} ranks of {found.items:,} items, {found.missing:.0%} missing")
     with run_in(arguments) as runner:
         models = [name for name in all_models(dataset, "letor5") if arguments.all or name in SHOWN]
-        say(f"2. {len(models)} models, five folds" + ("; blend with 6 of its 24 members" if "blend" in models else ""))
+        say(f"2. {len(models)} models, five folds" + ("; blend with 2 of its 24 members" if "blend" in models else ""))
         result = compare(
             dataset,
             models,
