@@ -5,8 +5,7 @@ margins of earlier over later items: only margins matter. Queries fall apart int
 their majorities; each is solved by local search, and proved where the bound by triangles or a search within the
 budget can. Cost: items^2 a pass of local search, items^3 / 6 a sweep of the bound.
 
-The steps are kernels; what calls them in turn is plain Python, because numba optimises a kernel again inside each one
-that calls it, and the whole chain took seconds more to compile.
+The steps are kernels; what calls them in turn is plain Python.
 """
 
 from __future__ import annotations
@@ -16,8 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from distagg.kernels.jit import kernel
-from distagg.kernels.triangles import Search, mirror, sweep
-from distagg.types import Bools, Floats, Offsets
+from distagg.kernels.lists import Lists
+from distagg.kernels.triangles import Bound, Search, mirror, sweep
+from distagg.types import Floats, Offsets
 
 WIDEST = 128  # items of a component that the bound and the search take on: a set is two words of 64 bits
 MOST_SWEEPS = 100  # over the triangles of a component
@@ -26,24 +26,50 @@ ROUNDING = 1e-9  # of the sum of margins, where they are not whole numbers
 
 
 @kernel
-def components(matrix: Floats, order: Offsets, starts: Offsets, work: Offsets, seen: Bools) -> int:
-    """Strongly connected components of "a majority puts i over j", best first, into ``order`` and ``starts``.
+def components(matrix: Floats) -> tuple[Offsets, Offsets]:  # (size,), (components + 1,)
+    """Strongly connected components of "a majority puts i over j", best first: their items, and where each starts.
 
     Across components no majority is ever broken, so each is solved apart, exactly. Kosaraju's two passes; of
-    components that no majority orders, those with earlier items come first. Gives the number of components.
-    ``work`` (3, size) is scratch; ``seen`` (size,) must be false, and is again.
+    components that no majority orders, those with earlier items come first.
     """
     size = len(matrix)
-    finished, stack, upto = work[0], work[1], work[2]
+    finished, seen = finishing_order(matrix), np.zeros(size, np.bool_)
+    order, starts = np.empty(size, np.int64), np.empty(size + 1, np.int64)
+    count, placed = 0, 0
+    for back in range(size - 1, -1, -1):
+        root = finished[back]
+        if seen[root]:
+            continue
+        starts[count] = placed
+        count += 1
+        seen[root] = True
+        order[placed] = root
+        at, placed = placed, placed + 1
+        while at < placed:
+            i = order[at]
+            at += 1
+            for j in range(size):
+                if not seen[j] and matrix[j, i] > 0.0:
+                    seen[j] = True
+                    order[placed] = j
+                    placed += 1
+    starts[count] = placed
+    return order, starts[: count + 1]
+
+
+@kernel
+def finishing_order(matrix: Floats) -> Offsets:  # (size,)
+    """Items in the order in which a depth-first walk along majorities, from the last item on, is done with them."""
+    size = len(matrix)
+    finished, stack = np.empty(size, np.int64), np.empty(size, np.int64)
+    upto, seen = np.full(size, size - 1), np.zeros(size, np.bool_)  # upto: the next item to look at
     done = 0
-    for i in range(size):
-        upto[i] = size - 1
     for root in range(size - 1, -1, -1):
-        depth = 0
-        if not seen[root]:
-            seen[root] = True
-            stack[0] = root
-            depth = 1
+        if seen[root]:
+            continue
+        seen[root] = True
+        stack[0] = root
+        depth = 1
         while depth > 0:
             i = stack[depth - 1]
             j = upto[i]
@@ -58,26 +84,7 @@ def components(matrix: Floats, order: Offsets, starts: Offsets, work: Offsets, s
                 seen[j] = True
                 stack[depth] = j
                 depth += 1
-    count, placed = 0, 0
-    for back in range(size - 1, -1, -1):
-        root = finished[back]
-        if not seen[root]:
-            continue
-        starts[count] = placed
-        count += 1
-        seen[root] = False  # the second pass clears what the first one set
-        order[placed] = root
-        at, placed = placed, placed + 1
-        while at < placed:
-            i = order[at]
-            at += 1
-            for j in range(size):
-                if seen[j] and matrix[j, i] > 0.0:
-                    seen[j] = False
-                    order[placed] = j
-                    placed += 1
-    starts[count] = placed
-    return count
+    return finished
 
 
 @kernel
@@ -127,18 +134,17 @@ def descend(matrix: Floats, order: Offsets, tolerance: float) -> int:
 
 
 @kernel
-def kicked(matrix: Floats, enough: float, step: float, budget: int, order: Offsets, trial: Offsets) -> int:
+def kicked(matrix: Floats, enough: float, step: float, budget: int, order: Offsets) -> int:
     """Kick and descend from the best order so far until it is worth ``enough`` or the budget of pairs is spent.
 
     A kick moves six random items to random places, by a linear congruential generator of its own, so that the same
-    margins give the same order. ``trial`` (size,) is scratch. Gives the pairs looked at.
+    margins give the same order. Gives the pairs looked at.
     """
-    size = len(matrix)
+    size, trial = len(matrix), np.empty_like(order)
     state = np.uint64(size)
     best, looked = worth(matrix, order), 0
     while looked < budget and best + step <= enough:
-        for n in range(size):
-            trial[n] = order[n]
+        trial[:] = order
         for _ in range(6):
             state = state * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
             at = np.int64((state >> np.uint64(33)) % np.uint64(size))
@@ -153,8 +159,7 @@ def kicked(matrix: Floats, enough: float, step: float, budget: int, order: Offse
         value = worth(matrix, trial)
         if value >= best:
             best = value
-            for n in range(size):
-                order[n] = trial[n]
+            order[:] = trial
     return looked
 
 
@@ -170,25 +175,20 @@ def settle(matrix: Floats, order: Offsets) -> None:
 
 
 @kernel
-def ordered_pairs(
-    unlisted_last: bool,
-    item_offsets: Offsets,
-    list_offsets: Offsets,
-    entry_offsets: Offsets,
-    entry_rank: Floats,
-    total: Floats,  # (Q,) added to
-) -> None:
+def ordered_pairs(unlisted_last: bool, lists: Lists) -> Floats:  # (Q,)
     """Pairs that the lists of every query order strictly."""
-    for q in range(len(item_offsets) - 1):
-        size = item_offsets[q + 1] - item_offsets[q]
-        for a in range(list_offsets[q], list_offsets[q + 1]):
-            start, end = entry_offsets[a], entry_offsets[a + 1]
+    total = np.zeros(len(lists.item_offsets) - 1)
+    for q in range(len(total)):
+        size = lists.item_offsets[q + 1] - lists.item_offsets[q]
+        for a in range(lists.list_offsets[q], lists.list_offsets[q + 1]):
+            start, end = lists.entry_offsets[a], lists.entry_offsets[a + 1]
             tied = 0
             for e in range(start, end):
-                tied = tied + 1 if e > start and entry_rank[e] == entry_rank[e - 1] else 0
+                tied = tied + 1 if e > start and lists.entry_rank[e] == lists.entry_rank[e - 1] else 0
                 total[q] += e - start - tied
             if unlisted_last:
                 total[q] += (end - start) * (size - (end - start))
+    return total
 
 
 @dataclass
@@ -223,9 +223,7 @@ def solve_order(matrix: Floats, effort: int, search: Search) -> Solution:
     # Whole margins make worths differ by 2 at least. Half of that leaves room for the rounding of bounds.
     whole = total < 2.0**50 and (matrix == np.rint(matrix)).all()
     step = 1.0 if whole else ROUNDING * total
-    order, starts = np.empty(size, np.int64), np.empty(size + 1, np.int64)
-    count = components(matrix, order, starts, np.empty((3, size), np.int64), np.zeros(size, np.bool_))
-    starts = starts[: count + 1]
+    order, starts = components(matrix)
     sizes = np.diff(starts)
     bound, looked, proved = total, size * size, True
     for c in np.flatnonzero(sizes > 1):
@@ -256,7 +254,7 @@ def solve_component(matrix: Floats, step: float, budget: int, search: Search) ->
     if not found.open:
         return found
     if size > WIDEST:
-        found.looked += kicked(matrix, found.bound, step, budget, found.order, np.empty(size, np.int64))
+        found.looked += kicked(matrix, found.bound, step, budget, found.order)
         found.worth = worth(matrix, found.order)
         return found
     named = found.order  # items numbered by a good order make good bounds
@@ -269,22 +267,21 @@ def solve_component(matrix: Floats, step: float, budget: int, search: Search) ->
 def _prove(matrix: Floats, budget: int, search: Search, found: Solution) -> None:
     """Sweep and search, kick, and sweep and search again; where a search cannot get deep, only kick."""
     size = len(matrix)
-    reduced, triangles, scratch = matrix.copy(), np.zeros((size, size, size)), np.empty(size, np.int64)
+    bound = Bound(matrix, matrix.copy(), np.zeros((size, size, size)))
     sweeps, a_sweep, deep = 0, size**3 // 3, size**3 <= budget // 4
     for again in (False, True):
         limit = found.looked + budget // 8
         while found.open and sweeps < MOST_SWEEPS and (sweeps == 0 or found.looked + a_sweep <= limit):
-            found.bound = min(found.bound, sweep(reduced, triangles, EAGER if sweeps > 0 else 0.0))
+            found.bound = min(found.bound, sweep(bound.reduced, bound.triangles, EAGER if sweeps > 0 else 0.0))
             found.looked += a_sweep
             sweeps += 1
         if found.open and deep:
-            mirror(reduced, triangles)
-            least = found.worth + found.step
-            whole, looked = search.run(matrix, reduced, triangles, least, found.step, budget // 4, found.order)
+            mirror(bound.reduced, bound.triangles)
+            whole, looked = search.run(bound, found.worth + found.step, found.step, budget // 4, found.order)
             found.looked += looked
             found.worth = worth(matrix, found.order)
             found.bound = found.worth if whole else found.bound
         if found.open and not again:
             share = budget // 4 if deep else budget
-            found.looked += kicked(matrix, found.bound, found.step, share, found.order, scratch)
+            found.looked += kicked(matrix, found.bound, found.step, share, found.order)
             found.worth = worth(matrix, found.order)

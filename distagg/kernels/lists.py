@@ -6,13 +6,58 @@ one after the other, as a loop does.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from distagg.kernels.jit import kernel
-from distagg.types import Floats, Indices, Offsets
+from distagg.types import Bools, Floats, Indices, Offsets
 
 BINARY, DIFFERENCE, NORMALISED, LOG = 0, 1, 2, 3
 PAIR_FUNCTIONS = {"binary": BINARY, "difference": DIFFERENCE, "normalised": NORMALISED, "log": LOG}
+
+
+class Lists(NamedTuple):
+    """The lists of a chunk: Q queries, I items, L lists, E entries."""
+
+    item_offsets: Offsets  # (Q + 1,)
+    list_offsets: Offsets  # (Q + 1,)
+    entry_offsets: Offsets  # (L + 1,)
+    entry_item: Indices  # (E,) position of the item inside its query
+    entry_rank: Floats  # (E,) ascending inside a list
+
+
+class Pairs(NamedTuple):
+    """Raw pairs: P of Q queries."""
+
+    offsets: Offsets  # (Q + 1,)
+    winner: Indices  # (P,) position of the item inside its query
+    loser: Indices  # (P,)
+    weight: Floats  # (P,)
+    tie: Bools  # (P,)
+
+
+class Experts(NamedTuple):
+    """Who gave each list and each raw pair."""
+
+    of_list: Indices  # (L,)
+    of_pair: Indices  # (P,)
+
+
+class Values(NamedTuple):
+    """What ranks are worth, from ``pair_values``."""
+
+    entry: Floats  # (E,)
+    outside: Floats  # (L,) of the items that a list leaves out
+    left_out: Offsets  # (L,) items that stand behind the list's last one; 0 where they are not compared
+
+
+class Sums(NamedTuple):
+    """The row and column sums of the lists' pair matrices, from ``pair_sums``."""
+
+    won: Floats  # (E,)
+    lost: Floats  # (E,)
+    behind: Floats  # (L,) what every item that a list leaves out lost
 
 
 def sum_by_item(entry_row: Offsets, weights: Floats, n_items: int) -> Floats:  # (E,), (E,) -> (I,)

@@ -18,34 +18,72 @@ all pairs, and the data enter as margins. The prior then holds b as well: s and 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from distagg.kernels.jit import kernel
-from distagg.types import Bools, Floats, Indices, Offsets
+from distagg.kernels.lists import Experts, Lists, Pairs, Sums
+from distagg.types import Floats, Offsets
 
 MEMORY = 10  # curvature pairs that L-BFGS keeps
+HALVINGS = 40  # of a step, before nothing lower can be told apart from rounding
+
+
+class Objective(NamedTuple):
+    """What is minimised for one query."""
+
+    spread: bool  # with variances
+    data: Floats  # for each observed preference: (1, size) net wins, or with variances (size, size) margins
+    adherence: Floats  # (groups,)
+    share: Floats  # (groups,) of preferences
+    prior: float  # on scores
+    tightness: float  # on logarithms of variances
+
+
+class Fit(NamedTuple):
+    """How every query is fitted."""
+
+    spread: bool  # fit variances too
+    prior: float  # shared out over the items of a query
+    tightness: float  # likewise
+    tolerance: float  # on the largest gradient entry
+    steps: int
+    rate: float  # of plain gradient steps, as in the papers; 0 for L-BFGS with backtracking
+
+
+class Fitted(NamedTuple):
+    """What is filled for every query of a chunk."""
+
+    score: Floats  # (I,) where to start
+    variance: Floats  # (I,) ones
+    steps: Offsets  # (Q,) steps taken
+    gradient: Floats  # (Q,) the largest entry left
+    likelihood: Floats  # (Q,) penalised log likelihood
+    trace: Floats  # (Q, T) the same after every step
 
 
 @kernel
-def likelihood(
-    s: Floats,  # (size,)
-    data: Floats,  # (1, size) net wins, for each observed preference
-    adherence: Floats,  # (groups,)
-    share: Floats,  # (groups,)
-    prior: float,
-    gradient: Floats,  # (size,) filled
-) -> float:
-    """f and its gradient."""
-    size, net = len(s), data[0]
+def objective(f: Objective, x: Floats, gradient: Floats) -> float:
+    """f at x, and its gradient."""
+    if f.spread:
+        return spread_likelihood(f, x, gradient)
+    return likelihood(f, x, gradient)
+
+
+@kernel
+def likelihood(f: Objective, s: Floats, gradient: Floats) -> float:
+    """f at scores s (size,), and its gradient."""
+    size, net = len(s), f.data[0]
     low, high = s[0], s[0]
     value = 0.0
     for i in range(size):
         low, high = min(low, s[i]), max(high, s[i])
-        value += 0.5 * prior * s[i] * s[i] - net[i] * s[i]
-        gradient[i] = prior * s[i] - net[i]
-    for g in range(len(adherence)):
-        t = adherence[g]
-        if t == 0.0 or share[g] == 0.0:
+        value += 0.5 * f.prior * s[i] * s[i] - net[i] * s[i]
+        gradient[i] = f.prior * s[i] - net[i]
+    for g in range(len(f.adherence)):
+        t = f.adherence[g]
+        if t == 0.0 or f.share[g] == 0.0:
             continue  # a uniform distribution says nothing about the scores
         up, down = 0.0, 0.0  # sums of exp(t s) and exp(-t s), each over its largest term
         for i in range(size):
@@ -53,31 +91,49 @@ def likelihood(
             down += np.exp(t * (low - s[i]))
         span = np.exp(t * (low - high))
         z = up * down - size * span
-        value += share[g] * (np.log(z) + t * (high - low))
-        scale = share[g] * t / z
+        value += f.share[g] * (np.log(z) + t * (high - low))
+        scale = f.share[g] * t / z
         for i in range(size):
             gradient[i] += scale * (np.exp(t * (s[i] - high)) * down - np.exp(t * (low - s[i])) * up)
     return value
 
 
 @kernel
-def spread_likelihood(
-    x: Floats,  # (2 size,) scores, then logarithms of variances
-    margins: Floats,  # (size, size) skew-symmetric, for each observed preference
-    adherence: Floats,  # (groups,)
-    share: Floats,  # (groups,)
-    prior: float,  # on scores
-    tightness: float,  # on logarithms of variances
-    gradient: Floats,  # (2 size,) filled
-) -> float:
-    """f with variances, and its gradient: one exponential for each unordered pair and group."""
-    size = len(margins)
+def spread_likelihood(f: Objective, x: Floats, gradient: Floats) -> float:
+    """f at scores and, behind them, logarithms of variances (2 size,), and its gradient.
+
+    One exponential for each unordered pair and group.
+    """
+    size = len(f.data)
     variance = np.exp(x[size:])
     value = 0.0
     for i in range(size):
-        value += 0.5 * (prior * x[i] * x[i] + tightness * x[size + i] * x[size + i])
-        gradient[i], gradient[size + i] = prior * x[i], 0.0
-    widest = 0.0
+        value += 0.5 * (f.prior * x[i] * x[i] + f.tightness * x[size + i] * x[size + i])
+        gradient[i], gradient[size + i] = f.prior * x[i], 0.0
+    value, widest = subtract_margins(f.data, x, variance, value, gradient)
+    slope = np.empty(2 * size)
+    for g in range(len(f.adherence)):
+        t = f.adherence[g]
+        if t == 0.0 or f.share[g] == 0.0:
+            continue
+        z = spread_partition(t, x, variance, widest, slope)
+        value += f.share[g] * (np.log(z) + t * widest)
+        for i in range(2 * size):
+            gradient[i] += f.share[g] * t / z * slope[i]
+    for i in range(size):
+        gradient[size + i] = gradient[size + i] * variance[i] + f.tightness * x[size + i]
+    return value
+
+
+@kernel
+def subtract_margins(
+    margins: Floats, x: Floats, variance: Floats, value: float, gradient: Floats
+) -> tuple[float, float]:
+    """Take margins times differences off ``value``, and their slopes (by variance, not its log) off ``gradient``.
+
+    Gives the new value, and the largest difference of any two items.
+    """
+    size, widest = len(margins), 0.0
     for i in range(size):
         for j in range(i + 1, size):
             inverse = 1.0 / (variance[i] + variance[j])
@@ -89,32 +145,27 @@ def spread_likelihood(
             gradient[j] += pull
             gradient[size + i] += pull * d
             gradient[size + j] += pull * d
-    slope = np.empty(2 * size)
-    for g in range(len(adherence)):
-        t = adherence[g]
-        if t == 0.0 or share[g] == 0.0:
-            continue
-        for i in range(2 * size):
-            slope[i] = 0.0
-        z = 0.0
-        for i in range(size):
-            for j in range(i + 1, size):
-                inverse = 1.0 / (variance[i] + variance[j])
-                d = (x[i] - x[j]) * inverse
-                up = np.exp(t * (abs(d) - widest))
-                down = np.exp(-t * (abs(d) + widest))
-                z += up + down
-                push = np.copysign(up - down, d) * inverse
-                slope[i] += push
-                slope[j] -= push
-                slope[size + i] -= push * d
-                slope[size + j] -= push * d
-        value += share[g] * (np.log(z) + t * widest)
-        for i in range(2 * size):
-            gradient[i] += share[g] * t / z * slope[i]
+    return value, widest
+
+
+@kernel
+def spread_partition(t: float, x: Floats, variance: Floats, widest: float, slope: Floats) -> float:
+    """Z at adherence t over exp(t widest), so that nothing overflows, with its slopes over t in ``slope`` (2 size,)."""
+    size, z = len(variance), 0.0
+    slope[:] = 0.0
     for i in range(size):
-        gradient[size + i] = gradient[size + i] * variance[i] + tightness * x[size + i]
-    return value
+        for j in range(i + 1, size):
+            inverse = 1.0 / (variance[i] + variance[j])
+            d = (x[i] - x[j]) * inverse
+            up = np.exp(t * (abs(d) - widest))
+            down = np.exp(-t * (abs(d) + widest))
+            z += up + down
+            push = np.copysign(up - down, d) * inverse
+            slope[i] += push
+            slope[j] -= push
+            slope[size + i] -= push * d
+            slope[size + j] -= push * d
+    return z
 
 
 @kernel
@@ -152,136 +203,129 @@ def direction(gradient: Floats, moves: Floats, turns: Floats, held: int, step: i
 
 
 @kernel
-def objective(
-    spread: bool, x: Floats, data: Floats, adherence: Floats, share: Floats, prior: float, tightness: float,
-    gradient: Floats,
-) -> float:  # fmt: skip
-    """f and its gradient, with variances where ``spread``."""
-    if spread:
-        return spread_likelihood(x, data, adherence, share, prior, tightness, gradient)
-    return likelihood(x, data, adherence, share, prior, gradient)
-
-
-@kernel
-def maximise(
-    spread: bool, data: Floats, adherence: Floats, share: Floats, prior: float, tightness: float,
-    tolerance: float, steps: int, rate: float, x: Floats, trace: Floats,
-) -> tuple[int, float, float]:  # fmt: skip
+def maximise(f: Objective, how: Fit, x: Floats, trace: Floats) -> tuple[int, float, float]:
     """Fit x in place from where it stands; gives the steps taken, the largest gradient entry left, and f.
 
-    ``rate`` 0 is L-BFGS with backtracking; otherwise plain gradient steps of that length, as in the papers. Minus f
-    after every step goes to ``trace``, as far as it reaches.
+    Minus f after every step goes to ``trace``, as far as it reaches.
     """
     size = len(x)
-    gradient, trial, trial_gradient, ahead = np.empty(size), np.empty(size), np.empty(size), np.empty(size)
-    moves, turns = np.empty((MEMORY, size)), np.empty((MEMORY, size))
-    value = objective(spread, x, data, adherence, share, prior, tightness, gradient)
-    step = 0
-    held, kept = step + len(x) - size, step + len(x) - size  # 0; a literal would compile ``direction`` twice
+    gradient, ahead, trial, trial_gradient = np.empty(size), np.empty(size), np.empty(size), np.empty(size)
+    moves, turns = np.empty((MEMORY, size)), np.empty((MEMORY, size))  # curvature pairs, the newest over the oldest
+    value = objective(f, x, gradient)
+    step, kept = 0, 0  # kept: curvature pairs so far
     while True:
         if step < len(trace):
             trace[step] = -value
-        left = 0.0
+        largest = 0.0
         for i in range(size):
-            left = max(left, abs(gradient[i]))
-        if left <= tolerance or step == steps:
+            largest = max(largest, abs(gradient[i]))
+        if largest <= how.tolerance or step == how.steps:
             break
-        if rate > 0.0:
+        if how.rate > 0.0:
             for i in range(size):
-                x[i] -= rate * gradient[i]
-            value = objective(spread, x, data, adherence, share, prior, tightness, gradient)
-            step += 1
-            continue
-        direction(gradient, moves, turns, held, kept, ahead)
-        slope = 0.0
-        for i in range(size):
-            slope += gradient[i] * ahead[i]
-        length, better, found = 1.0, False, value
-        for _ in range(40):
-            for i in range(size):
-                trial[i] = x[i] + length * ahead[i]
-            found = objective(spread, trial, data, adherence, share, prior, tightness, trial_gradient)
-            if found <= value + 1e-4 * length * slope:
-                better = True
-            elif found <= value + 1e-13 * abs(value):  # too close to tell: the slope decides (Hager & Zhang 2005)
-                ahead_slope = 0.0
-                for i in range(size):
-                    ahead_slope += trial_gradient[i] * ahead[i]
-                better = ahead_slope <= -0.8 * slope
-            if better:
+                x[i] -= how.rate * gradient[i]
+            value = objective(f, x, gradient)
+        else:
+            direction(gradient, moves, turns, min(kept, MEMORY), kept, ahead)
+            lower, value = backtrack(f, x, value, gradient, ahead, trial, trial_gradient)
+            if not lower:
                 break
-            length *= 0.5
-        if not better:
-            break  # rounding: nothing lower can be told apart
-        curvature = 0.0
-        row = kept % MEMORY
-        for i in range(size):
-            moves[row, i] = trial[i] - x[i]
-            turns[row, i] = trial_gradient[i] - gradient[i]
-            curvature += moves[row, i] * turns[row, i]
-            x[i], gradient[i] = trial[i], trial_gradient[i]
-        value = found
-        if curvature > 0.0:
-            kept += 1
-            held += held < MEMORY
+            kept += move(x, gradient, trial, trial_gradient, moves[kept % MEMORY], turns[kept % MEMORY])
         step += 1
-    return step, left, value
+    return step, largest, value
+
+
+@kernel
+def backtrack(
+    f: Objective, x: Floats, value: float, gradient: Floats, ahead: Floats, trial: Floats, trial_gradient: Floats
+) -> tuple[bool, float]:
+    """Halve a step ``ahead`` until it ends lower than ``value``: whether it does, and f there.
+
+    ``trial`` and ``trial_gradient`` (size,) are filled with where it ends.
+    """
+    slope = dot(gradient, ahead)
+    length = 1.0
+    for _ in range(HALVINGS):
+        for i in range(len(x)):
+            trial[i] = x[i] + length * ahead[i]
+        reached = objective(f, trial, trial_gradient)
+        if reached <= value + 1e-4 * length * slope:
+            return True, reached
+        # Too close to tell by value: the slope decides (Hager & Zhang 2005).
+        if reached <= value + 1e-13 * abs(value) and dot(trial_gradient, ahead) <= -0.8 * slope:
+            return True, reached
+        length *= 0.5
+    return False, value
+
+
+@kernel
+def dot(a: Floats, b: Floats) -> float:
+    total = 0.0
+    for i in range(len(a)):
+        total += a[i] * b[i]
+    return total
+
+
+@kernel
+def move(x: Floats, gradient: Floats, trial: Floats, trial_gradient: Floats, moved: Floats, turned: Floats) -> bool:
+    """Go to ``trial``; what x and gradient change by goes to ``moved`` and ``turned``. Whether f curves up between."""
+    curvature = 0.0
+    for i in range(len(x)):
+        moved[i] = trial[i] - x[i]
+        turned[i] = trial_gradient[i] - gradient[i]
+        curvature += moved[i] * turned[i]
+        x[i], gradient[i] = trial[i], trial_gradient[i]
+    return curvature > 0.0
 
 
 @kernel
 def fit_queries(
-    spread: bool,  # fit variances too
+    how: Fit,
     levels: Floats,  # (levels,) adherence
-    item_offsets: Offsets,
-    data_offsets: Offsets,  # (Q + 1,) where each query's rows of data start
-    data: Floats,  # flat: net wins of every query, or its margins row by row
+    item_offsets: Offsets,  # (Q + 1,)
+    net: Floats,  # (I,) net wins
     observed: Floats,  # (Q, levels) preferences of experts of that adherence
-    prior: float,  # both are shared out over the items
-    tightness: float,
-    tolerance: float,
-    steps: int,
-    rate: float,
-    score: Floats,  # (I,) where to start, filled
-    variance: Floats,  # (I,) ones, filled where ``spread``
-    taken: Offsets,  # (Q,) filled
-    left: Floats,  # (Q,) filled
-    reached: Floats,  # (Q,) filled: penalised log likelihood
-    trace: Floats,  # (Q, T) filled
+    fitted: Fitted,
 ) -> None:
-    """Scores (and variances) of every query. One that says nothing keeps its scores. (One long function: nested
-    ones are compiled over and over.)"""
-    present, share = np.empty(len(levels)), np.empty(len(levels))
+    """Scores of every query, without variances."""
     for q in range(len(item_offsets) - 1):
-        base, size, total = item_offsets[q], item_offsets[q + 1] - item_offsets[q], 0.0
-        groups = 0
-        for g in range(len(levels)):
-            if observed[q, g] > 0.0:
-                present[groups], share[groups] = levels[g], observed[q, g]
-                total += observed[q, g]
-                groups += 1
-        if total == 0.0 or size < 2:
-            continue
-        for g in range(groups):
-            share[g] /= total
-        rows = size if spread else 1
-        each = np.empty((rows, size))
-        for i in range(rows):
-            for j in range(size):
-                each[i, j] = data[data_offsets[q] + i * size + j] / total
-        x = np.zeros(2 * size if spread else size)
-        for i in range(size):
-            x[i] = score[base + i]
-        taken[q], left[q], value = maximise(
-            spread, each, present[:groups], share[:groups], prior / size, tightness / size, tolerance, steps, rate,
-            x, trace[q],
-        )  # fmt: skip
-        reached[q] = -total * value
-        for n in range(min(taken[q] + 1, trace.shape[1])):
-            trace[q, n] *= total
-        for i in range(size):
-            score[base + i] = x[i]
-            if spread:
-                variance[base + i] = np.exp(x[size + i])
+        base, end = item_offsets[q], item_offsets[q + 1]
+        data, score, variance = net[base:end].reshape(1, end - base), fitted.score[base:end], fitted.variance[base:end]
+        fitted.steps[q], fitted.gradient[q], fitted.likelihood[q] = fit_query(
+            how, levels, data, observed[q], score, variance, fitted.trace[q]
+        )
+
+
+@kernel
+def fit_query(
+    how: Fit,
+    levels: Floats,  # (levels,) adherence
+    data: Floats,  # (1, size) net wins, or with variances (size, size) margins
+    observed: Floats,  # (levels,) preferences of experts of that adherence
+    score: Floats,  # (size,) where to start, filled
+    variance: Floats,  # (size,) filled with ``how.spread``
+    trace: Floats,  # (T,) filled: penalised log likelihood after every step
+) -> tuple[int, float, float]:
+    """One query's scores (and variances); gives the steps taken, the largest gradient entry left, and the penalised log
+    likelihood. A query that says nothing keeps its scores."""
+    size, total = len(score), 0.0
+    for g in range(len(levels)):
+        total += observed[g]
+    if total == 0.0 or size < 2:
+        return 0, 0.0, 0.0
+    heard = observed > 0.0
+    f = Objective(
+        how.spread, data / total, levels[heard], observed[heard] / total, how.prior / size, how.tightness / size
+    )
+    x = np.zeros(2 * size if how.spread else size)
+    x[:size] = score
+    steps, gradient, value = maximise(f, how, x, trace)
+    for n in range(min(steps + 1, len(trace))):
+        trace[n] *= total
+    score[:] = x[:size]
+    if how.spread:
+        variance[:] = np.exp(x[size:])
+    return steps, gradient, -total * value
 
 
 @kernel
@@ -311,55 +355,50 @@ def log_partition_slopes(t: float, s: Floats) -> tuple[float, float]:
 
 @kernel
 def adherence_slopes(
+    lists: Lists,
+    pairs: Pairs,
+    experts: Experts,
+    sums: Sums,
     theta: Floats,  # (experts,)
     score: Floats,  # (I,)
-    item_offsets: Offsets,
-    list_offsets: Offsets,
-    entry_offsets: Offsets,
-    list_expert: Indices,
-    entry_item: Indices,
-    won: Floats,  # (E,)
-    lost: Floats,  # (E,)
-    behind: Floats,  # (L,)
-    pair_offsets: Offsets,
-    pair_expert: Indices,
-    pair_winner: Indices,
-    pair_loser: Indices,
-    pair_weight: Floats,
-    pair_tie: Bools,
     slope: Floats,  # (experts,) added to
     curve: Floats,  # (experts,) added to
 ) -> None:
     """First and minus second derivative of the log likelihood in each expert's adherence, scores fixed."""
-    experts = len(theta)
-    observed = np.zeros(experts)
-    for q in range(len(item_offsets) - 1):
-        base, size = item_offsets[q], item_offsets[q + 1] - item_offsets[q]
-        if size < 2:
+    for q in range(len(lists.item_offsets) - 1):
+        s = score[lists.item_offsets[q] : lists.item_offsets[q + 1]]
+        if len(s) < 2:
             continue
-        total = 0.0
-        for i in range(size):
-            total += score[base + i]
-        for a in range(list_offsets[q], list_offsets[q + 1]):
-            expert = list_expert[a]
-            agreed = -behind[a] * total
-            for e in range(entry_offsets[a], entry_offsets[a + 1]):
-                agreed += (won[e] - lost[e] + behind[a]) * score[base + entry_item[e]]
-                observed[expert] += won[e]
-            slope[expert] += agreed
-        for p in range(pair_offsets[q], pair_offsets[q + 1]):
-            if not pair_tie[p]:
-                expert, weight = pair_expert[p], pair_weight[p]
-                slope[expert] += weight * (score[base + pair_winner[p]] - score[base + pair_loser[p]])
-                observed[expert] += weight
-        known = -1.0
-        f, g = 0.0, 0.0
-        for expert in range(experts):
+        observed = np.zeros(len(theta))
+        add_agreement(q, lists, pairs, experts, sums, s, slope, observed)
+        known, first, second = -1.0, 0.0, 0.0
+        for expert in range(len(theta)):
             if observed[expert] == 0.0:
                 continue
             if theta[expert] != known:
                 known = theta[expert]
-                f, g = log_partition_slopes(known, score[base : base + size])
-            slope[expert] -= observed[expert] * f
-            curve[expert] += observed[expert] * g
-            observed[expert] = 0.0
+                first, second = log_partition_slopes(known, s)
+            slope[expert] -= observed[expert] * first
+            curve[expert] += observed[expert] * second
+
+
+@kernel
+def add_agreement(
+    q: int, lists: Lists, pairs: Pairs, experts: Experts, sums: Sums, s: Floats, slope: Floats, observed: Floats
+) -> None:
+    """Add, for each expert of a query, the score differences of its preferences, and how many those are."""
+    total = 0.0
+    for i in range(len(s)):
+        total += s[i]
+    for a in range(lists.list_offsets[q], lists.list_offsets[q + 1]):
+        expert, behind = experts.of_list[a], sums.behind[a]
+        agreed = -behind * total
+        for e in range(lists.entry_offsets[a], lists.entry_offsets[a + 1]):
+            agreed += (sums.won[e] - sums.lost[e] + behind) * s[lists.entry_item[e]]
+            observed[expert] += sums.won[e]
+        slope[expert] += agreed
+    for p in range(pairs.offsets[q], pairs.offsets[q + 1]):
+        if not pairs.tie[p]:
+            expert, weight = experts.of_pair[p], pairs.weight[p]
+            slope[expert] += weight * (s[pairs.winner[p]] - s[pairs.loser[p]])
+            observed[expert] += weight

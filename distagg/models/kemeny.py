@@ -15,6 +15,7 @@ from distagg.kernels.triangles import Search
 from distagg.models.base import Params, Solver, Statistics, param
 from distagg.models.majority import Majority, start_scores
 from distagg.models.outcome import FIT_COLUMNS, Outcome
+from distagg.models.pairs import list_arrays
 from distagg.types import Floats
 
 
@@ -86,11 +87,7 @@ class Kemeny(Majority, Solver):
 
     def _ordered(self, chunk: Chunk) -> Floats:
         """Strictly ordered pairs of every query, (Q,): those of its lists and the weight of its raw pairs."""
-        ordered = np.zeros(chunk.n_queries)
-        ordered_pairs(
-            self.unlisted == "last", chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets, chunk.entry_rank,
-            ordered,
-        )  # fmt: skip
+        ordered = ordered_pairs(self.unlisted == "last", list_arrays(chunk))
         if chunk.n_pairs:
             queries = np.repeat(np.arange(chunk.n_queries), np.diff(chunk.pair_offsets))
             ordered += np.bincount(queries, np.where(chunk.pair_tie, 0.0, chunk.pair_weight), chunk.n_queries)

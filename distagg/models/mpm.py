@@ -14,17 +14,19 @@ import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
-from distagg.kernels.lists import BINARY, DIFFERENCE, pair_values
-from distagg.kernels.mpm import fit_queries
+from distagg.kernels.lists import BINARY, DIFFERENCE, Sums
+from distagg.kernels.mpm import Fit, Fitted, fit_queries, fit_query
 from distagg.kernels.preferences import net_differences, net_wins, pair_margins
 from distagg.models.base import Params, Solver, Statistics, param
 from distagg.models.outcome import FIT_COLUMNS, Outcome
 from distagg.models.pairs import (
+    expert_arrays,
     left_out,
+    list_arrays,
     list_sums,
+    list_values,
     pair_arrays,
     pair_function,
-    pair_ranks,
     pairs_param,
     unlisted_last,
     unlisted_param,
@@ -87,43 +89,38 @@ class Mpm(Solver):
         alike = "expert_theta" not in params and not chunk.n_pairs
         if alike and function == DIFFERENCE and not unlisted_last(self.unlisted, chunk):
             net, seen = np.zeros(chunk.n_items), np.zeros((chunk.n_queries, 1))
-            net_differences(
-                chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets, chunk.entry_item, chunk.entry_rank, net,
-                seen,
-            )  # fmt: skip
+            net_differences(list_arrays(chunk), net, seen)
             return {"net": net, "observed": seen}
         theta = self._theta(chunk, params)
         levels, level = np.unique(theta, return_inverse=True)
-        won, lost, behind = self._sums(chunk)
         net, observed = np.zeros(chunk.n_items), np.zeros((chunk.n_queries, len(levels)))
         net_wins(
-            theta, level.astype(np.int32), chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets,
-            chunk.list_expert, chunk.entry_item, won, lost, behind, *pair_arrays(chunk), net, observed,
+            list_arrays(chunk), pair_arrays(chunk), expert_arrays(chunk), self._sums(chunk), theta,
+            level.astype(np.int32), net, observed,
         )  # fmt: skip
         return {"net": net, "observed": observed}
 
     def fit_chunk(self, chunk: Chunk, params: Params, *, trace: bool) -> Outcome:
         tally = params if "net" in params else self._tally(chunk, params)
         levels = np.unique(self._theta(chunk, params))
-        n_queries, rate = chunk.n_queries, self.rate if self.solver == "gradient" else 0.0
-        score, variance = np.zeros(chunk.n_items), np.ones(chunk.n_items)
-        taken, left, reached = np.zeros(n_queries, dtype=np.int64), np.zeros(n_queries), np.zeros(n_queries)
-        none, lines = np.empty((n_queries, 0)), np.full((n_queries, self.steps + 1 if trace else 0), np.nan)
-        fit_queries(
-            False, levels, chunk.item_offsets, chunk.item_offsets, tally["net"], tally["observed"],
-            self.prior, 0.0, self.tolerance, self.steps, rate, score, variance, taken, left, reached,
-            none if self.variance else lines,
+        n_queries, lines = chunk.n_queries, np.full((chunk.n_queries, self.steps + 1 if trace else 0), np.nan)
+        fitted = Fitted(
+            score=np.zeros(chunk.n_items), variance=np.ones(chunk.n_items), steps=np.zeros(n_queries, dtype=np.int64),
+            gradient=np.zeros(n_queries), likelihood=np.zeros(n_queries),
+            trace=np.empty((n_queries, 0)) if self.variance else lines,
         )  # fmt: skip
+        rate = self.rate if self.solver == "gradient" else 0.0
+        how = Fit(False, float(self.prior), float(self.tightness), float(self.tolerance), self.steps, float(rate))
+        fit_queries(how, levels, chunk.item_offsets, tally["net"], tally["observed"], fitted)
+        score, variance, taken, left, reached, _ = fitted
         if self.variance:
+            how = how._replace(spread=True)
             score *= 2.0  # at variances of 1 differences are halved
             for q, margins in self._margins(chunk, params):
-                one, rows = slice(q, q + 1), slice(chunk.item_offsets[q], chunk.item_offsets[q + 1])
-                ends = np.array([0, len(margins)])
-                fit_queries(
-                    True, levels, ends, ends, margins.ravel(), tally["observed"][one], self.prior,
-                    self.tightness, self.tolerance, self.steps, rate, score[rows], variance[rows], taken[one],
-                    left[one], reached[one], lines[one],
-                )  # fmt: skip
+                rows = slice(chunk.item_offsets[q], chunk.item_offsets[q + 1])
+                taken[q], left[q], reached[q] = fit_query(
+                    how, levels, margins, tally["observed"][q], score[rows], variance[rows], lines[q]
+                )
         queries = dict(zip(FIT_COLUMNS, (left <= self.tolerance, taken, left, reached), strict=True))
         items = {}
         if self.variance:
@@ -133,7 +130,7 @@ class Mpm(Solver):
             queries["uncertainty"] = np.bincount(chunk.item_query(), variance, n_queries) / sizes
         return Outcome(score, items, queries, lines if trace else None)
 
-    def _sums(self, chunk: Chunk) -> tuple[Floats, Floats, Floats]:
+    def _sums(self, chunk: Chunk) -> Sums:
         """What entries won and lost, and what the items that lists leave out lost."""
         return list_sums(chunk, left_out(self.unlisted, chunk), pair_function(self.name, self.pairs, chunk))
 
@@ -146,19 +143,12 @@ class Mpm(Solver):
         if "margins" in params:
             yield 0, params["margins"]
             return
-        theta, out = self._theta(chunk, params), left_out(self.unlisted, chunk)
-        function = pair_function(self.name, self.pairs, chunk)
-        value, outside = pair_values(chunk.entry_offsets, pair_ranks(chunk, function), out, function)
+        theta, function = self._theta(chunk, params), pair_function(self.name, self.pairs, chunk)
+        values = list_values(chunk, left_out(self.unlisted, chunk), function)
+        lists, pairs, experts = list_arrays(chunk), pair_arrays(chunk), expert_arrays(chunk)
         for q in range(chunk.n_queries):
-            size = int(chunk.item_offsets[q + 1] - chunk.item_offsets[q])
-            self._check_size(size)
-            margins, listed = np.zeros((size, size)), np.zeros(size, dtype=np.bool_)
-            pair_margins(
-                q, theta, function == BINARY, chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets,
-                chunk.list_expert, chunk.entry_item, chunk.entry_rank, value, outside, out,
-                *pair_arrays(chunk), margins, listed,
-            )  # fmt: skip
-            yield q, margins
+            self._check_size(int(chunk.item_offsets[q + 1] - chunk.item_offsets[q]))
+            yield q, pair_margins(q, lists, pairs, experts, values, function == BINARY, theta)
 
     def _check_size(self, size: int) -> None:
         if size * size * 8 > MATRIX_BYTES:
@@ -166,9 +156,3 @@ class Mpm(Solver):
                 f"{self.name} with variance=true needs a matrix of {size:,} x {size:,} items "
                 f"({size * size * 8 / 2**30:.1f} GiB); leave variance out"
             )
-
-
-def _pairs(chunk: Chunk) -> tuple[Any, ...]:
-    return (
-        chunk.pair_offsets, chunk.pair_expert, chunk.pair_winner, chunk.pair_loser, chunk.pair_weight, chunk.pair_tie,
-    )  # fmt: skip

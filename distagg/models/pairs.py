@@ -9,9 +9,21 @@ import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
-from distagg.kernels.lists import BINARY, DIFFERENCE, NORMALISED, PAIR_FUNCTIONS, pair_sums, pair_values
+from distagg.kernels.lists import (
+    BINARY,
+    DIFFERENCE,
+    NORMALISED,
+    PAIR_FUNCTIONS,
+    Experts,
+    Lists,
+    Pairs,
+    Sums,
+    Values,
+    pair_sums,
+    pair_values,
+)
 from distagg.models.base import param
-from distagg.types import Bools, Floats, Indices, Offsets
+from distagg.types import Floats, Offsets
 
 
 def pairs_param() -> Any:
@@ -76,11 +88,16 @@ def pair_ranks(chunk: Chunk, function: int) -> Floats:  # (E,)
     return rank
 
 
-def list_sums(chunk: Chunk, out: Offsets, function: int) -> tuple[Floats, Floats, Floats]:  # (E,), (E,), (L,)
+def list_values(chunk: Chunk, out: Offsets, function: int) -> Values:
+    """What a chunk's ranks are worth, with ``out`` items left out by every list (L,)."""
+    return Values(*pair_values(chunk.entry_offsets, pair_ranks(chunk, function), out, function), out)
+
+
+def list_sums(chunk: Chunk, out: Offsets, function: int) -> Sums:
     """What every entry of a chunk won and lost, and what the items that lists leave out lost."""
     rank = pair_ranks(chunk, function)
     value, outside = pair_values(chunk.entry_offsets, rank, out, function)
-    return pair_sums(chunk.entry_offsets, rank, value, outside, out, function == BINARY)
+    return Sums(*pair_sums(chunk.entry_offsets, rank, value, outside, out, function == BINARY))
 
 
 def won_and_lost(model: str, chunk: Chunk, names: Sequence[str], reciprocal: float) -> Floats:
@@ -117,8 +134,16 @@ def won_and_lost_names(names: Sequence[str], reciprocal: float) -> tuple[str, ..
     return ("missing", *pairs, *(["reciprocal"] if reciprocal else []))
 
 
-def pair_arrays(chunk: Chunk) -> tuple[Offsets, Indices, Indices, Indices, Floats, Bools]:
-    """A chunk's raw pairs."""
-    return (
-        chunk.pair_offsets, chunk.pair_expert, chunk.pair_winner, chunk.pair_loser, chunk.pair_weight, chunk.pair_tie,
-    )  # fmt: skip
+def list_arrays(chunk: Chunk) -> Lists:
+    """A chunk's lists, as kernels take them."""
+    return Lists(chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets, chunk.entry_item, chunk.entry_rank)
+
+
+def pair_arrays(chunk: Chunk) -> Pairs:
+    """A chunk's raw pairs, as kernels take them."""
+    return Pairs(chunk.pair_offsets, chunk.pair_winner, chunk.pair_loser, chunk.pair_weight, chunk.pair_tie)
+
+
+def expert_arrays(chunk: Chunk) -> Experts:
+    """Who gave a chunk's lists and raw pairs."""
+    return Experts(chunk.list_expert, chunk.pair_expert)

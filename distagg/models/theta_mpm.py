@@ -16,7 +16,7 @@ from distagg.kernels.adherence import agreement
 from distagg.kernels.mpm import adherence_slopes
 from distagg.models.base import Params, Statistics, not_converged, param
 from distagg.models.mpm import Mpm
-from distagg.models.pairs import pair_arrays
+from distagg.models.pairs import expert_arrays, list_arrays, pair_arrays
 
 SETTLED = 1e-3  # adherence is known when no expert's moves more in a round
 LONGEST = 2.0  # the most that an expert's adherence may grow in a round, in units of the best
@@ -47,11 +47,10 @@ class ThetaMpm(Mpm):
             return super().map(chunk, params)
         theta = self._theta(chunk, params)
         fitted = replace(self, variance=False).fit_chunk(chunk, params, trace=False)
-        won, lost, behind = self._sums(chunk)
         slope, curve = np.zeros(chunk.n_experts), np.zeros(chunk.n_experts)
         adherence_slopes(
-            theta, fitted.score, chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets, chunk.list_expert,
-            chunk.entry_item, won, lost, behind, *pair_arrays(chunk), slope, curve,
+            list_arrays(chunk), pair_arrays(chunk), expert_arrays(chunk), self._sums(chunk), theta, fitted.score, slope,
+            curve,
         )  # fmt: skip
         return {"slope": slope, "curve": curve, "unfinished": np.array([(~fitted.queries["converged"]).sum()])}
 

@@ -10,7 +10,8 @@ from scipy.sparse.csgraph import connected_components
 from strategies import chunks
 
 from distagg.kernels.kemeny import components, descend, kicked, ordered_pairs, settle, solve_order, worth
-from distagg.kernels.triangles import Search, mirror, sweep
+from distagg.kernels.triangles import Bound, Search, mirror, sweep
+from distagg.models.pairs import list_arrays
 
 SEARCH = Search(1 << 10)
 
@@ -76,7 +77,7 @@ def test_the_search_needs_no_good_start(seed):
             sweep(reduced, triangles, 0.25 * n)
         mirror(reduced, triangles)
         least = worth(matrix, order) + 1.0
-        whole, _ = SEARCH.run(matrix, reduced, triangles, least, 1.0, 10**7, order)
+        whole, _ = SEARCH.run(Bound(matrix, reduced, triangles), least, 1.0, 10**7, order)
         assert whole
         assert worth(matrix, order) == best_worth(matrix)
 
@@ -100,14 +101,11 @@ def test_sweeps_lower_a_bound_that_always_holds(seed, whole):
 @given(st.integers(0, 10_000))
 def test_components_are_scipys_and_break_no_majority(seed):
     matrix = drawn_margins(seed)
-    size = len(matrix)
-    order, starts = np.empty(size, np.int64), np.empty(size + 1, np.int64)
-    seen = np.zeros(size, np.bool_)
-    count = components(matrix, order, starts, np.empty((3, size), np.int64), seen)
+    order, starts = components(matrix)
     expected, label = connected_components(matrix > 0, directed=True, connection="strong")
-    assert count == expected
-    assert not seen.any()
-    parts = np.split(order, starts[1:count])
+    assert len(starts) == expected + 1
+    assert starts[-1] == len(matrix)
+    parts = np.split(order, starts[1:-1])
     assert {frozenset(part) for part in parts} == {frozenset(np.flatnonzero(label == c)) for c in range(expected)}
     for before, after in itertools.combinations(parts, 2):
         assert (matrix[np.ix_(before, after)] >= 0).all()
@@ -133,7 +131,7 @@ def test_kicks_leave_local_optima_and_never_lose():
     order = np.arange(30)
     descend(matrix, order, 0.25)
     local = worth(matrix, order)
-    kicked(matrix, np.inf, 1.0, 200_000, order, np.empty(30, np.int64))
+    kicked(matrix, np.inf, 1.0, 200_000, order)
     assert sorted(order) == list(range(30))
     assert worth(matrix, order) > local
 
@@ -152,10 +150,7 @@ def test_settling_ties_costs_nothing(seed):
 @given(drawn=chunks())
 def test_ordered_pairs_are_counted(unlisted_last, drawn):
     made, chunk = drawn
-    total = np.zeros(chunk.n_queries)
-    ordered_pairs(
-        unlisted_last, chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets, chunk.entry_rank, total
-    )  # fmt: skip
+    total = ordered_pairs(unlisted_last, list_arrays(chunk))
     for query, found in zip(made, total, strict=True):
         expected = 0
         for ranks in query.lists.values():

@@ -11,8 +11,8 @@ from strategies import chunks
 
 from distagg.kernels.adherence import agreement
 from distagg.kernels.lists import PAIR_FUNCTIONS
-from distagg.kernels.mpm import adherence_slopes, likelihood, log_partition_slopes, maximise, spread_likelihood
-from distagg.models.pairs import list_sums, pair_arrays
+from distagg.kernels.mpm import Fit, Objective, adherence_slopes, log_partition_slopes, maximise, objective
+from distagg.models.pairs import expert_arrays, list_arrays, list_sums, pair_arrays
 
 PRIOR = 1e-3
 
@@ -36,7 +36,7 @@ def drawn_problem(seed: int, size: int = 6, groups: int = 3):
 @given(st.integers(0, 10_000))
 def test_likelihood_is_the_papers(seed):
     s, net, adherence, share = drawn_problem(seed)
-    found = likelihood(s, net[None], adherence, share, PRIOR, np.empty(len(s)))
+    found = objective(Objective(False, net[None], adherence, share, PRIOR, 0.0), s, np.empty(len(s)))
     assert found == pytest.approx(naive_likelihood(s, net, adherence, share, PRIOR), abs=1e-10)
 
 
@@ -44,7 +44,7 @@ def test_likelihood_is_the_papers(seed):
 def test_gradient_by_finite_differences(seed):
     s, net, adherence, share = drawn_problem(seed)
     gradient = np.empty(len(s))
-    likelihood(s, net[None], adherence, share, PRIOR, gradient)
+    objective(Objective(False, net[None], adherence, share, PRIOR, 0.0), s, gradient)
     expected = scipy.optimize.approx_fprime(s, lambda x: naive_likelihood(x, net, adherence, share, PRIOR), 1e-6)
     np.testing.assert_allclose(gradient, expected, atol=1e-5)
 
@@ -73,7 +73,7 @@ def drawn_spread(seed: int, size: int = 5):
 def test_variances_are_the_papers_with_their_gradient(seed):
     x, margins, adherence, share = drawn_spread(seed)
     gradient = np.empty(len(x))
-    found = spread_likelihood(x, margins, adherence, share, 1e-3, 1e-2, gradient)
+    found = objective(Objective(True, margins, adherence, share, 1e-3, 1e-2), x, gradient)
     assert found == pytest.approx(naive_spread(x, margins, adherence, share, 1e-3, 1e-2), abs=1e-10)
     expected = scipy.optimize.approx_fprime(x, naive_spread, 1e-6, margins, adherence, share, 1e-3, 1e-2)
     np.testing.assert_allclose(gradient, expected, atol=2e-5)
@@ -82,7 +82,8 @@ def test_variances_are_the_papers_with_their_gradient(seed):
 def solved(net, adherence, share, s, *, prior=PRIOR, tolerance=1e-10, steps=500, rate=0.0, trace=0):
     """``maximise`` without variances, from s."""
     line = np.full(trace, np.nan)
-    return maximise(False, net[None], adherence, share, prior, 0.0, tolerance, steps, rate, s, line), line
+    f, how = Objective(False, net[None], adherence, share, prior, 0.0), Fit(False, prior, 0.0, tolerance, steps, rate)
+    return maximise(f, how, s, line), line
 
 
 @given(st.integers(0, 10_000))
@@ -103,7 +104,7 @@ def test_the_maximum_is_scipys(seed):
 def test_large_scores_do_not_overflow():
     s = np.array([900.0, 0.0, -900.0])
     gradient = np.empty(3)
-    value = likelihood(s, np.zeros((1, 3)), np.ones(1), np.ones(1), 0.0, gradient)
+    value = objective(Objective(False, np.zeros((1, 3)), np.ones(1), np.ones(1), 0.0, 0.0), s, gradient)
     assert value == pytest.approx(1800.0)
     np.testing.assert_allclose(gradient, [1.0, 0.0, -1.0], atol=1e-12)
 
@@ -161,12 +162,9 @@ def test_slopes_of_the_likelihood_in_adherence(drawn, seed):
     theta, score = draw.choice([0.2, 0.5, 1.0], 5), draw.normal(size=chunk.n_items)
     sizes = np.repeat(np.diff(chunk.item_offsets), np.diff(chunk.list_offsets))
     out = sizes - np.diff(chunk.entry_offsets)
-    won, lost, behind = list_sums(chunk, out, PAIR_FUNCTIONS["difference"])
+    sums = list_sums(chunk, out, PAIR_FUNCTIONS["difference"])
     slope, curve = np.zeros(5), np.zeros(5)
-    adherence_slopes(
-        theta, score, chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets, chunk.list_expert, chunk.entry_item,
-        won, lost, behind, *pair_arrays(chunk), slope, curve,
-    )  # fmt: skip
+    adherence_slopes(list_arrays(chunk), pair_arrays(chunk), expert_arrays(chunk), sums, theta, score, slope, curve)
     expected = np.zeros(5)
     for q, query in enumerate(made):
         s = score[chunk.item_offsets[q] : chunk.item_offsets[q + 1]]
