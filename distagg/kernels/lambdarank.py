@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from distagg.kernels.jit import kernel
-from distagg.kernels.scorer import Net, Rows, backward, forward
+from distagg.kernels.scorer import Net, Rows, backward, forward, label_range, unit_state
 from distagg.types import NO_LABEL, Floats, Labels, Offsets
 
 NDCG, MAP, ERR, RBP = 0, 1, 2, 3
@@ -78,13 +78,10 @@ def lambdas(
 
     Gives whether any two items have different labels.
     """
-    low, pairs = NO_LABEL, False
     for i in range(len(labels)):
         force[i] = 0.0
-        if labels[i] != NO_LABEL:
-            pairs = pairs or (low != NO_LABEL and labels[i] != low)
-            low = labels[i] if low == NO_LABEL else min(low, labels[i])
-    if not pairs or whole <= 0.0:
+    low, high = label_range(labels)
+    if not low < high or whole <= 0.0:
         return False
     order = np.argsort(-score, kind="mergesort")  # stable
     room = walk_down(metric, highest, labels, order)
@@ -108,22 +105,20 @@ def climb(
     highest: float,
     hidden: bool,
     queries: Offsets,  # in the order in which they are learned from
-    item_offsets: Offsets,  # (Q + 1,)
     labels: Labels,  # (I,)
     whole: Floats,  # (Q,) what the metric is divided by
     rows: Rows,
     net: Net,
     step: float,
     new: Net,  # added to; it may be the net itself: then every query makes a step
-    state: Floats,  # (layers + 1, longest query or units, units) to work in
 ) -> int:
     """Add ``step`` times each query's gradient; gives the number of queries that had one."""
     taught = 0
-    score, force = np.empty(len(labels)), np.empty(len(labels))
+    state, score, force = unit_state(rows, net), np.empty(len(labels)), np.empty(len(labels))
     for q in queries:
-        forward(q, hidden, item_offsets, rows, net, state, score)
-        begin, end = item_offsets[q], item_offsets[q + 1]
+        forward(q, hidden, rows, net, state, score)
+        begin, end = rows.item_offsets[q], rows.item_offsets[q + 1]
         if lambdas(metric, highest, whole[q], labels[begin:end], score[begin:end], force[begin:end]):
             taught += 1
-            backward(q, hidden, step, item_offsets, rows, net, force, state, new)
+            backward(q, hidden, step, rows, net, force, state, new)
     return taught

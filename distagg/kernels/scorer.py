@@ -7,13 +7,14 @@ from typing import NamedTuple
 import numpy as np
 
 from distagg.kernels.jit import kernel
-from distagg.types import Floats, Indices, Offsets
+from distagg.types import NO_LABEL, Floats, Indices, Labels, Offsets
 
 
 class Rows(NamedTuple):
     """Feature rows of a chunk, query after query."""
 
-    offsets: Offsets  # (Q + 1,)
+    item_offsets: Offsets  # (Q + 1,) items of each query
+    offsets: Offsets  # (Q + 1,) rows of each query
     item: Indices  # (N,) position of the item in its query
     expert: Indices  # (N,)
     values: Floats  # (N, width)
@@ -29,13 +30,35 @@ class Net(NamedTuple):
 
 
 @kernel
-def forward(q: int, hidden: bool, item_offsets: Offsets, rows: Rows, net: Net, state: Floats, score: Floats) -> None:
-    """Fill ``score`` (I,) for the items of query q, and ``state`` with what the units give, layer by layer.
+def label_range(labels: Labels) -> tuple[float, float]:
+    """The lowest and the highest known label; inf and -inf where all are unknown."""
+    low, high = np.inf, -np.inf
+    for i in range(len(labels)):
+        if labels[i] != NO_LABEL:
+            low, high = min(low, labels[i] * 1.0), max(high, labels[i] * 1.0)
+    return low, high
 
-    ``state`` is (D + 1, longest query or units, units); its last layer is room for ``backward``. Without ``hidden``
-    there is one unit, and its input is the score.
+
+@kernel
+def unit_state(rows: Rows, net: Net) -> Floats:
+    """An array (D + 1, longest query or units, units) for ``forward`` to fill: what units give, layer by layer.
+
+    Its last layer is for ``backward`` to work in.
     """
-    first, size = item_offsets[q], item_offsets[q + 1] - item_offsets[q]
+    depth, units = net.bias.shape
+    longest = units
+    for q in range(len(rows.offsets) - 1):
+        longest = max(longest, rows.item_offsets[q + 1] - rows.item_offsets[q])
+    return np.empty((depth + 1, longest, units))
+
+
+@kernel
+def forward(q: int, hidden: bool, rows: Rows, net: Net, state: Floats, score: Floats) -> None:
+    """Fill ``score`` (I,) for the items of query q, and ``state`` (see ``unit_state``).
+
+    Without ``hidden`` there is one unit, and its input is the score.
+    """
+    first, size = rows.item_offsets[q], rows.item_offsets[q + 1] - rows.item_offsets[q]
     depth, units = net.bias.shape
     for i in range(size):
         for h in range(units):
@@ -61,23 +84,21 @@ def forward(q: int, hidden: bool, item_offsets: Offsets, rows: Rows, net: Net, s
 
 
 @kernel
-def score_rows(hidden: bool, item_offsets: Offsets, rows: Rows, net: Net, state: Floats, score: Floats) -> None:
-    """Scores of all queries."""
+def score_rows(hidden: bool, rows: Rows, net: Net, score: Floats) -> None:
+    """Fill ``score`` (I,) for the items of all queries."""
+    state = unit_state(rows, net)
     for q in range(len(rows.offsets) - 1):
-        forward(q, hidden, item_offsets, rows, net, state, score)
+        forward(q, hidden, rows, net, state, score)
 
 
 @kernel
-def backward(
-    q: int, hidden: bool, step: float, item_offsets: Offsets, rows: Rows, net: Net, force: Floats, state: Floats,
-    new: Net,
-) -> None:  # fmt: skip
+def backward(q: int, hidden: bool, step: float, rows: Rows, net: Net, force: Floats, state: Floats, new: Net) -> None:
     """Add ``step`` times the gradient to ``new``, which may be ``net``.
 
     It takes the gradient of the items' scores (``force``) and the state that ``forward`` left; layer by layer from the
     last, what a unit gave is replaced by the gradient of its input.
     """
-    begin, size = item_offsets[q], item_offsets[q + 1] - item_offsets[q]
+    begin, size = rows.item_offsets[q], rows.item_offsets[q + 1] - rows.item_offsets[q]
     depth, units = net.bias.shape
     for h in range(units):
         up = 0.0

@@ -11,25 +11,44 @@ items times that. ``normal`` takes the paper's approximation, a normal rank, ins
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from distagg.kernels.jit import kernel
-from distagg.kernels.scorer import Net, Rows, backward, forward
-from distagg.types import NO_LABEL, Floats, Labels, Offsets
+from distagg.kernels.scorer import Net, Rows, backward, forward, label_range, unit_state
+from distagg.types import Floats, Labels, Offsets
 
 LEAST = 1e-12  # variance of a rank that is as good as sure
 
 
+class Metric(NamedTuple):
+    """The sum over items of gain x discount of the rank x the keeps of the items before."""
+
+    gain: Floats  # (I,) divided by what the metric of the query is divided by
+    keep: Floats  # (I,)
+    discount: Floats  # (longest query,) by rank
+    starts: Offsets  # (classes + 1,) the terms of the discount, for sizes up to 1, 2, 4 .. (see ``exponentials``)
+    ratio: Floats  # (T,)
+    weight: Floats  # (T,)
+
+
 @kernel
-def exact_slope(
-    size: int, chance: Floats, keep: Floats, ratio: Floats, weight: Floats, product: Floats, slope: Floats
-) -> float:
+def terms_of(size: int, metric: Metric) -> tuple[Floats, Floats]:
+    """Ratios and weights of the terms for a query of so many items."""
+    scope = 0
+    while (1 << scope) < size:
+        scope += 1
+    first, last = metric.starts[scope], metric.starts[scope + 1]
+    return metric.ratio[first:last], metric.weight[first:last]
+
+
+@kernel
+def exact_slope(chance: Floats, keep: Floats, ratio: Floats, weight: Floats, slope: Floats) -> float:
     """E[discount x cascade] of one item, given the chances (size,) of the others; fills its slope by each of them."""
-    value = 0.0
-    for t in range(len(ratio)):
-        product[t] = weight[t]
+    size, value, product = len(chance), 0.0, weight.copy()
     for i in range(size):
+        slope[i] = 0.0
         wins, on = 1.0 - chance[i], chance[i] * keep[i]
         for t in range(len(ratio)):  # inside, because these products do not wait for each other
             product[t] *= wins + on * ratio[t]
@@ -42,9 +61,9 @@ def exact_slope(
 
 
 @kernel
-def normal_slope(size: int, chance: Floats, keep: Floats, discount: Floats, slope: Floats) -> float:
+def normal_slope(chance: Floats, keep: Floats, discount: Floats, slope: Floats) -> float:
     """The same with a rank that is normal, rounded to 0 .. size - 1, and apart from the cascade."""
-    mean, square, cascade = 0.0, 0.0, 1.0
+    size, mean, square, cascade = len(chance), 0.0, 0.0, 1.0
     for i in range(size):
         mean += chance[i]
         square += chance[i] * (1.0 - chance[i])
@@ -71,18 +90,15 @@ def expected_metric(
     sigma: float,
     begin: int,  # the query's items
     end: int,
-    gain: Floats,  # (I,)
-    keep: Floats,  # (I,)
-    ratio: Floats,  # (T,)
-    weight: Floats,  # (T,)
-    discount: Floats,  # (longest query,)
+    metric: Metric,
     score: Floats,  # (I,)
-    room: Floats,  # (4, longest query or terms): the kernel's own
     force: Floats,  # (I,) filled for begin..end: the gradient by each score
 ) -> float:
     """The expected metric of one query."""
-    chance, density, slope = room[0], room[1], room[2]
     size, value, wide = end - begin, 0.0, math.sqrt(2.0) * sigma
+    chance, density, slope = np.empty(size), np.empty(size), np.empty(size)
+    gain, keep = metric.gain, metric.keep[begin:end]
+    ratio, weight = terms_of(size, metric)
     for i in range(begin, end):
         force[i] = 0.0
     for j in range(begin, end):
@@ -92,12 +108,11 @@ def expected_metric(
             gap = (score[begin + i] - score[j]) / wide
             chance[i] = 0.5 * math.erfc(-gap / math.sqrt(2.0))
             density[i] = math.exp(-0.5 * gap * gap) / (math.sqrt(2.0 * math.pi) * wide)
-            slope[i] = 0.0
         chance[j - begin], density[j - begin] = 0.0, 0.0
         if normal:
-            value += gain[j] * normal_slope(size, chance, keep[begin:end], discount, slope)
+            value += gain[j] * normal_slope(chance, keep, metric.discount, slope)
         else:
-            value += gain[j] * exact_slope(size, chance, keep[begin:end], ratio, weight, room[3], slope)
+            value += gain[j] * exact_slope(chance, keep, ratio, weight, slope)
         for i in range(size):
             push = gain[j] * slope[i] * density[i]
             force[begin + i] += push
@@ -111,42 +126,23 @@ def climb_expected(
     sigma: float,
     hidden: bool,
     queries: Offsets,  # in the order in which they are learned from
-    item_offsets: Offsets,  # (Q + 1,)
     labels: Labels,  # (I,)
-    gain: Floats,  # (I,) divided by what the metric of the query is divided by
-    keep: Floats,  # (I,)
-    starts: Offsets,  # (classes + 1,) terms of each class of sizes
-    ratio: Floats,  # (T,)
-    share: Floats,  # (T,) their weights
-    discount: Floats,  # (longest query,)
+    metric: Metric,
     rows: Rows,
     net: Net,
     step: float,
     new: Net,  # added to; it may be the net itself: then every query makes a step
-    metric: Floats,  # (Q,) filled: the expected metric of each query before its step, nan where nothing is learned
-    state: Floats,  # (layers + 1, longest query or units, units): room for the kernel's own use, as all below
-    score: Floats,  # (I,)
-    force: Floats,  # (I,)
-    room: Floats,  # (4, longest query or terms)
 ) -> int:
     """Add ``step`` times each query's gradient; gives the number of queries that had two different labels."""
     taught = 0
+    state, score, force = unit_state(rows, net), np.empty(len(labels)), np.empty(len(labels))
     for q in queries:
-        begin, end, low, high = item_offsets[q], item_offsets[q + 1], np.inf, -np.inf
-        for i in range(begin, end):
-            if labels[i] != NO_LABEL:
-                low, high = min(low, labels[i] * 1.0), max(high, labels[i] * 1.0)
-        metric[q] = np.nan
+        begin, end = rows.item_offsets[q], rows.item_offsets[q + 1]
+        low, high = label_range(labels[begin:end])
         if not low < high:
             continue
         taught += 1
-        scope = 0
-        while (1 << scope) < end - begin:
-            scope += 1
-        first, last = starts[scope], starts[scope + 1]
-        forward(q, hidden, item_offsets, rows, net, state, score)
-        metric[q] = expected_metric(
-            normal, sigma, begin, end, gain, keep, ratio[first:last], share[first:last], discount, score, room, force
-        )
-        backward(q, hidden, step, item_offsets, rows, net, force, state, new)
+        forward(q, hidden, rows, net, state, score)
+        expected_metric(normal, sigma, begin, end, metric, score, force)
+        backward(q, hidden, step, rows, net, force, state, new)
     return taught

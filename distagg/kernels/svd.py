@@ -12,6 +12,8 @@ not 0 is positive.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from distagg.kernels.jit import kernel
@@ -22,18 +24,44 @@ LEAP = 3  # steps from one extrapolation to the next
 LEVEL = 1e-9  # a sum this small beside its largest possible value is 0 up to rounding
 
 
+class SortedLists(NamedTuple):
+    """Sorted lists, each of which gives a pair matrix."""
+
+    binary: bool
+    entry_offsets: Offsets  # (L + 1,)
+    place: Indices  # (E,) row of the entry in its matrix
+    value: Floats  # (E,)
+
+
+class Groups(NamedTuple):
+    """Which lists' matrices are added up: one list each, or all lists of a query."""
+
+    lists: Offsets  # (G + 1,)
+    rows: Offsets  # (G + 1,) rows of the summed matrix
+    scale: Offsets  # (G,) items of the query: U and V grow by its root, singular values shrink by it
+    ordered: bool  # groups are single lists, and their rows stand in their order
+
+
+class Room(NamedTuple):
+    """The triplets of one group, and what it takes to find them. N: rows of the largest group."""
+
+    u: Floats  # (rank, N)
+    v: Floats  # (rank, N)
+    product: Floats  # (N,) Y' u
+    gap: Floats  # (N,) from the value of one group of tied items to the next
+    many: Floats  # (N,) items of each
+
+
 @kernel
-def walk(
-    binary: bool, turned: bool, begin: int, end: int, place: Indices, value: Floats, weight: float, x: Floats,
-    y: Floats, out: Floats,
-) -> float:  # fmt: skip
-    """Add weight times Y x (Y' x when ``turned``) of one list, its entries begin..end, to ``out``; gives y . Y x."""
+def walk(lists: SortedLists, a: int, turned: bool, weight: float, x: Floats, y: Floats, out: Floats) -> float:
+    """Add weight times Y x (Y' x when ``turned``) of list a to ``out``; gives y . Y x."""
+    begin, end, place, value = lists.entry_offsets[a], lists.entry_offsets[a + 1], lists.place, lists.value
     step = 1 if turned else -1
     e = begin if turned else end - 1
     passed, total, held, along = 0.0, 0.0, value[e] if end > begin else 0.0, 0.0
     for _ in range(end - begin):
         gap = abs(value[e] - held)
-        if not binary:
+        if not lists.binary:
             total += gap * passed
         elif gap > 0.0:
             total = passed
@@ -47,27 +75,16 @@ def walk(
 
 @kernel
 def multiply(
-    binary: bool,
-    turned: bool,
-    first: int,
-    last: int,
-    entry_offsets: Offsets,
-    place: Indices,
-    value: Floats,
-    size: int,
-    x: Floats,
-    base: Floats,
-    known: int,
-    out: Floats,
+    lists: SortedLists, first: int, last: int, turned: bool, size: int, x: Floats, base: Floats, known: int, out: Floats
 ) -> float:
     """Y x, or Y' x when ``turned``, into ``out``, less its share of the first ``known`` rows of ``base``; its length.
 
-    Y is the sum of the lists first..last; ``place`` says where in x an entry stands.
+    Y is the sum of the lists first..last.
     """
     for i in range(size):
         out[i] = 0.0
     for a in range(first, last):
-        walk(binary, turned, entry_offsets[a], entry_offsets[a + 1], place, value, 1.0, x, x, out)
+        walk(lists, a, turned, 1.0, x, x, out)
     for b in range(known):
         share = 0.0
         for i in range(size):
@@ -81,140 +98,176 @@ def multiply(
 
 
 @kernel
-def first_triplet(
-    binary: bool, steps: int, tolerance: float, begin: int, size: int, value: Floats, u: Floats, v: Floats, w: Floats,
-    gap: Floats, many: Floats,
-) -> tuple[int, float, float]:  # fmt: skip
-    """The first triplet of one list, whose rows stand in its order: what ``triplets`` does, in two passes a step.
+def leap(taken: int, move: float, before: float) -> float:
+    """How many times its last move the iteration still has to go: its error soon shrinks by one factor a step.
 
-    Tied items share their numbers, so a step costs as much as there are different values. Fills v, and u times the
-    second number given; gives the steps, and the lengths of the last Y v and Y' u.
+    0 but for every LEAP steps, when all the steps to come are taken at once.
     """
+    ratio = np.sqrt(move / before) if taken % LEAP == 0 else 0.0
+    return ratio / (1.0 - ratio) if ratio < 1.0 else 0.0
+
+
+@kernel
+def group_ties(begin: int, size: int, value: Floats, room: Room) -> int:
+    """Fill ``gap`` and ``many`` for the groups of tied entries of a list, and v with its start; how many groups."""
     groups = 0
     for i in range(size):
         step = value[begin + i] - value[begin + i - 1] if i > 0 else 0.0
         if i == 0 or step > 0.0:
-            gap[groups], many[groups], v[groups] = step, 0.0, 1.0 / np.sqrt(size)
+            room.gap[groups], room.many[groups], room.v[0, groups] = step, 0.0, 1.0 / np.sqrt(size)
             groups += 1
-        many[groups - 1] += 1.0
+        room.many[groups - 1] += 1.0
+    return groups
+
+
+@kernel
+def spread_ties(groups: int, size: int, room: Room) -> None:
+    """Give every row of u and v the number of its group."""
+    k, left = groups - 1, room.many[groups - 1]
+    for i in range(size - 1, -1, -1):  # from the end: a group's number stands before its rows
+        room.u[0, i], room.v[0, i] = room.u[0, k], room.v[0, k]
+        left -= 1.0
+        if left == 0.0 and k > 0:
+            k -= 1
+            left = room.many[k]
+
+
+@kernel
+def first_triplet(lists: SortedLists, a: int, steps: int, tolerance: float, room: Room) -> tuple[float, float]:
+    """The first triplet of one list, whose rows stand in its order: what ``next_triplet`` does, in two passes a step.
+
+    Tied items share their numbers, so a step costs as much as there are different values. Fills v, and u times the
+    first number given; gives the lengths of the last Y v and Y' u.
+    """
+    begin, size = lists.entry_offsets[a], lists.entry_offsets[a + 1] - lists.entry_offsets[a]
+    groups = group_ties(begin, size, lists.value, room)
+    u, v, product, gap, many = room.u[0], room.v[0], room.product, room.gap, room.many
     before, move, along, whole, taken = np.inf, np.inf, 0.0, 0.0, 0
     while taken < steps and not move <= tolerance * tolerance and groups > 1:
         passed, total, square = 0.0, 0.0, 0.0
-        for back in range(groups):
-            k = groups - 1 - back
+        for k in range(groups - 1, -1, -1):
             u[k] = total
             square += many[k] * total * total
             passed += many[k] * v[k]
-            total = passed if binary else total + gap[k] * passed
+            total = passed if lists.binary else total + gap[k] * passed
         along = np.sqrt(square)
         passed, total, square = 0.0, 0.0, 0.0
         for k in range(groups):
-            total = passed if binary else total + gap[k] * passed
-            w[k] = total
+            total = passed if lists.binary else total + gap[k] * passed
+            product[k] = total
             square += many[k] * total * total
             passed += many[k] * u[k]
         whole = np.sqrt(square)
         taken += 1
-        ratio = np.sqrt(move / before) if taken % LEAP == 0 else 0.0
-        further = ratio / (1.0 - ratio) if ratio < 1.0 else 0.0
+        further = leap(taken, move, before)
         before, move, shrink = move, 0.0, 1.0 / whole
         for k in range(groups):
-            change = shrink * w[k] - v[k]
+            change = shrink * product[k] - v[k]
             move += many[k] * change * change
             v[k] += (1.0 + further) * change
     if groups < size:
-        k, left = groups - 1, many[groups - 1]
-        for back in range(size):  # from the end: a group's number stands before its rows
-            i = size - 1 - back
-            u[i], v[i] = u[k], v[k]
-            left -= 1.0
-            if left == 0.0 and k > 0:
-                k -= 1
-                left = many[k]
-    return taken, along, whole
+        spread_ties(groups, size, room)
+    return along, whole
+
+
+@kernel
+def start_triplet(t: int, size: int, root: float, room: Room) -> None:
+    """Where the first triplet starts, ones; triplet t from 1 / (1 + t V), V the first one's.
+
+    The same for tied items, whatever their order.
+    """
+    length = 0.0
+    for i in range(size):
+        room.product[i] = 1.0 / (1.0 + t * root * room.v[0, i]) if t > 0 else 1.0
+        length += room.product[i] * room.product[i]
+    for i in range(size):
+        room.v[t, i] = room.product[i] / np.sqrt(length)
+
+
+@kernel
+def next_triplet(
+    lists: SortedLists, groups: Groups, g: int, t: int, steps: int, tolerance: float, least: float, room: Room
+) -> tuple[float, float]:
+    """Triplet t of group g by power iteration on what the earlier ones leave.
+
+    Fills v, and u times the first number given; gives the lengths of the last Y v and Y' u. The first is 0 where
+    nothing longer than ``least`` is left.
+    """
+    first, last, size = groups.lists[g], groups.lists[g + 1], groups.rows[g + 1] - groups.rows[g]
+    start_triplet(t, size, np.sqrt(groups.scale[g]), room)
+    u, v, product = room.u[t], room.v[t], room.product
+    before, move, along, whole = np.inf, np.inf, 0.0, 0.0
+    for taken in range(1, steps + 1):
+        along = multiply(lists, first, last, False, size, v, room.u, t, u)
+        if along <= least:
+            return 0.0, 0.0
+        whole = multiply(lists, first, last, True, size, u, room.v, t, product)
+        if whole <= least:
+            return 0.0, 0.0
+        further = leap(taken, move, before)
+        before, move, shrink = move, 0.0, 1.0 / whole
+        for i in range(size):
+            change = shrink * product[i] - v[i]
+            move += change * change
+            v[i] += (1.0 + further) * change
+        if move <= tolerance * tolerance:
+            break
+    return along, whole
+
+
+@kernel
+def turn(size: int, along: float, u: Floats, v: Floats) -> None:
+    """Divide u by its length ``along``, and give u and v the sign that the module's text says."""
+    over, under, lead = 0.0, 0.0, 0.0
+    for i in range(size):
+        u[i] /= along
+        over += u[i]
+        under += v[i]
+        lead = u[i] if lead == 0.0 and abs(u[i]) > LEVEL else lead
+    edge = LEVEL * np.sqrt(size)
+    sign = np.copysign(1.0, over if abs(over) > edge else under if abs(under) > edge else lead)
+    for i in range(size):
+        u[i], v[i] = sign * u[i], sign * v[i]
+
+
+@kernel
+def group_triplets(
+    lists: SortedLists, groups: Groups, g: int, steps: int, tolerance: float, room: Room, out: Floats, at: int
+) -> None:
+    """The leading triplets of one group; what is beyond the rank of its matrix stays as it is."""
+    rank, top, size = len(room.u), groups.rows[g], groups.rows[g + 1] - groups.rows[g]
+    largest, root = 0.0, np.sqrt(groups.scale[g])
+    for t in range(rank):
+        if groups.ordered and t == 0 and size > 0:
+            along, whole = first_triplet(lists, groups.lists[g], steps, tolerance, room)
+        else:
+            along, whole = next_triplet(lists, groups, g, t, steps, tolerance, NOTHING * largest, room)
+        if along == 0.0:
+            break
+        if t == 0:
+            largest = whole / along
+        turn(size, along, room.u[t], room.v[t])
+        for i in range(size):
+            out[top + i, at + t] = root * room.u[t, i]
+            out[top + i, at + rank + t] = whole / along / groups.scale[g]
+            out[top + i, at + 2 * rank + t] = root * room.v[t, i]
 
 
 @kernel
 def triplets(
-    binary: bool,
-    ordered: bool,  # groups are single lists, and their rows stand in their order
+    lists: SortedLists,
+    groups: Groups,
     steps: int,
     tolerance: float,
-    group_lists: Offsets,  # (G + 1,) lists whose matrices are added up
-    group_rows: Offsets,  # (G + 1,) rows of the matrix
-    scale: Offsets,  # (G,) items of the query: U and V grow by its root, singular values shrink by it
-    entry_offsets: Offsets,  # (L + 1,)
-    place: Indices,  # (E,) row of the entry in its group
-    value: Floats,  # (E,)
     rank: int,
-    out: Floats,  # (rows, at + 3 rank or more) filled: U, singular values, V, from column at on
+    out: Floats,  # (rows, at + 3 rank or more) zeros, filled: U, singular values, V, from column at on
     at: int,
-    taken: Offsets,  # (G,) filled: steps
 ) -> None:
-    """The leading triplets of every group of lists: one list each, or all lists of a query.
-
-    The first starts from ones, triplet t from 1 / (1 + t V), V the first one's: the same for tied items, whatever their
-    order. The error of power iteration soon shrinks by one factor a step, so every LEAP steps all the steps to come are
-    taken at once.
-    """
+    """The leading triplets of every group of lists."""
     longest = 0
-    for g in range(len(scale)):
-        longest = max(longest, group_rows[g + 1] - group_rows[g])
-    u, v, w = np.empty((rank, longest)), np.empty((rank, longest)), np.empty(longest)
-    gap, many = np.empty(longest), np.empty(longest)
-    for g in range(len(scale)):
-        top, size = group_rows[g], group_rows[g + 1] - group_rows[g]
-        largest, root = 0.0, np.sqrt(scale[g])
-        for t in range(rank):
-            length, alone = 0.0, ordered and t == 0 and size > 0
-            for i in range(0 if alone else size):
-                w[i] = 1.0 / (1.0 + t * root * v[0, i]) if t > 0 else 1.0
-                length += w[i] * w[i]
-            for i in range(0 if alone else size):
-                v[t, i] = w[i] / np.sqrt(length)
-            before, move, along, whole = np.inf, np.inf, 0.0, 0.0
-            if alone:
-                begin = entry_offsets[group_lists[g]]
-                taken[g], along, whole = first_triplet(
-                    binary, steps, tolerance, begin, size, value, u[0], v[0], w, gap, many
-                )
-            for half in range(0 if alone else 2 * steps):
-                turned = half % 2 == 1
-                length = multiply(
-                    binary, turned, group_lists[g], group_lists[g + 1], entry_offsets, place, value, size,
-                    u[t] if turned else v[t], v if turned else u, t, w if turned else u[t],
-                )  # fmt: skip
-                if length <= NOTHING * largest:
-                    along = 0.0
-                    break
-                if not turned:
-                    along = length
-                    continue
-                ratio = np.sqrt(move / before) if half % (2 * LEAP) == 2 * LEAP - 1 else 0.0
-                further = ratio / (1.0 - ratio) if ratio < 1.0 else 0.0
-                before, move, whole, shrink = move, 0.0, length, 1.0 / length
-                for i in range(size):
-                    change = shrink * w[i] - v[t, i]
-                    move += change * change
-                    v[t, i] += (1.0 + further) * change
-                taken[g] += 1
-                if move <= tolerance * tolerance:
-                    break
-            if along == 0.0:
-                break
-            if t == 0:
-                largest = whole / along
-            over, under, lead = 0.0, 0.0, 0.0
-            for i in range(size):
-                u[t, i] /= along
-                over += u[t, i]
-                under += v[t, i]
-                lead = u[t, i] if lead == 0.0 and abs(u[t, i]) > LEVEL else lead
-            edge = LEVEL * np.sqrt(size)
-            sign = over if abs(over) > edge else under if abs(under) > edge else lead
-            for i in range(size):
-                u[t, i] = np.copysign(1.0, sign) * u[t, i]
-                v[t, i] = np.copysign(1.0, sign) * v[t, i]
-                out[top + i, at + t] = root * u[t, i]
-                out[top + i, at + rank + t] = whole / along / scale[g]
-                out[top + i, at + 2 * rank + t] = root * v[t, i]
+    for g in range(len(groups.scale)):
+        longest = max(longest, groups.rows[g + 1] - groups.rows[g])
+    u, v = np.empty((rank, longest)), np.empty((rank, longest))
+    room = Room(u, v, np.empty(longest), np.empty(longest), np.empty(longest))
+    for g in range(len(groups.scale)):
+        group_triplets(lists, groups, g, steps, tolerance, room, out, at)

@@ -9,6 +9,8 @@ get the same score in any order.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from distagg.kernels.jit import kernel
@@ -16,6 +18,34 @@ from distagg.types import Floats, Indices, Offsets
 
 NOTHING = 1e-12  # a matrix this small, relative to its entries, is 0 up to rounding
 FIRST_PASSES = 10  # passes for the first projection; later ones start close to their end
+
+
+class WeightedLists(NamedTuple):
+    """Lists of a chunk, each with a weight."""
+
+    list_offsets: Offsets  # (Q + 1,)
+    entry_offsets: Offsets  # (L + 1,)
+    entry_item: Indices  # (E,)
+    entry_rank: Floats  # (E,)
+    value: Floats  # (E,) what the rank is worth
+    weight: Floats  # (L,)
+
+
+class Observed(NamedTuple):
+    """The joint matrix Y of one query on its observed pairs i < j, row by row."""
+
+    start: Offsets  # (size + 1,) where the pairs of each row start
+    column: Indices  # (pairs,)
+    joint: Floats  # (pairs,) Y(i, j)
+
+
+class Ended(NamedTuple):
+    """How the fit of every query ended: filled by the kernels."""
+
+    iterations: Offsets  # (Q,)
+    left: Floats  # (Q,) the last change
+    explained: Floats  # (Q,) half the squared norm that the fit explains
+    trace: Floats  # (Q, T) the same after each of the first T steps
 
 
 @kernel
@@ -92,10 +122,7 @@ def project_majorities(
     entry_item: Indices,
     entry_rank: Floats,
     score: Floats,  # (I,) zeros, filled
-    iterations: Offsets,  # (Q,) filled
-    left: Floats,  # (Q,) filled: how far the last pass moved the unit vector v
-    explained: Floats,  # (Q,) filled
-    trace: Floats,  # (Q, T) filled: t^2 / 2 after each of the first T passes
+    ended: Ended,  # the last change is how far the last pass moved the unit vector v
 ) -> None:
     """Every pair is observed: the fit is the projection of Y itself, passes of ``majority_product`` to the end."""
     for q in range(len(item_offsets) - 1):
@@ -116,59 +143,63 @@ def project_majorities(
                 total += (w[i] + v[i]) ** 2
                 v[i] = -w[i]
             move = np.sqrt(total)
-            if step < trace.shape[1]:
-                trace[q, step] = 0.5 * t * t
+            if step < ended.trace.shape[1]:
+                ended.trace[q, step] = 0.5 * t * t
             step += 1
-        iterations[q], left[q], explained[q] = step, move, 0.5 * t * t
+        ended.iterations[q], ended.left[q], ended.explained[q] = step, move, 0.5 * t * t
         if t > 0.0:
             read_scores(t, u, v, score[base : base + size])
 
 
 @kernel
-def observe(
-    sign: bool,
-    mean: bool,
-    first: int,
-    last: int,
-    entry_offsets: Offsets,
-    entry_item: Indices,
-    entry_rank: Floats,
-    value: Floats,  # (E,)
-    weight: Floats,  # (L,)
-    start: Offsets,  # (size + 1,) filled: where the observed pairs of each row start
-) -> tuple[Indices, Floats]:  # column and value of every observed pair i < j
-    """The joint matrix Y of one query on its observed pairs, row by row; memory grows with those pairs only.
+def entries_by_item(
+    lists: WeightedLists, first: int, last: int, size: int
+) -> tuple[Offsets, Offsets, Offsets]:  # (size + 1,), (entries,), (entries,)
+    """The entries of each item in the lists first..last: where they start, which they are, and their lists."""
+    start = np.zeros(size + 1, dtype=np.int64)
+    begin, end = lists.entry_offsets[first], lists.entry_offsets[last]
+    for e in range(begin, end):
+        start[lists.entry_item[e] + 1] += 1
+    for i in range(size):
+        start[i + 1] += start[i]
+    entry, holder = np.empty(end - begin, dtype=np.int64), np.empty(end - begin, dtype=np.int64)
+    at = start.copy()
+    for a in range(first, last):
+        for e in range(lists.entry_offsets[a], lists.entry_offsets[a + 1]):
+            i = lists.entry_item[e]
+            entry[at[i]], holder[at[i]] = e, a
+            at[i] += 1
+    return start, entry, holder
+
+
+@kernel
+def most_pairs(lists: WeightedLists, first: int, last: int, size: int) -> int:
+    """No more pairs than these can be observed."""
+    most = 0
+    for a in range(first, last):
+        length = lists.entry_offsets[a + 1] - lists.entry_offsets[a]
+        most += length * (length - 1) // 2
+    return min(most, size * (size - 1) // 2)
+
+
+@kernel
+def observe(sign: bool, mean: bool, lists: WeightedLists, first: int, last: int, size: int) -> Observed:
+    """The joint matrix of a query of ``size`` items from its lists first..last; memory grows with observed pairs only.
 
     Y(i, j) is the weighted mean (or sum) over the lists that hold both of value_j - value_i, or of its sign.
     """
-    size = len(start) - 1
-    held = np.zeros(size + 1, dtype=np.int64)  # entries of each item, by item
-    most = 0
-    for a in range(first, last):
-        length = entry_offsets[a + 1] - entry_offsets[a]
-        most += length * (length - 1) // 2
-        for e in range(entry_offsets[a], entry_offsets[a + 1]):
-            held[entry_item[e] + 1] += 1
-    for i in range(size):
-        held[i + 1] += held[i]
-    where, owner = np.empty(held[size], dtype=np.int64), np.empty(held[size], dtype=np.int64)
-    at = held.copy()
-    for a in range(first, last):
-        for e in range(entry_offsets[a], entry_offsets[a + 1]):
-            i = entry_item[e]
-            where[at[i]] = e
-            owner[at[i]] = a
-            at[i] += 1
-    most = min(most, size * (size - 1) // 2)
-    column, joint = np.empty(most, dtype=np.int32), np.empty(most)
+    value, rank, weight = lists.value, lists.entry_rank, lists.weight
+    held, entry, holder = entries_by_item(lists, first, last, size)
+    most = most_pairs(lists, first, last, size)
+    start, column, joint = np.zeros(size + 1, dtype=np.int64), np.empty(most, dtype=np.int32), np.empty(most)
     total, count = np.zeros(size), np.zeros(size)
     filled = 0
     for i in range(size):
         start[i] = filled
         for h in range(held[i], held[i + 1]):
-            e, a = where[h], owner[h]
-            for f in range(entry_offsets[a], entry_offsets[a + 1]):
-                j = entry_item[f]
+            e, a = entry[h], holder[h]
+            for f in range(lists.entry_offsets[a], lists.entry_offsets[a + 1]):
+                j = lists.entry_item[f]
                 if j <= i or weight[a] <= 0.0:
                     continue
                 if count[j] == 0.0:
@@ -176,7 +207,7 @@ def observe(
                     filled += 1
                 gap = value[f] - value[e]
                 if sign:
-                    gap = (entry_rank[f] > entry_rank[e]) * 1.0 - (entry_rank[f] < entry_rank[e]) * 1.0
+                    gap = (rank[f] > rank[e]) * 1.0 - (rank[f] < rank[e]) * 1.0
                 total[j] += weight[a] * gap
                 count[j] += weight[a]
         for p in range(start[i], filled):
@@ -184,32 +215,24 @@ def observe(
             joint[p] = total[j] / count[j] if mean else total[j]
             total[j], count[j] = 0.0, 0.0
     start[size] = filled
-    return column[:filled], joint[:filled]
+    return Observed(start, column[:filled], joint[:filled])
 
 
 @kernel
-def residual(t: float, u: Floats, v: Floats, start: Offsets, column: Indices, joint: Floats, gap: Floats) -> float:
+def residual(t: float, u: Floats, v: Floats, observed: Observed, gap: Floats) -> float:
     """t (u v' - v u') - Y on the observed pairs into ``gap``; gives half its squared norm."""
     total = 0.0
-    for i in range(len(start) - 1):
-        for p in range(start[i], start[i + 1]):
-            j = column[p]
-            gap[p] = t * (u[i] * v[j] - v[i] * u[j]) - joint[p]
+    for i in range(len(u)):
+        for p in range(observed.start[i], observed.start[i + 1]):
+            j = observed.column[p]
+            gap[p] = t * (u[i] * v[j] - v[i] * u[j]) - observed.joint[p]
             total += gap[p] * gap[p]
     return 0.5 * total
 
 
 @kernel
 def stepped_product(
-    x: Floats,
-    step: float,
-    t: float,
-    u: Floats,
-    v: Floats,
-    start: Offsets,
-    column: Indices,
-    gap: Floats,
-    out: Floats,
+    x: Floats, step: float, t: float, u: Floats, v: Floats, observed: Observed, gap: Floats, out: Floats
 ) -> None:
     """(t (u v' - v u') - step gap) x into ``out``: low rank plus sparse."""
     size = len(x)
@@ -218,8 +241,8 @@ def stepped_product(
         out[i] = u[i] * along - v[i] * across
     for i in range(size):
         total = 0.0
-        for p in range(start[i], start[i + 1]):
-            j = column[p]
+        for p in range(observed.start[i], observed.start[i + 1]):
+            j = observed.column[p]
             total += gap[p] * x[j]
             out[j] += step * gap[p] * x[i]
         out[i] -= step * total
@@ -230,9 +253,7 @@ def project_observed(
     size_of_step: float,
     steps: int,
     tolerance: float,
-    start: Offsets,
-    column: Indices,
-    joint: Floats,
+    observed: Observed,
     score: Floats,  # (size,) zeros, filled
     trace: Floats,  # (T,) filled: what is explained after each of the first T steps
 ) -> tuple[int, float, float]:
@@ -240,31 +261,30 @@ def project_observed(
 
     The change is that of the residual relative to Y, from one step to the next.
     """
-    size = len(start) - 1
+    size = len(score)
     u, v = np.zeros(size), np.full(size, 1.0 / np.sqrt(size))
     ahead, turned = np.empty(size), np.empty(size)
-    gap = np.empty(len(joint))
+    gap = np.empty(len(observed.joint))
     t, change, taken = 0.0, np.inf, 0
-    none = residual(0.0, u, v, start, column, joint, gap)
+    none = residual(0.0, u, v, observed, gap)
     loss = none
     if none == 0.0:
         return 0, 0.0, 0.0
     while taken < steps and change > tolerance:
         x, held = v.copy(), t
         for _ in range(FIRST_PASSES if taken == 0 else 1):
-            stepped_product(x, size_of_step, held, u, v, start, column, gap, ahead)
+            stepped_product(x, size_of_step, held, u, v, observed, gap, ahead)
             t = unit(ahead)
             if t <= NOTHING * np.sqrt(none):
                 return taken, 0.0, 0.0
-            stepped_product(ahead, size_of_step, held, u, v, start, column, gap, turned)
+            stepped_product(ahead, size_of_step, held, u, v, observed, gap, turned)
             t = unit(turned)
             for i in range(size):
                 x[i] = -turned[i]
         for i in range(size):
             u[i], v[i] = ahead[i], x[i]
-        found = residual(t, u, v, start, column, joint, gap)
-        change = abs(np.sqrt(found / none) - np.sqrt(loss / none))
-        loss = found
+        before, loss = loss, residual(t, u, v, observed, gap)
+        change = abs(np.sqrt(loss / none) - np.sqrt(before / none))
         if taken < len(trace):
             trace[taken] = none - loss
         taken += 1
@@ -279,27 +299,15 @@ def project_queries(
     tolerance: float,
     sign: bool,
     mean: bool,
-    item_offsets: Offsets,
-    list_offsets: Offsets,
-    entry_offsets: Offsets,
-    entry_item: Indices,
-    entry_rank: Floats,
-    value: Floats,
-    weight: Floats,
+    item_offsets: Offsets,  # (Q + 1,)
+    lists: WeightedLists,
     score: Floats,  # (I,) zeros, filled
-    iterations: Offsets,  # (Q,) filled
-    left: Floats,  # (Q,) filled
-    explained: Floats,  # (Q,) filled
-    trace: Floats,  # (Q, T) filled
+    ended: Ended,
 ) -> None:
     """Singular value projection of every query over its observed pairs."""
     for q in range(len(item_offsets) - 1):
         base, size = item_offsets[q], item_offsets[q + 1] - item_offsets[q]
-        start = np.zeros(size + 1, dtype=np.int64)
-        column, joint = observe(
-            sign, mean, list_offsets[q], list_offsets[q + 1], entry_offsets, entry_item, entry_rank, value, weight,
-            start,
-        )  # fmt: skip
-        iterations[q], left[q], explained[q] = project_observed(
-            size_of_step, steps, tolerance, start, column, joint, score[base : base + size], trace[q]
+        observed = observe(sign, mean, lists, lists.list_offsets[q], lists.list_offsets[q + 1], size)
+        ended.iterations[q], ended.left[q], ended.explained[q] = project_observed(
+            size_of_step, steps, tolerance, observed, score[base : base + size], ended.trace[q]
         )

@@ -122,11 +122,7 @@ class Crf(Trained):
         check_ranks(self.name, chunk, names, self.reciprocal)
         functions = np.array([PAIR_FUNCTIONS[name] for name in names])
         rank = pair_ranks(chunk, NORMALISED) if "normalised" in names else chunk.entry_rank
-        longest = int(np.diff(chunk.entry_offsets).max(initial=0))
-        score_lists(
-            functions, float(self.reciprocal), *_shape(chunk), chunk.entry_item, rank, row, weights,
-            np.zeros((len(functions), longest)), np.zeros((2, len(functions))), score,
-        )  # fmt: skip
+        score_lists(functions, float(self.reciprocal), *_shape(chunk), chunk.entry_item, rank, row, weights, score)
         return score
 
     def learn(self, chunk: Chunk, params: Params) -> tuple[Params, int]:

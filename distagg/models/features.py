@@ -16,7 +16,7 @@ from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError, unknown
 from distagg.kernels.cp import fill_factors
 from distagg.kernels.lists import PAIR_FUNCTIONS, mid_positions, pair_values, sum_by_item
-from distagg.kernels.svd import triplets
+from distagg.kernels.svd import Groups, SortedLists, triplets
 from distagg.models.pairs import pair_function, pair_ranks
 from distagg.types import INDEX, NO_LABEL, OFFSET, Floats, Indices, Offsets
 
@@ -133,27 +133,20 @@ def _fill_triplets(chunk: Chunk, function: str, settings: FeatureSettings, out: 
         lists, rows = np.arange(n_lists + 1, dtype=OFFSET), chunk.entry_offsets
         scale = np.repeat(sizes, np.diff(chunk.list_offsets))
         place = (np.arange(chunk.n_entries) - starts).astype(INDEX)
-    lists, place = _read_only(lists), _read_only(place)
-    triplets(
-        function == "binary", not settings.shared, STEPS, TOLERANCE, lists, rows, scale, chunk.entry_offsets, place,
-        value, settings.rank, out, at, np.zeros(len(scale), dtype=OFFSET),
-    )  # fmt: skip
+    sorted_lists = SortedLists(function == "binary", chunk.entry_offsets, _read_only(place), value)
+    groups = Groups(_read_only(lists), rows, scale, not settings.shared)
+    triplets(sorted_lists, groups, STEPS, TOLERANCE, settings.rank, out, at)
 
 
 def _factors(chunk: Chunk, function: str, settings: FeatureSettings) -> Floats:
     """Rows of U and V, by item, of all the query's matrices; the triplets of their sum are the start."""
-    parts, value, binary = settings.rank, _values(chunk, function), function == "binary"
+    parts = settings.rank
     start = np.zeros((chunk.n_items, 3 * parts))
     _fill_triplets(chunk, function, settings, start, 0)
     rows = np.delete(start, np.s_[parts : 2 * parts], axis=1)
-    longest = int(np.diff(chunk.item_offsets).max(initial=0))
-    most = int(np.diff(chunk.list_offsets).max(initial=0))
-    fill_factors(
-        binary, CP_STEPS, CP_TOLERANCE, chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets, chunk.entry_item,
-        value, rows, np.zeros((parts, longest)), np.zeros((parts, longest)), np.zeros((parts, most)),
-        np.zeros((parts, parts)), np.zeros(longest), np.zeros((chunk.n_queries, parts)),
-        np.zeros(chunk.n_queries, dtype=OFFSET),
-    )  # fmt: skip
+    lists = SortedLists(function == "binary", chunk.entry_offsets, chunk.entry_item, _values(chunk, function))
+    weight, taken = np.zeros((chunk.n_queries, parts)), np.zeros(chunk.n_queries, dtype=OFFSET)
+    fill_factors(lists, chunk.item_offsets, chunk.list_offsets, CP_STEPS, CP_TOLERANCE, rows, weight, taken)
     return rows
 
 

@@ -16,7 +16,7 @@ from distagg.errors import UsageError
 from distagg.kernels.lambdarank import OBJECTIVES, climb
 from distagg.kernels.scorer import Net
 from distagg.models.base import Params, param
-from distagg.models.scorer import Scorer, best_dcg, unit_room
+from distagg.models.scorer import Scorer, best_dcg
 from distagg.types import Floats
 
 RANKERS = ("sgd", "lightgbm")
@@ -47,9 +47,9 @@ class LambdaRank(Scorer):
             raise UsageError("ranker=lightgbm is the model lambdamart: LambdaMart(features='svd')")
 
     def _climb(self, chunk: Chunk, params: Params, queries: np.ndarray, net: Net, step: float, target: Net) -> int:
-        problem = (queries, chunk.item_offsets, chunk.grades(), self._whole(chunk), self._rows(chunk))
+        problem = (queries, chunk.grades(), self._whole(chunk), self._rows(chunk))
         metric, highest = OBJECTIVES[self.objective], float(params["highest"][0])
-        return climb(metric, highest, bool(self.hidden), *problem, net, step, target, unit_room(chunk, net))
+        return climb(metric, highest, bool(self.hidden), *problem, net, step, target)
 
     def _whole(self, chunk: Chunk) -> Floats:
         """What the metric of each query is divided by: the best gain there is, or the number of relevant items."""

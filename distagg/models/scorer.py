@@ -91,7 +91,7 @@ class Scorer(Trained):
 
     def score(self, chunk: Chunk, params: Params) -> Floats:
         net, score = self._net(params), np.zeros(chunk.n_items)
-        score_rows(bool(self.hidden), chunk.item_offsets, self._rows(chunk), net, unit_room(chunk, net), score)
+        score_rows(bool(self.hidden), self._rows(chunk), net, score)
         return score
 
     def learn(self, chunk: Chunk, params: Params) -> tuple[Params, int]:
@@ -128,13 +128,7 @@ class Scorer(Trained):
         return {name: named[name] for name in self.weights}
 
     def _rows(self, chunk: Chunk) -> Rows:
-        return Rows(**self.prepared(chunk))
-
-
-def unit_room(chunk: Chunk, net: Net) -> Floats:
-    """What a net needs to work in, for any of the chunk's queries."""
-    depth, units = net.bias.shape
-    return np.empty((depth + 1, max(longest_query(chunk), units), units))
+        return Rows(chunk.item_offsets, **self.prepared(chunk))
 
 
 def longest_query(chunk: Chunk) -> int:

@@ -17,9 +17,9 @@ from distagg.dataset.chunk import Chunk
 from distagg.kernels.exponentials import size_class, terms_by_class
 from distagg.kernels.lambdarank import PERSISTENCE
 from distagg.kernels.scorer import Net
-from distagg.kernels.stagg_train import climb_expected
+from distagg.kernels.stagg_train import Metric, climb_expected
 from distagg.models.base import Params, param
-from distagg.models.scorer import Scorer, best_dcg, gains, longest_query, unit_room
+from distagg.models.scorer import Scorer, best_dcg, gains, longest_query
 from distagg.types import OFFSET, Floats, Offsets
 
 STRIDES = {"ndcg": 1.0, "err": 10.0, "rbp": 10.0}  # err and rbp are not divided by their best value: small gradients
@@ -52,16 +52,12 @@ class Stagg(Scorer):
         return float(self.rate) * STRIDES[self.objective]
 
     def _climb(self, chunk: Chunk, params: Params, queries: np.ndarray, net: Net, step: float, target: Net) -> int:
-        n_items, longest = chunk.n_items, longest_query(chunk)
+        longest = longest_query(chunk)
+        gain, keep = self._items(chunk, float(params["highest"][0]))
         terms = discount_terms(self.objective, size_class(longest))
-        wide = max(longest, len(terms[1]))
-        room = (unit_room(chunk, net), np.empty(n_items), np.empty(n_items), np.empty((4, wide)))
-        arguments: tuple[Any, ...] = (
-            queries, chunk.item_offsets, chunk.grades(), *self._items(chunk, float(params["highest"][0])),
-            *terms, discounts(self.objective, np.arange(float(longest))),
-            self._rows(chunk), net, step, target, np.empty(chunk.n_queries), *room,
-        )  # fmt: skip
-        return climb_expected(self.ranks == "normal", float(self.sigma), bool(self.hidden), *arguments)
+        metric = Metric(gain, keep, discounts(self.objective, np.arange(float(longest))), *terms)
+        problem = (queries, chunk.grades(), metric, self._rows(chunk))
+        return climb_expected(self.ranks == "normal", float(self.sigma), bool(self.hidden), *problem, net, step, target)
 
     def _items(self, chunk: Chunk, highest: float) -> tuple[Floats, Floats]:
         """The gain of every item, and the probability that it does not satisfy (err; 1 for the others)."""

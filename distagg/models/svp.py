@@ -20,13 +20,11 @@ import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.kernels.lists import BINARY, pair_values
-from distagg.kernels.svp import project_majorities, project_queries
+from distagg.kernels.svp import Ended, WeightedLists, project_majorities, project_queries
 from distagg.models.base import Params, Solver, param, sum_entries
 from distagg.models.outcome import Outcome
 from distagg.models.pairs import left_out, pair_function, pair_ranks, pairs_param, unlisted_last, unlisted_param
-from distagg.types import INDEX, OFFSET, Floats, Indices, Offsets
-
-Lists = tuple[Offsets, Offsets, Indices, Floats, Floats]  # list and entry offsets, items, ranks, weight of each list
+from distagg.types import INDEX, OFFSET, Floats, Offsets
 
 ROUNDING = 1e-12  # movements of a unit vector below this are not told apart
 
@@ -67,25 +65,25 @@ class Svp(Solver):
     def fit_chunk(self, chunk: Chunk, params: Params, *, trace: bool) -> Outcome:
         if chunk.n_pairs:
             return self._over_observed(chunk, _pairs_as_lists(chunk), trace)
-        weight = np.ones(chunk.n_lists)
-        weight.setflags(write=False)
-        lists = chunk.list_offsets, chunk.entry_offsets, chunk.entry_item, chunk.entry_rank, weight
+        function = pair_function(self.name, self.pairs, chunk)
         if not unlisted_last(self.unlisted, chunk):
-            return self._over_observed(chunk, lists, trace)
-        if pair_function(self.name, self.pairs, chunk) == BINARY:
+            nobody = np.zeros(chunk.n_lists, dtype=np.int64)
+            value = pair_values(chunk.entry_offsets, pair_ranks(chunk, function), nobody, function)[0]
+            weight = np.ones(chunk.n_lists)
+            for array in (value, weight):
+                array.setflags(write=False)
+            lists = chunk.list_offsets, chunk.entry_offsets, chunk.entry_item, chunk.entry_rank
+            return self._over_observed(chunk, WeightedLists(*lists, value, weight), trace)
+        if function == BINARY:
             return self._of_majorities(chunk, trace)
         return self._of_differences(chunk, trace)
 
-    def _over_observed(self, chunk: Chunk, lists: Lists, trace: bool) -> Outcome:
+    def _over_observed(self, chunk: Chunk, lists: WeightedLists, trace: bool) -> Outcome:
         score, fit = np.zeros(chunk.n_items), _Fit(chunk.n_queries, self.steps if trace else 0)
-        value, function = lists[3], pair_function(self.name, self.pairs, chunk)
-        if not chunk.n_pairs:
-            nobody = np.zeros(chunk.n_lists, dtype=np.int64)
-            value = pair_values(chunk.entry_offsets, pair_ranks(chunk, function), nobody, function)[0]
-        value.setflags(write=False)
+        sign = pair_function(self.name, self.pairs, chunk) == BINARY
         project_queries(
-            self.step, self.steps, self.tolerance, function == BINARY, self.joint == "mean", chunk.item_offsets,
-            *lists[:4], value, lists[4], score, fit.iterations, fit.left, fit.explained, fit.trace,
+            self.step, self.steps, self.tolerance, sign, self.joint == "mean", chunk.item_offsets, lists, score,
+            fit.ended,
         )  # fmt: skip
         return fit.outcome(score, self.tolerance, trace)
 
@@ -94,7 +92,7 @@ class Svp(Solver):
         tolerance = max(self.tolerance**2, ROUNDING)
         project_majorities(
             self.steps, tolerance, chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets,
-            chunk.entry_item, chunk.entry_rank, score, fit.iterations, fit.left, fit.explained, fit.trace,
+            chunk.entry_item, chunk.entry_rank, score, fit.ended,
         )  # fmt: skip
         if self.joint == "sum":
             spoke = _spoke(chunk)
@@ -131,6 +129,10 @@ class _Fit:
         self.left, self.explained = np.zeros(n_queries), np.zeros(n_queries)
         self.trace = np.full((n_queries, width), np.nan)
 
+    @property
+    def ended(self) -> Ended:
+        return Ended(self.iterations, self.left, self.explained, self.trace)
+
     def outcome(self, score: Floats, tolerance: float, trace: bool) -> Outcome:
         queries = {
             "converged": self.left <= tolerance, "iterations": self.iterations, "gradient": self.left,
@@ -146,7 +148,7 @@ def _spoke(chunk: Chunk) -> Offsets:
     return np.bincount(owner, np.diff(chunk.entry_offsets) > 0, chunk.n_queries).astype(OFFSET)
 
 
-def _pairs_as_lists(chunk: Chunk) -> Lists:
+def _pairs_as_lists(chunk: Chunk) -> WeightedLists:
     """Raw pairs as weighted lists of two, behind the query's own lists."""
     n_pairs, length = chunk.n_pairs, np.diff(chunk.entry_offsets)
     owner = np.concatenate([np.repeat(np.arange(chunk.n_queries), np.diff(o)) for o in _offsets(chunk)])
@@ -157,11 +159,13 @@ def _pairs_as_lists(chunk: Chunk) -> Lists:
     flat = np.arange(entry_offsets[-1]) + np.repeat(begin - entry_offsets[:-1], length)
     item = np.stack([chunk.pair_winner, chunk.pair_loser], axis=1).ravel()
     rank = np.stack([np.ones(n_pairs), np.where(chunk.pair_tie, 1.0, 2.0)], axis=1).ravel()
-    lists = (
+    ranks = np.concatenate([chunk.entry_rank, rank])[flat]
+    lists = WeightedLists(
         np.searchsorted(owner[order], np.arange(chunk.n_queries + 1)).astype(OFFSET),
         entry_offsets,
         np.concatenate([chunk.entry_item, item])[flat].astype(INDEX),
-        np.concatenate([chunk.entry_rank, rank])[flat],
+        ranks,
+        ranks,
         np.concatenate([np.ones(chunk.n_lists), chunk.pair_weight])[order],
     )
     for array in lists:

@@ -10,6 +10,7 @@ from test_svd import pair_matrix
 from distagg.dataset.chunk import Chunk
 from distagg.kernels.cp import fill_factors, solve
 from distagg.kernels.lists import PAIR_FUNCTIONS, pair_values
+from distagg.kernels.svd import SortedLists
 from distagg.models.features import FeatureSettings, chunk_features
 
 FUNCTIONS = sorted(PAIR_FUNCTIONS)
@@ -90,11 +91,8 @@ def test_steps_are_those_of_the_dense_tensor(function: str, parts: int) -> None:
     start = np.linalg.svd(tensor.sum(axis=2))
     rows, weight = np.concatenate([start[0][:, :parts], start[2][:parts].T], axis=1), np.zeros((1, parts))
     taken = np.zeros(1, dtype=np.int64)
-    fill_factors(
-        function == "binary", 4, 0.0, chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets, chunk.entry_item,
-        value, rows, np.zeros((parts, 9)), np.zeros((parts, 9)), np.zeros((parts, 5)), np.zeros((parts, parts)),
-        np.zeros(9), weight, taken,
-    )  # fmt: skip
+    lists = SortedLists(function == "binary", chunk.entry_offsets, chunk.entry_item, value)
+    fill_factors(lists, chunk.item_offsets, chunk.list_offsets, 4, 0.0, rows, weight, taken)
     assert taken[0] == 4
     u, v, w = naive_als(tensor, parts, 4)
     order = np.argsort(-np.linalg.norm(w, axis=0))
@@ -135,7 +133,7 @@ def test_the_linear_system_is_solved() -> None:
     half = rng.normal(size=(4, 6))
     square, right = half @ half.T, rng.normal(size=(4, 5))
     found = right.copy()
-    solve(4, 5, square.copy(), found)
+    solve(square.copy(), found)
     np.testing.assert_allclose(found, np.linalg.solve(square, right), rtol=1e-9)
 
 

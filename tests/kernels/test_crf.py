@@ -188,11 +188,11 @@ def naive_potentials(query: Query, function: str) -> np.ndarray:
 
 
 def scored(chunk, functions: list[str], reciprocal: float, weights: np.ndarray) -> np.ndarray:
-    score, count = np.zeros(chunk.n_items), len(functions)
+    score = np.zeros(chunk.n_items)
     score_lists(
         np.array([PAIR_FUNCTIONS[name] for name in functions]), reciprocal, chunk.item_offsets, chunk.list_offsets,
         chunk.entry_offsets, chunk.entry_item, chunk.entry_rank, chunk.list_expert.astype(np.int64), weights,
-        np.zeros((count, max(chunk.n_entries, 1))), np.zeros((2, count)), score,
+        score,
     )  # fmt: skip
     return score
 

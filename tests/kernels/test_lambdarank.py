@@ -120,18 +120,17 @@ def test_the_gradient_by_weight_equals_finite_differences(layers: int) -> None:
     labels = np.array([0, 2, 1, 0, 1, 0], dtype=np.int32)
     item = rng.integers(0, size, n_rows).astype(np.int32)
     expert = rng.integers(0, 4, n_rows).astype(np.int32)
-    rows = Rows(np.array([0, n_rows]), item, expert, rng.normal(size=(n_rows, 2)))
+    rows = Rows(np.array([0, size]), np.array([0, n_rows]), item, expert, rng.normal(size=(n_rows, 2)))
     shapes = ((4, 2, units), (depth, units), (depth - 1, units, units), (units,))
     net = Net(*(rng.normal(size=shape) for shape in shapes))
     if not hidden:
         net = net._replace(bias=np.zeros((1, 1)), output=np.ones(1))
-    bounds, whole = np.array([0, size]), np.array([whole_of("ndcg", labels)])
-    for array in (labels, *rows, bounds):
+    whole = np.array([whole_of("ndcg", labels)])
+    for array in (labels, *rows):
         array.setflags(write=False)
     slope = Net(*(np.zeros_like(part) for part in net))
-    state = np.empty((depth + 1, size, units))
-    problem = (np.arange(1), bounds, labels, whole, rows)
-    taught = climb(OBJECTIVES["ndcg"], HIGHEST, hidden, *problem, net, 1.0, slope, state)
+    problem = (np.arange(1), labels, whole, rows)
+    taught = climb(OBJECTIVES["ndcg"], HIGHEST, hidden, *problem, net, 1.0, slope)
     assert taught == 1
     deltas = naive_deltas("ndcg", labels, scores(hidden, rows, size, net))
     for part in range(4 if hidden else 1):
@@ -143,6 +142,6 @@ def test_the_gradient_by_weight_equals_finite_differences(layers: int) -> None:
                 ends.append(surrogate(deltas, scores(hidden, rows, size, moved)))
             assert slope[part][at] == pytest.approx((ends[0] - ends[1]) / 2e-6, abs=1e-7)
     stepped = Net(*(p.copy() for p in net))  # a net that is its own target makes the same step
-    climb(OBJECTIVES["ndcg"], HIGHEST, hidden, *problem, stepped, 0.1, stepped, state)
+    climb(OBJECTIVES["ndcg"], HIGHEST, hidden, *problem, stepped, 0.1, stepped)
     for part in range(4):
         np.testing.assert_allclose(stepped[part], net[part] + 0.1 * slope[part], atol=1e-12)

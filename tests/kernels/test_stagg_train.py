@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from naive_stagg import recursion
 from strategies import Query, build_chunk
 
-from distagg.kernels.exponentials import exponential_terms
-from distagg.kernels.stagg_train import expected_metric
+from distagg.kernels.exponentials import exponential_terms, size_class
+from distagg.kernels.stagg_train import Metric, expected_metric
 from distagg.models.stagg import Stagg, discounts
 from distagg.types import NO_LABEL
 
@@ -74,8 +74,10 @@ def found(
     if objective != "rbp":
         ratio, weight = exponential_terms(lambda rank: discounts(objective, rank), size, 1.0)
     table = discounts(objective, np.arange(float(size)))
-    room = np.empty((4, max(size, len(ratio))))
-    value = expected_metric(normal, sigma, 0, size, gain, keep, ratio, weight, table, score, room, force)
+    starts = np.zeros(size_class(size) + 2, dtype=np.int64)  # terms for this size alone
+    starts[-1] = len(ratio)
+    metric = Metric(gain, keep, table, starts, ratio, weight)
+    value = expected_metric(normal, sigma, 0, size, metric, score, force)
     return value, force
 
 

@@ -6,7 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import Query, build_chunk, chunks
 
-from distagg.kernels.svp import majority_product, observe, project_observed, residual, stepped_product
+from distagg.kernels.svp import (
+    Observed,
+    WeightedLists,
+    majority_product,
+    observe,
+    project_observed,
+    residual,
+    stepped_product,
+)
 from distagg.models import model_named
 
 
@@ -53,14 +61,12 @@ def drawn_query(seed: int, size: int = 12, experts: int = 6, share: float = 0.7)
     return Query(size, lists)
 
 
-def observed_pairs(query: Query, *, sign: bool, mean: bool):
+def observed_pairs(query: Query, *, sign: bool, mean: bool) -> Observed:
     chunk = build_chunk([query])
-    start = np.zeros(query.size + 1, dtype=np.int64)
-    arrays = chunk.entry_offsets, chunk.entry_item, chunk.entry_rank, chunk.entry_rank
+    arrays = chunk.list_offsets, chunk.entry_offsets, chunk.entry_item, chunk.entry_rank, chunk.entry_rank
     weight = np.ones(chunk.n_lists)
     weight.setflags(write=False)  # as the model does: one compilation
-    column, joint = observe(sign, mean, 0, chunk.n_lists, *arrays, weight, start)
-    return start, column, joint
+    return observe(sign, mean, WeightedLists(*arrays, weight), 0, chunk.n_lists, query.size)
 
 
 @pytest.mark.parametrize("mean", [True, False])
@@ -89,14 +95,14 @@ def test_products_with_majorities_need_no_matrix(drawn, seed):
 @given(st.integers(0, 1000))
 def test_products_with_a_step_are_low_rank_plus_sparse(seed):
     draw = np.random.default_rng(seed)
-    start, column, joint = observed_pairs(drawn_query(seed), sign=False, mean=True)
-    u, v, x, out, gap = draw.normal(size=12), draw.normal(size=12), draw.normal(size=12), np.empty(12), joint.copy()
-    loss = residual(2.0, u, v, start, column, joint, gap)
+    pairs = observed_pairs(drawn_query(seed), sign=False, mean=True)
+    u, v, x, out, gap = *(draw.normal(size=12) for _ in range(3)), np.empty(12), np.empty(len(pairs.joint))
+    loss = residual(2.0, u, v, pairs, gap)
     fitted = 2.0 * (np.outer(u, v) - np.outer(v, u))
     matrix, observed = naive_joint(drawn_query(seed), "difference", last=False)
     left = np.where(observed, fitted - matrix, 0.0)
     assert loss == pytest.approx(0.25 * np.sum(left**2))
-    stepped_product(x, 0.7, 2.0, u, v, start, column, gap, out)
+    stepped_product(x, 0.7, 2.0, u, v, pairs, gap, out)
     np.testing.assert_allclose(out, (fitted - 0.7 * left) @ x, atol=1e-9)
 
 
@@ -120,7 +126,7 @@ def test_the_projection_of_majorities_is_the_leading_pair(seed):
 
 
 def test_the_loss_never_rises():
-    start, column, joint = observed_pairs(drawn_query(1, size=30, share=0.3), sign=True, mean=True)
+    pairs = observed_pairs(drawn_query(1, size=30, share=0.3), sign=True, mean=True)
     trace = np.full(200, np.nan)
-    project_observed(1.0, 200, 1e-9, start, column, joint, np.zeros(30), trace)
+    project_observed(1.0, 200, 1e-9, pairs, np.zeros(30), trace)
     assert (np.diff(trace[np.isfinite(trace)]) > -1e-12).all()
