@@ -118,9 +118,10 @@ class KernelCache:
             return None
         from numba.core.compiler import CompileResult
 
-        target.refresh()
         try:
-            return CompileResult._rebuild(target, *pickle.loads(content))
+            outside, result = pickle.loads(content)
+            _provide(target, outside)
+            return CompileResult._rebuild(target, *result)
         except Exception:  # whatever it is, compiling gives the answer
             return None
 
@@ -130,10 +131,31 @@ class KernelCache:
             return
         from numba.core.serialize import dumps
 
-        opened.write(self._file(signature), dumps(compiled._reduce()))
+        opened.write(self._file(signature), dumps((_outside(compiled.library), compiled._reduce())))
 
     def _file(self, signature: Any) -> str:
         return f"{self.name}-{hashlib.sha256(str(signature).encode()).hexdigest()[:32]}"
+
+
+def _outside(library: Any) -> list[str]:
+    """Names of all that a library calls or reads and does not have itself."""
+    module = library._final_module
+    declared = (value.name for value in (*module.functions, *module.global_variables) if value.is_declaration)
+    return [name for name in declared if not name.startswith("llvm.")]
+
+
+def _provide(target: Any, outside: list[str]) -> None:
+    """Have all names that compiled code needs: most code is content with numba's runtime.
+
+    Everything that numba knows to compile takes half a second to load, scipy's linear algebra among it. It is loaded
+    where a name is missing, because LLVM ends the process at a name that it does not find.
+    """
+    from llvmlite.binding import address_of_symbol
+    from numba.core.runtime import rtsys
+
+    rtsys.initialize(target)
+    if not all(address_of_symbol(name) for name in outside):
+        target.refresh()
 
 
 _lock = threading.Lock()

@@ -69,9 +69,15 @@ def _dispatcher(function: Callable[..., Any]) -> Any:
         return function
     if function.__module__.startswith("distagg.kernels."):  # other sources are not in the cache's digest
         dispatcher._cache = KernelCache(function)
+        # numba's extensions (sparse has one) are loaded to compile, not to find that nothing is to be compiled.
+        dispatcher._compilation_chain_init_hook = _nothing
     if _numba().config.USING_SVML:
         dispatcher.compile = partial(_compile_without_svml, dispatcher.compile)
     return dispatcher
+
+
+def _nothing() -> None:
+    pass
 
 
 def _compile_without_svml(compile: Callable[[Any], Any], signature: Any) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from distagg.arrays import as_numpy
+from distagg.arrays import as_arrow, as_numpy
 from distagg.errors import UsageError
 from distagg.kernels.metric import sums_at_cutoffs
 from distagg.kernels.ordering import order_items, order_spans
@@ -115,8 +115,8 @@ def _trec_order(chunk: Chunk, scores: Floats, retrieved: Bools) -> Indices:
         tied = follows.copy()
         tied[:-1] |= follows[1:]
         at = np.flatnonzero(tied)
-        ids = chunk.item_ids.take(rows_of(chunk.item_offsets, order)[at])
-        runs = np.cumsum(~follows[at])
+        ids = chunk.item_ids.take(as_arrow(rows_of(chunk.item_offsets, order)[at]))
+        runs = as_arrow(np.cumsum(~follows[at]))
         by_id = pc.sort_indices(pa.table({"run": runs, "id": ids}), [("run", "ascending"), ("id", "descending")])
         order[at] = order[at][as_numpy(by_id)]
     return order

@@ -74,6 +74,30 @@ def test_processes_at_once_leave_one_private_file_that_the_next_one_loads(first:
     assert ran(first) == (f"{ANSWER} 1", "")
 
 
+def test_kept_code_is_loaded_without_all_that_compiling_needs(first: Path) -> None:
+    script = RUN + "import sys; print(*sorted({'numba.np.linalg', 'scipy.linalg', 'sparse'} & set(sys.modules)))"
+    assert ran(first, script) == (f"{ANSWER} 1", "")
+
+
+def test_all_that_numba_knows_is_loaded_where_kept_code_misses_a_name() -> None:
+    """LLVM would end the process."""
+    from numba.core.registry import cpu_target
+    from numba.core.runtime import rtsys
+
+    class Target:
+        refreshed = 0
+
+        def refresh(self) -> None:
+            self.refreshed += 1
+
+    rtsys.initialize(cpu_target.target_context)  # what the stand-in below cannot do
+    target = Target()
+    cache._provide(target, ["malloc"])
+    assert target.refreshed == 0
+    cache._provide(target, ["malloc", "distagg_no_such_name"])
+    assert target.refreshed == 1
+
+
 def test_zero_turns_it_off(tmp_path: Path) -> None:
     assert ran(tmp_path / "cache", DISTAGG_CACHE="0") == (f"{ANSWER} 0", "")
     assert not (tmp_path / "cache").exists()
