@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from distagg.kernels.jit import kernel
-from distagg.types import Bools, Floats, Indices, Offsets
+from distagg.kernels.lists import Lists, Pairs
+from distagg.types import Floats, Indices, Offsets
 
 UNLISTED = np.int32(2**31 - 1)  # the place of an item that a list leaves out
 
@@ -41,14 +42,12 @@ def margin(table: Indices, i: int, j: int, unlisted_last: bool) -> int:
 
 
 @kernel
-def add_pairs(
-    matrix: Floats, first: int, last: int, winner: Indices, loser: Indices, weight: Floats, tie: Bools
-) -> None:
+def add_pairs(q: int, pairs: Pairs, matrix: Floats) -> None:
     """Add one query's raw pairs to a matrix of margins; ties add nothing."""
-    for p in range(first, last):
-        if not tie[p]:
-            matrix[winner[p], loser[p]] += weight[p]
-            matrix[loser[p], winner[p]] -= weight[p]
+    for p in range(pairs.offsets[q], pairs.offsets[q + 1]):
+        if not pairs.tie[p]:
+            matrix[pairs.winner[p], pairs.loser[p]] += pairs.weight[p]
+            matrix[pairs.loser[p], pairs.winner[p]] -= pairs.weight[p]
 
 
 @kernel
@@ -138,62 +137,55 @@ def copeland_scores(matrix: Floats, score: Floats) -> None:  # (size, size), (si
 
 
 @kernel
-def chunk_margins(
-    q: int, unlisted_last: bool, item_offsets: Offsets, list_offsets: Offsets, entry_offsets: Offsets,
-    entry_item: Indices, entry_rank: Floats, pair_offsets: Offsets, pair_winner: Indices, pair_loser: Indices,
-    pair_weight: Floats, pair_tie: Bools,
-) -> Floats:  # (size, size)  # fmt: skip
+def query_table(q: int, lists: Lists) -> Indices:  # (size, lists)
+    """The table of places of query q of a chunk."""
+    size = lists.item_offsets[q + 1] - lists.item_offsets[q]
+    first, last = lists.list_offsets[q], lists.list_offsets[q + 1]
+    return place_table(first, last, size, lists.entry_offsets, lists.entry_item, lists.entry_rank)
+
+
+@kernel
+def chunk_margins(q: int, unlisted_last: bool, lists: Lists, pairs: Pairs) -> Floats:  # (size, size)
     """Margins of query q of a chunk, from its lists and its raw pairs."""
-    size = item_offsets[q + 1] - item_offsets[q]
-    table = place_table(list_offsets[q], list_offsets[q + 1], size, entry_offsets, entry_item, entry_rank)
-    matrix = margins(table, unlisted_last)
-    add_pairs(matrix, pair_offsets[q], pair_offsets[q + 1], pair_winner, pair_loser, pair_weight, pair_tie)
+    matrix = margins(query_table(q, lists), unlisted_last)
+    add_pairs(q, pairs, matrix)
     return matrix
 
 
 @kernel
 def sort_chunk(
-    local: bool, start: Indices, unlisted_last: bool, item_offsets: Offsets, list_offsets: Offsets,
-    entry_offsets: Offsets, entry_item: Indices, entry_rank: Floats, pair_offsets: Offsets, pair_winner: Indices,
-    pair_loser: Indices, pair_weight: Floats, pair_tie: Bools,
-) -> Floats:  # (I,) M for the first item of a query, down to 1  # fmt: skip
-    """Every query sorted by majority (or locally Kemenised) from a starting order (I,).
+    local: bool,
+    start: Indices,  # (I,) the items of every query in the order to start from
+    unlisted_last: bool,
+    lists: Lists,
+    pairs: Pairs,
+) -> Floats:  # (I,) M for the first item of a query, down to 1
+    """Every query sorted by majority (or locally Kemenised) from a starting order.
 
     Queries without raw pairs compare places and never build a matrix.
     """
-    score = np.zeros(item_offsets[-1])
-    for q in range(len(item_offsets) - 1):
-        base, size = item_offsets[q], item_offsets[q + 1] - item_offsets[q]
-        first, last = list_offsets[q], list_offsets[q + 1]
-        table = place_table(first, last, size, entry_offsets, entry_item, entry_rank)
-        matrix = np.zeros((0, 0))
-        if pair_offsets[q] < pair_offsets[q + 1]:
+    score = np.zeros(lists.item_offsets[-1])
+    for q in range(len(lists.item_offsets) - 1):
+        base, end = lists.item_offsets[q], lists.item_offsets[q + 1]
+        table, matrix = query_table(q, lists), np.zeros((0, 0))
+        if pairs.offsets[q] < pairs.offsets[q + 1]:
             matrix = margins(table, unlisted_last)
-            add_pairs(matrix, pair_offsets[q], pair_offsets[q + 1], pair_winner, pair_loser, pair_weight, pair_tie)
-        order = np.empty(size, dtype=np.int64)
-        for place in range(size):
-            order[place] = start[base + place]
+            add_pairs(q, pairs, matrix)
+        order = start[base:end].astype(np.int64)
         if local:
             order = local_kemeny(order, table, matrix, unlisted_last)
         else:
             order = majority_sort(order, table, matrix, unlisted_last)
-        for place in range(size):
-            score[base + order[place]] = size - place
+        for place in range(len(order)):
+            score[base + order[place]] = len(order) - place
     return score
 
 
 @kernel
-def copeland_chunk(
-    unlisted_last: bool, item_offsets: Offsets, list_offsets: Offsets, entry_offsets: Offsets, entry_item: Indices,
-    entry_rank: Floats, pair_offsets: Offsets, pair_winner: Indices, pair_loser: Indices, pair_weight: Floats,
-    pair_tie: Bools,
-) -> Floats:  # (I,)  # fmt: skip
+def copeland_chunk(unlisted_last: bool, lists: Lists, pairs: Pairs) -> Floats:  # (I,)
     """Copeland scores of every query."""
-    score = np.zeros(item_offsets[-1])
-    for q in range(len(item_offsets) - 1):
-        matrix = chunk_margins(
-            q, unlisted_last, item_offsets, list_offsets, entry_offsets, entry_item, entry_rank, pair_offsets,
-            pair_winner, pair_loser, pair_weight, pair_tie,
-        )  # fmt: skip
-        copeland_scores(matrix, score[item_offsets[q] : item_offsets[q + 1]])
+    score = np.zeros(lists.item_offsets[-1])
+    for q in range(len(lists.item_offsets) - 1):
+        matrix = chunk_margins(q, unlisted_last, lists, pairs)
+        copeland_scores(matrix, score[lists.item_offsets[q] : lists.item_offsets[q + 1]])
     return score

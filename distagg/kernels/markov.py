@@ -9,33 +9,31 @@ from __future__ import annotations
 import numpy as np
 
 from distagg.kernels.jit import kernel
+from distagg.kernels.lists import Lists, Pairs
 from distagg.kernels.majority import chunk_margins
-from distagg.types import Bools, Floats, Indices, Offsets
+from distagg.types import Floats, Offsets
 
 
 @kernel
 def step_lists(
     kind: int,  # 1, 2 or 3
     x: Floats,  # (size,)
-    lists: Floats,  # (size,) lists that hold the item
+    holders: Floats,  # (size,) lists that hold the item
     reach: Floats,  # (size,) entries at or above the item, over its lists
-    first_list: int,
-    last_list: int,
-    entry_offsets: Offsets,
-    entry_item: Indices,
-    entry_rank: Floats,
+    q: int,
+    lists: Lists,
 ) -> Floats:  # (size,)
-    """One step of MC1, MC2 or MC3 within one query."""
+    """One step of MC1, MC2 or MC3 within query q."""
     y = np.zeros(len(x))
     mass = np.empty(len(x))  # what each item sends into each of its lists, or to each entry (MC1)
     for i in range(len(x)):
-        mass[i] = x[i] / (reach[i] if kind == 1 else lists[i])
-        if lists[i] == 0.0:
+        mass[i] = x[i] / (reach[i] if kind == 1 else holders[i])
+        if holders[i] == 0.0:
             y[i] = x[i]  # in no list: nowhere to go but by teleport
-    for a in range(first_list, last_list):
-        first, last = entry_offsets[a], entry_offsets[a + 1]
-        end = last
-        length = float(last - first)
+    entry_item, entry_rank = lists.entry_item, lists.entry_rank
+    for a in range(lists.list_offsets[q], lists.list_offsets[q + 1]):  # in one kernel: a call for each list costs more
+        first, last = lists.entry_offsets[a], lists.entry_offsets[a + 1]
+        end, length = last, float(last - first)
         flow = 0.0  # what comes up from worse entries
         while end > first:
             start = end - 1
@@ -58,22 +56,22 @@ def step_lists(
 
 
 @kernel
-def list_reach(
-    size: int, first_list: int, last_list: int, entry_offsets: Offsets, entry_rank: Floats, entry_item: Indices
-) -> tuple[Floats, Floats]:  # (size,), (size,)
-    """For every item of one query: the lists that hold it, and the entries at or above it over those lists."""
-    lists, reach = np.zeros(size), np.zeros(size)
-    for a in range(first_list, last_list):
-        start = entry_offsets[a]
-        while start < entry_offsets[a + 1]:
+def list_reach(q: int, lists: Lists) -> tuple[Floats, Floats]:  # (size,), (size,)
+    """For every item of query q: the lists that hold it, and the entries at or above it over those lists."""
+    size = lists.item_offsets[q + 1] - lists.item_offsets[q]
+    holders, reach = np.zeros(size), np.zeros(size)
+    for a in range(lists.list_offsets[q], lists.list_offsets[q + 1]):
+        first, last = lists.entry_offsets[a], lists.entry_offsets[a + 1]
+        start = first
+        while start < last:
             end = start + 1
-            while end < entry_offsets[a + 1] and entry_rank[end] == entry_rank[start]:
+            while end < last and lists.entry_rank[end] == lists.entry_rank[start]:
                 end += 1
             for e in range(start, end):
-                lists[entry_item[e]] += 1.0
-                reach[entry_item[e]] += end - entry_offsets[a]
+                holders[lists.entry_item[e]] += 1.0
+                reach[lists.entry_item[e]] += end - first
             start = end
-    return lists, reach
+    return holders, reach
 
 
 @kernel
@@ -87,27 +85,22 @@ def teleported(y: Floats, x: Floats, teleport: float) -> float:
 
 
 @kernel
-def list_walks(
-    kind: int, teleport: float, tolerance: float, steps: int, item_offsets: Offsets, list_offsets: Offsets,
-    entry_offsets: Offsets, entry_item: Indices, entry_rank: Floats,
-) -> tuple[Floats, int]:  # fmt: skip
+def list_walks(kind: int, teleport: float, tolerance: float, steps: int, lists: Lists) -> tuple[Floats, int]:
     """Stationary distributions of MC1-MC3 for every query (I,), and how many queries did not converge."""
-    score = np.zeros(item_offsets[-1])
+    score = np.zeros(lists.item_offsets[-1])
     unfinished = 0
-    for q in range(len(item_offsets) - 1):
-        base, size = item_offsets[q], item_offsets[q + 1] - item_offsets[q]
-        first, last = list_offsets[q], list_offsets[q + 1]
-        lists, reach = list_reach(size, first, last, entry_offsets, entry_rank, entry_item)
-        x = np.full(size, 1.0 / max(size, 1))
+    for q in range(len(lists.item_offsets) - 1):
+        base, end = lists.item_offsets[q], lists.item_offsets[q + 1]
+        holders, reach = list_reach(q, lists)
+        x = np.full(end - base, 1.0 / max(end - base, 1))
         change, step = 1.0, 0
         while change > tolerance and step < steps:
-            y = step_lists(kind, x, lists, reach, first, last, entry_offsets, entry_item, entry_rank)
+            y = step_lists(kind, x, holders, reach, q, lists)
             change = teleported(y, x, teleport)
             x = y
             step += 1
         unfinished += change > tolerance
-        for i in range(size):
-            score[base + i] = x[i]
+        score[base:end] = x
     return score, unfinished
 
 
@@ -127,16 +120,8 @@ def majority_walk(margins: Floats, teleport: float, tolerance: float, steps: int
             better = 1.0 if margins[i, j] < 0.0 else 0.0
             above[i] += better
             move[i, j] = better * share
-    order = np.empty(size, dtype=np.int64)
-    for i in range(size):  # by insertion, most items above first
-        at = i
-        while at > 0 and above[order[at - 1]] < above[i]:
-            order[at] = order[at - 1]
-            at -= 1
-        order[at] = i
-    x, waiting = np.zeros(size), np.empty(size)
-    for i in range(size):
-        waiting[i] = teleport / size
+    order = falling_order(above)
+    x, waiting = np.zeros(size), np.full(size, teleport / max(size, 1))
     left, step = 1.0, 0
     while left > tolerance and step < steps:
         for n in range(size):
@@ -155,21 +140,28 @@ def majority_walk(margins: Floats, teleport: float, tolerance: float, steps: int
 
 
 @kernel
+def falling_order(key: Floats) -> Offsets:  # (size,) -> (size,)
+    """Items by falling key, by insertion: equal ones keep their order."""
+    order = np.empty(len(key), dtype=np.int64)
+    for i in range(len(key)):
+        at = i
+        while at > 0 and key[order[at - 1]] < key[i]:
+            order[at] = order[at - 1]
+            at -= 1
+        order[at] = i
+    return order
+
+
+@kernel
 def majority_walks(
-    teleport: float, tolerance: float, steps: int, unlisted_last: bool, item_offsets: Offsets, list_offsets: Offsets,
-    entry_offsets: Offsets, entry_item: Indices, entry_rank: Floats, pair_offsets: Offsets, pair_winner: Indices,
-    pair_loser: Indices, pair_weight: Floats, pair_tie: Bools,
-) -> tuple[Floats, int]:  # fmt: skip
+    teleport: float, tolerance: float, steps: int, unlisted_last: bool, lists: Lists, pairs: Pairs
+) -> tuple[Floats, int]:
     """Stationary distributions of MC4 for every query (I,), and how many queries did not converge."""
-    score = np.zeros(item_offsets[-1])
+    score = np.zeros(lists.item_offsets[-1])
     unfinished = 0
-    for q in range(len(item_offsets) - 1):
-        matrix = chunk_margins(
-            q, unlisted_last, item_offsets, list_offsets, entry_offsets, entry_item, entry_rank, pair_offsets,
-            pair_winner, pair_loser, pair_weight, pair_tie,
-        )  # fmt: skip
+    for q in range(len(lists.item_offsets) - 1):
+        matrix = chunk_margins(q, unlisted_last, lists, pairs)
         x, converged = majority_walk(matrix, teleport, tolerance, steps)
         unfinished += not converged
-        for i in range(len(x)):
-            score[item_offsets[q] + i] = x[i]
+        score[lists.item_offsets[q] : lists.item_offsets[q + 1]] = x
     return score, unfinished

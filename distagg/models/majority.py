@@ -13,6 +13,7 @@ import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
+from distagg.kernels.lists import Lists, Pairs
 from distagg.kernels.majority import (
     chunk_margins,
     copeland_chunk,
@@ -23,6 +24,7 @@ from distagg.kernels.majority import (
 )
 from distagg.kernels.ordering import order_items
 from distagg.models.base import Model, Params, Statistics, param, sum_entries, sum_reciprocals
+from distagg.models.pairs import list_arrays, pair_arrays
 from distagg.types import Floats
 
 MATRIX_BYTES = 2 << 30
@@ -60,12 +62,8 @@ class Majority(Model):
             return self._score_margins(params["margins"], params["start"])
         return self._score_chunk(chunk)
 
-    def _arrays(self, chunk: Chunk) -> tuple[Any, ...]:
-        return (
-            self.unlisted == "last", chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets, chunk.entry_item,
-            chunk.entry_rank, chunk.pair_offsets, chunk.pair_winner, chunk.pair_loser, chunk.pair_weight,
-            chunk.pair_tie,
-        )  # fmt: skip
+    def _arrays(self, chunk: Chunk) -> tuple[bool, Lists, Pairs]:
+        return self.unlisted == "last", list_arrays(chunk), pair_arrays(chunk)
 
     def _score_margins(self, margins: Floats, start: Floats) -> Floats:
         raise NotImplementedError

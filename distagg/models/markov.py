@@ -16,6 +16,7 @@ from distagg.dataset.chunk import Chunk
 from distagg.kernels.markov import list_reach, list_walks, majority_walk, majority_walks, step_lists, teleported
 from distagg.models.base import Params, Statistics, not_converged, param
 from distagg.models.majority import Majority
+from distagg.models.pairs import list_arrays
 from distagg.types import Floats
 
 NOISE_DIGITS = 7  # of a mass relative to 1 / size; the tolerance leaves more
@@ -54,14 +55,11 @@ class ListChain(Markov):
     inputs: ClassVar[tuple[str, ...]] = ("lists",)
 
     def map(self, chunk: Chunk, params: Params) -> Statistics:
-        arrays = (0, chunk.n_lists, chunk.entry_offsets)
         if "x" not in params:  # first round: the shape of the chain
-            lists, reach = list_reach(chunk.n_items, *arrays, chunk.entry_rank, chunk.entry_item)
-            shape = {"lists": lists, "reach": reach}
+            holders, reach = list_reach(0, list_arrays(chunk))
+            shape = {"lists": holders, "reach": reach}
             return {**shape, **super().map(chunk, params)} if self.local_kemeny else shape
-        flow = step_lists(
-            self.kind, params["x"], params["lists"], params["reach"], *arrays, chunk.entry_item, chunk.entry_rank
-        )
+        flow = step_lists(self.kind, params["x"], params["lists"], params["reach"], 0, list_arrays(chunk))
         return {"flow": np.where(params["lists"] > 0, flow, 0.0)}
 
     def finish(self, statistics: Statistics, params: Params) -> Params:
@@ -80,10 +78,7 @@ class ListChain(Markov):
         if "x" in params:
             scores = self._finished(params["x"], int(params["change"] > self.tolerance), np.diff(chunk.item_offsets))
             return self._sorted_margins(params["margins"], scores, local=True) if self.local_kemeny else scores
-        scores, unfinished = list_walks(
-            self.kind, self.teleport, self.tolerance, self.steps, chunk.item_offsets, chunk.list_offsets,
-            chunk.entry_offsets, chunk.entry_item, chunk.entry_rank,
-        )  # fmt: skip
+        scores, unfinished = list_walks(self.kind, self.teleport, self.tolerance, self.steps, list_arrays(chunk))
         scores = self._finished(scores, unfinished, np.diff(chunk.item_offsets))
         return self._sorted(chunk, scores, local=True) if self.local_kemeny else scores
 

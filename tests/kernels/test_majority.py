@@ -11,13 +11,11 @@ from strategies import Query, build_chunk, chunks
 
 from distagg.kernels.majority import chunk_margins, copeland_chunk, sort_chunk
 from distagg.kernels.ordering import order_items
+from distagg.models.pairs import list_arrays, pair_arrays
 
 
 def arrays(chunk, last):
-    return (
-        last, chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets, chunk.entry_item, chunk.entry_rank,
-        chunk.pair_offsets, chunk.pair_winner, chunk.pair_loser, chunk.pair_weight, chunk.pair_tie,
-    )  # fmt: skip
+    return last, list_arrays(chunk), pair_arrays(chunk)
 
 
 def naive_margins(query: Query, last: bool) -> np.ndarray:

@@ -7,6 +7,7 @@ from strategies import Query, chunks
 from test_majority import arrays, naive_margins
 
 from distagg.kernels.markov import list_walks, majority_walks
+from distagg.models.pairs import list_arrays
 
 TELEPORT = 0.1
 
@@ -56,8 +57,7 @@ def test_walks_reach_the_stationary_distribution(kind, drawn):
     if kind == 4:
         scores, unfinished = majority_walks(TELEPORT, 1e-13, 5000, *arrays(chunk, True))
     else:
-        some = (chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets, chunk.entry_item, chunk.entry_rank)
-        scores, unfinished = list_walks(kind, TELEPORT, 1e-13, 5000, *some)
+        scores, unfinished = list_walks(kind, TELEPORT, 1e-13, 5000, list_arrays(chunk))
     assert unfinished == 0
     for q, query in enumerate(made):
         found = scores[chunk.item_offsets[q] : chunk.item_offsets[q + 1]]
@@ -68,5 +68,4 @@ def test_a_walk_that_is_cut_short_says_so():
     from strategies import build_chunk
 
     chunk = build_chunk([Query(3, {0: {0: 1, 1: 2, 2: 3}})])
-    some = (chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets, chunk.entry_item, chunk.entry_rank)
-    assert list_walks(1, TELEPORT, 1e-13, 2, *some)[1] == 1
+    assert list_walks(1, TELEPORT, 1e-13, 2, list_arrays(chunk))[1] == 1
