@@ -6,6 +6,8 @@ gradient above ``tolerance`` for each observed choice. Every step costs one or a
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from distagg.kernels.jit import kernel
@@ -18,15 +20,132 @@ INNER = 20  # most power steps on one Markov chain
 KEPT = 0.9  # a step is long enough when it leaves at most this share of the slope
 
 
+class Fit(NamedTuple):
+    """What is maximised, and how closely."""
+
+    shape: float  # of the prior
+    tolerance: float
+    steps: int
+
+
+class Bracket(NamedTuple):
+    """Between which lengths a line search looks, and the slopes there."""
+
+    low: float
+    low_slope: float
+    high: float  # inf until the slope has changed its sign
+    high_slope: float
+
+
+@kernel
+def narrow(bracket: Bracket, length: float, slope: float) -> tuple[Bracket, float]:
+    """The bracket after a trial of ``length`` that found ``slope``, and the length to try next."""
+    low, low_slope, high, high_slope = bracket
+    if slope < 0.0:
+        low, low_slope = length, slope
+        length *= 2.0
+    else:
+        high, high_slope = length, slope
+    if high < np.inf:
+        length = low + min(max(low_slope / (low_slope - high_slope), 0.1), 0.9) * (high - low)
+    return Bracket(low, low_slope, high, high_slope), length
+
+
+@kernel
+def hunter_step(wins: Floats, shape: float, expected: Floats, theta: Floats) -> None:
+    """Strengths times chosen / expected (Hunter 2004), where an item was chosen at all."""
+    for i in range(len(theta)):
+        if wins[i] + shape > 0.0:
+            theta[i] += np.log((wins[i] + shape) / expected[i])
+
+
+@kernel
+def fill_scale(wins: Floats, shape: float, expected: Floats, scale: Floats) -> None:
+    """1 / sqrt(how often each item is chosen), the mean of what was observed and what is expected."""
+    for i in range(len(scale)):
+        chosen = 0.5 * (wins[i] + shape + expected[i])
+        scale[i] = 1.0 / np.sqrt(chosen) if chosen > 0.0 else 0.0
+
+
+@kernel
+def scaled_gradient(wins: Floats, shape: float, expected: Floats, scale: Floats, gradient: Floats) -> float:
+    """The gradient of the negative function by the scaled theta; gives its largest entry, not scaled."""
+    largest = 0.0
+    for i in range(len(gradient)):
+        gradient[i] = (expected[i] - wins[i] - shape) * scale[i]
+        largest = max(largest, abs(expected[i] - wins[i] - shape))
+    return largest
+
+
+@kernel
+def dot(x: Floats, y: Floats) -> float:
+    total = 0.0
+    for i in range(len(x)):
+        total += x[i] * y[i]
+    return total
+
+
+@kernel
+def climb_query(
+    how: Fit,
+    choices: Choices,
+    q: int,
+    wins: Floats,  # (size,)
+    number: float,  # of choices
+    theta: Floats,  # (size,) where to start, filled
+    ended: Floats,  # (3,) filled, as in ``climb``
+    trace: Floats,  # (T,) filled
+) -> None:
+    """L-BFGS on one query.
+
+    It begins with one of Hunter's steps: expected comes near to chosen, and so to the curvature.
+    The first trial has length 0: it gives the scale and the first gradient.
+    """
+    size, shape = len(theta), how.shape
+    x, expected, trial, scale = np.empty(size), np.empty(size), np.empty(size), np.ones(size)
+    ahead, gradient, turned = np.zeros(size), np.zeros(size), np.zeros(size)
+    moves, turns = np.empty((MEMORY, size)), np.empty((MEMORY, size))
+    held, kept, step, tried = 0, 0, -1, 0
+    slope, length, bracket = 0.0, 0.0, Bracket(0.0, 0.0, np.inf, 0.0)
+    expect(choices, q, shape, theta, x, expected)
+    hunter_step(wins, shape, expected, theta)
+    while tried < SEARCHES:
+        for i in range(size):
+            trial[i] = theta[i] + length * scale[i] * ahead[i]
+        value = expect(choices, q, shape, trial, x, expected)
+        if step < 0:
+            fill_scale(wins, shape, expected, scale)
+        left = scaled_gradient(wins, shape, expected, scale, turned)
+        reached = dot(turned, ahead)
+        if not abs(reached) <= -KEPT * slope:
+            tried += 1
+            bracket, length = narrow(bracket, length, reached)
+            continue
+        row = kept % MEMORY
+        for i in range(size):
+            moves[row, i], turns[row, i] = length * ahead[i], turned[i] - gradient[i]
+            theta[i], gradient[i] = trial[i], turned[i]
+        if dot(moves[row], turns[row]) > 0.0:
+            kept += 1
+            held = min(held + 1, MEMORY)
+        step += 1
+        ended[0], ended[1], ended[2] = step, left / number, value
+        if 0 < step <= len(trace):
+            trace[step - 1] = value
+        if step >= how.steps or left <= how.tolerance * number:
+            break
+        direction(gradient, moves, turns, held, kept, ahead)
+        slope = dot(gradient, ahead)
+        bracket, length, tried = Bracket(0.0, slope, np.inf, 0.0), 1.0, 0
+
+
 @kernel
 def climb(
+    how: Fit,
     choices: Choices,
-    item_offsets: Offsets,
+    item_offsets: Offsets,  # (Q + 1,)
     wins: Floats,  # (I,)
     number: Floats,  # (Q,) of choices
-    shape: float,
-    tolerance: float,
-    steps: int,
     theta: Floats,  # (I,) where to start, filled
     ended: Floats,  # (Q, 3) filled: steps, largest gradient entry for each choice, log likelihood
     trace: Floats,  # (Q, T) filled: log likelihood after each step
@@ -37,62 +156,9 @@ def climb(
     same to rounding while slopes still tell.
     """
     for q in range(len(number)):
-        base, size = item_offsets[q], item_offsets[q + 1] - item_offsets[q]
-        if number[q] == 0.0:
-            continue
-        x, expected, trial, scale = np.empty(size), np.empty(size), np.empty(size), np.ones(size)
-        ahead, gradient, turned = np.zeros(size), np.zeros(size), np.zeros(size)
-        moves, turns = np.empty((MEMORY, size)), np.empty((MEMORY, size))
-        held, kept, step = min(steps, 0), min(steps, 0), -2  # min: a plain 0 would compile ``direction`` twice
-        slope, low, low_slope, high, high_slope, length, tried = 0.0, 0.0, 0.0, np.inf, 0.0, 0.0, 0
-        while tried < SEARCHES:
-            for i in range(size):
-                trial[i] = theta[base + i] + length * scale[i] * ahead[i]
-            value = expect(choices, q, shape, trial, x, expected)
-            if step == -2:  # begin with one of Hunter's steps: expected comes near to chosen, and so to the curvature
-                step = -1
-                for i in range(size):
-                    if wins[base + i] + shape > 0.0:
-                        theta[base + i] += np.log((wins[base + i] + shape) / expected[i])
-                continue
-            found, left = 0.0, 0.0
-            for i in range(size):
-                if step < 0:
-                    chosen = 0.5 * (wins[base + i] + shape + expected[i])
-                    scale[i] = 1.0 / np.sqrt(chosen) if chosen > 0.0 else 0.0
-                turned[i] = (expected[i] - wins[base + i] - shape) * scale[i]
-                found += turned[i] * ahead[i]
-                left = max(left, abs(expected[i] - wins[base + i] - shape))
-            if not abs(found) <= -KEPT * slope:
-                tried += 1
-                if found < 0.0:
-                    low, low_slope = length, found
-                    length *= 2.0
-                else:
-                    high, high_slope = length, found
-                if high < np.inf:
-                    length = low + min(max(low_slope / (low_slope - high_slope), 0.1), 0.9) * (high - low)
-                continue
-            bend, row = 0.0, kept % MEMORY
-            for i in range(size):
-                moves[row, i] = length * ahead[i]
-                turns[row, i] = turned[i] - gradient[i]
-                bend += moves[row, i] * turns[row, i]
-                theta[base + i], gradient[i] = trial[i], turned[i]
-            if bend > 0.0:
-                kept += 1
-                held = min(held + 1, MEMORY)
-            step += 1
-            ended[q, 0], ended[q, 1], ended[q, 2] = step, left / number[q], value
-            if 0 < step <= trace.shape[1]:
-                trace[q, step - 1] = value
-            if step >= steps or left <= tolerance * number[q]:
-                break
-            direction(gradient, moves, turns, held, kept, ahead)
-            slope = 0.0
-            for i in range(size):
-                slope += gradient[i] * ahead[i]
-            low, low_slope, high, length, tried = 0.0, slope, np.inf, 1.0, 0
+        first, last = item_offsets[q], item_offsets[q + 1]
+        if number[q] != 0.0:
+            climb_query(how, choices, q, wins[first:last], number[q], theta[first:last], ended[q], trace[q])
 
 
 @kernel
@@ -163,18 +229,17 @@ def spectral_step(choices: Choices, q: int, shape: float, x: Floats, theta: Floa
 @kernel
 def repeat(
     spectral: bool,
+    how: Fit,
     choices: Choices,
-    item_offsets: Offsets,
+    item_offsets: Offsets,  # (Q + 1,)
     wins: Floats,  # (I,)
     number: Floats,  # (Q,) of choices
-    shape: float,
-    tolerance: float,
-    steps: int,
     theta: Floats,  # (I,) where to start, filled
     ended: Floats,  # (Q, 3) filled: steps, largest gradient entry for each choice, log likelihood
     trace: Floats,  # (Q, T) filled: log likelihood after each step
 ) -> None:
     """Fixed-point steps: strengths times chosen / expected (Hunter 2004), or the chain's stationary distribution."""
+    shape, steps = how.shape, how.steps
     for q in range(len(number)):
         if number[q] == 0.0:
             continue
@@ -188,7 +253,7 @@ def repeat(
             ended[q, 0], ended[q, 1], ended[q, 2] = step, left / number[q], value
             if 0 < step <= trace.shape[1]:
                 trace[q, step - 1] = value
-            if step == steps or left <= tolerance * number[q]:
+            if step == steps or left <= how.tolerance * number[q]:
                 break
             if spectral:
                 spectral_step(choices, q, shape, x, here)

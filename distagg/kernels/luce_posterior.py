@@ -13,6 +13,8 @@ independent gammas. A draw costs O(entries).
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from distagg.kernels.jit import kernel
@@ -58,21 +60,28 @@ def shape_of(gap: float, k: float) -> float:
     return k
 
 
+class Contests(NamedTuple):
+    """Every choice of one query with all its items."""
+
+    start: Offsets  # (choices + 1,) over the items of each choice
+    item: Indices  # the winner first
+    weight: Floats  # (choices,)
+
+
+class Gammas(NamedTuple):
+    """The approximation: a gamma for each item, and what each choice adds to it."""
+
+    shape: Floats  # (size,)
+    rate: Floats  # (size,)
+    message: Floats  # (2, len(item)) of each choice to each of its items: shape less one, and rate
+
+
 @kernel
-def propagate(
-    start: Offsets,  # (choices + 1,) over the items of each choice
-    item: Indices,  # the winner first
-    weight: Floats,  # (choices,)
-    prior: float,  # shape of the prior, its rate the same: mean 1
-    tolerance: float,
-    steps: int,
-    message: Floats,  # (2, len(item)) scratch
-    shape: Floats,  # (size,) filled
-    rate: Floats,  # (size,) filled
-) -> tuple[int, float]:
-    """Power EP until no shape moves by more than ``tolerance`` of itself; gives sweeps and the last such move."""
-    size = len(shape)
-    for i in range(size):
+def first_messages(contests: Contests, prior: float, gammas: Gammas) -> None:
+    """Every choice says 1 to its winner's shape and shares a rate of 1 among its items."""
+    start, item, weight = contests
+    shape, rate, message = gammas
+    for i in range(len(shape)):
         shape[i] = rate[i] = prior
     for c in range(len(weight)):
         for n in range(start[c], start[c + 1]):
@@ -80,45 +89,76 @@ def propagate(
             message[1, n] = 1.0 / (start[c + 1] - start[c])
             shape[item[n]] += weight[c] * message[0, n]
             rate[item[n]] += weight[c] * message[1, n]
+
+
+@kernel
+def update_choice(contests: Contests, c: int, gammas: Gammas, moved: float) -> float:
+    """The messages of one choice anew; gives ``moved``, or the largest move of a shape where that is more.
+
+    inf where the gammas without this choice are none: it is left as it is.
+    """
+    item, weight, first, last = contests.item, contests.weight[c], contests.start[c], contests.start[c + 1]
+    shape, rate, message = gammas
+    a, b = shape[item[first]] + message[0, first], rate[item[first]] + message[1, first]
+    others, sound = 0.0, a > LEAST_SHAPE and b > 0.0
+    for n in range(first + 1, last):
+        loser_a, loser_b = shape[item[n]] + message[0, n], rate[item[n]] + message[1, n]
+        sound = sound and loser_a > 0.0 and loser_b > 0.0
+        others += loser_a / loser_b
+    if not sound:
+        return np.inf
+    inverse = b / (a - 1.0)
+    whole = 1.0 + inverse * others
+    for n in range(first, last):
+        i = item[n]
+        a, b = shape[i] + message[0, n], rate[i] + message[1, n]
+        if n == first:
+            part = inverse * others / whole
+            mean, log_mean = (a - part) / b, digamma(a) - part / (a - 1.0)
+        else:
+            part = inverse * a / b / whole
+            mean, log_mean = (a + part) / b, digamma(a) + part / a
+        k = shape_of(np.log(mean * b) - log_mean, a)
+        more_shape, more_rate = a - k - message[0, n], b - k / mean - message[1, n]
+        message[0, n] += more_shape
+        message[1, n] += more_rate
+        shape[i] += weight * more_shape
+        rate[i] += weight * more_rate
+        moved = max(moved, abs(more_shape) * weight / shape[i])
+    return moved
+
+
+@kernel
+def rescale(prior: float, gammas: Gammas) -> None:
+    """Bring the mean strength to 1: the scale is the prior's alone and would be slow to settle."""
+    shape, rate, message = gammas
+    size, total = len(shape), 0.0
+    for i in range(size):
+        total += shape[i] / rate[i]
+    for i in range(size):
+        rate[i] = prior + (rate[i] - prior) * total / size
+    for n in range(message.shape[1]):
+        message[1, n] *= total / size
+
+
+@kernel
+def propagate(
+    contests: Contests,
+    prior: float,  # shape of the prior, its rate the same: mean 1
+    tolerance: float,
+    steps: int,
+    shape: Floats,  # (size,) filled
+    rate: Floats,  # (size,) filled
+) -> tuple[int, float]:
+    """Power EP until no shape moves by more than ``tolerance`` of itself; gives sweeps and the last such move."""
+    gammas = Gammas(shape, rate, np.empty((2, len(contests.item))))
+    first_messages(contests, prior, gammas)
     moved = np.inf
     for sweep in range(steps):
         moved = 0.0
-        for c in range(len(weight)):
-            first, last = start[c], start[c + 1]
-            a, b = shape[item[first]] + message[0, first], rate[item[first]] + message[1, first]
-            others, sound = 0.0, a > LEAST_SHAPE and b > 0.0
-            for n in range(first + 1, last):
-                loser_a, loser_b = shape[item[n]] + message[0, n], rate[item[n]] + message[1, n]
-                sound = sound and loser_a > 0.0 and loser_b > 0.0
-                others += loser_a / loser_b
-            if not sound:
-                moved = np.inf
-                continue
-            inverse = b / (a - 1.0)
-            whole = 1.0 + inverse * others
-            for n in range(first, last):
-                i = item[n]
-                a, b = shape[i] + message[0, n], rate[i] + message[1, n]
-                if n == first:
-                    part = inverse * others / whole
-                    mean, log_mean = (a - part) / b, digamma(a) - part / (a - 1.0)
-                else:
-                    part = inverse * a / b / whole
-                    mean, log_mean = (a + part) / b, digamma(a) + part / a
-                k = shape_of(np.log(mean * b) - log_mean, a)
-                more_shape, more_rate = a - k - message[0, n], b - k / mean - message[1, n]
-                message[0, n] += more_shape
-                message[1, n] += more_rate
-                shape[i] += weight[c] * more_shape
-                rate[i] += weight[c] * more_rate
-                moved = max(moved, abs(more_shape) * weight[c] / shape[i])
-        total = 0.0
-        for i in range(size):
-            total += shape[i] / rate[i]
-        for i in range(size):  # the scale is the prior's alone and would be slow to settle
-            rate[i] = prior + (rate[i] - prior) * total / size
-        for n in range(len(item)):
-            message[1, n] *= total / size
+        for c in range(len(contests.weight)):
+            moved = update_choice(contests, c, gammas, moved)
+        rescale(prior, gammas)
         if moved <= tolerance:
             return sweep + 1, moved
     return steps, moved

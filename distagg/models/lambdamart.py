@@ -14,7 +14,8 @@ import numpy as np
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
 from distagg.kernels.lists import PAIR_FUNCTIONS
-from distagg.kernels.trees import add_trees
+from distagg.kernels.scorer import Rows
+from distagg.kernels.trees import Trees, add_trees
 from distagg.models.base import Model, Params, param, sum_entries
 from distagg.models.features import KINDS, Features, FeatureSettings, chunk_features
 from distagg.models.mpm import Mpm
@@ -112,18 +113,17 @@ class LambdaMart(Model):
 
     def _walk(self, chunk: Chunk, params: Params, stages: int) -> Floats:
         said = self._said(chunk)
-        column, places, common_places, room = self._compact(chunk, params, said.values.shape[1])
+        column, places, common_places, columns = self._compact(chunk, params, said.values.shape[1])
         threshold, left, right = params["tree_nodes"][1:]
         score = np.zeros((stages, chunk.n_items))
-        add_trees(
-            params["tree_starts"].astype(OFFSET), column, threshold, left.astype(OFFSET), right.astype(OFFSET),
-            chunk.item_offsets, said.offsets, said.item, said.expert, said.values, places, _common(chunk),
-            common_places, room, score,
-        )  # fmt: skip
+        starts = params["tree_starts"].astype(OFFSET)
+        trees = Trees(starts, column, threshold, left.astype(OFFSET), right.astype(OFFSET))
+        rows = Rows(chunk.item_offsets, said.offsets, said.item, said.expert, said.values)
+        add_trees(trees, rows, places, _common(chunk), common_places, columns, score)
         return score
 
-    def _compact(self, chunk: Chunk, params: Params, width: int) -> tuple[Offsets, Offsets, Offsets, Floats]:
-        """Columns that trees ask, numbered anew: by node, by expert and column, of COMMON; and room for a query."""
+    def _compact(self, chunk: Chunk, params: Params, width: int) -> tuple[Offsets, Offsets, Offsets, int]:
+        """Columns that trees ask, numbered anew: by node, by expert and column, of COMMON; and how many."""
         asked = params["tree_nodes"][0].astype(OFFSET)
         used = np.unique(asked[asked >= 0])
         number = np.full(int(params["tree_columns"][0]) + 1, -1, dtype=OFFSET)  # the last one is for leaves
@@ -133,8 +133,7 @@ class LambdaMart(Model):
         known = np.isfinite(row)
         places = np.full((owners, width), -1, dtype=OFFSET)
         places[known] = number[(row[known].astype(OFFSET) * width)[:, None] + np.arange(width)]
-        longest = int(np.diff(chunk.item_offsets).max(initial=0))
-        return number[asked], places, number[-1 - len(COMMON) : -1].copy(), np.zeros((longest, len(used)))
+        return number[asked], places, number[-1 - len(COMMON) : -1].copy(), len(used)
 
 
 def _common(chunk: Chunk) -> Floats:

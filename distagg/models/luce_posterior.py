@@ -12,10 +12,10 @@ import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
-from distagg.kernels.luce_posterior import digamma, propagate, sample, trigamma
+from distagg.kernels.luce_posterior import Contests, digamma, propagate, sample, trigamma
 from distagg.kernels.plackett_luce import Choices, expect
 from distagg.models.luce_errors import compared, one_query
-from distagg.types import INDEX, OFFSET, Floats, Indices, Offsets
+from distagg.types import INDEX, OFFSET, Floats
 
 if TYPE_CHECKING:
     from distagg.models.plackett_luce import PlackettLuce
@@ -30,11 +30,9 @@ Fitted = tuple[Floats, Floats, Floats]  # scores (size,), uncertainty (size,), (
 def power_ep(model: PlackettLuce, own: Choices, wins: Floats, position: int) -> Fitted:
     """Power EP: gamma approximations of every strength."""
     size = len(wins)
-    start, item, weight = written_out(own, size)
     shape, rate = np.empty(size), np.empty(size)
-    taken, moved = propagate(
-        start, item, weight, float(model.shape), model.tolerance, model.steps, np.empty((2, len(item))), shape, rate
-    )
+    contests = written_out(own, size)
+    taken, moved = propagate(contests, float(model.shape), model.tolerance, model.steps, shape, rate)
     score = np.array([digamma(a) for a in shape]) - np.log(rate)
     variance = np.array([trigamma(a) for a in shape])
     share = _shares(own, size)
@@ -73,7 +71,7 @@ def _shares(own: Choices, size: int) -> Floats:
 POSTERIORS: dict[str, Callable[..., Fitted]] = {"bayes": power_ep, "gibbs": gibbs}
 
 
-def written_out(own: Choices, size: int) -> tuple[Offsets, Indices, Floats]:
+def written_out(own: Choices, size: int) -> Contests:
     """Every choice of one query with all its items, the winner first."""
     sizes = np.diff(own.start)
     long = np.where(own.opened, size, sizes)  # of a list with those behind it that it leaves out
@@ -97,7 +95,7 @@ def written_out(own: Choices, size: int) -> tuple[Offsets, Indices, Floats]:
                 pieces += [own.item[e : e + 1], line[own.behind[e] :]]
     start = np.zeros(int((held > 1).sum()) + 1, dtype=OFFSET)
     np.cumsum(held[held > 1], out=start[1:])
-    return start, np.concatenate(pieces), np.repeat(own.weight, sizes)[held > 1]
+    return Contests(start, np.concatenate(pieces), np.repeat(own.weight, sizes)[held > 1])
 
 
 def posterior(

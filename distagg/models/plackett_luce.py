@@ -13,7 +13,7 @@ import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.errors import InputError, UsageError
-from distagg.kernels.luce_fit import climb, repeat
+from distagg.kernels.luce_fit import Fit, climb, repeat
 from distagg.kernels.luce_graph import examine, reach
 from distagg.kernels.plackett_luce import Choices, count_choices, gather_choices
 from distagg.models import luce_rounds
@@ -161,11 +161,12 @@ class PlackettLuce(Solver):
     ) -> tuple[Floats, Floats]:
         """Log strengths (I,) from where theta stands, and how each query ended (Q, 3)."""
         ended = np.zeros((len(number), 3))
-        rest = (wins, number, self._shape, self.tolerance, self.steps, theta, ended, trace)
+        how = Fit(self._shape, self.tolerance, self.steps)
+        rest = (how, choices, item_offsets, wins, number, theta, ended, trace)
         if self.solver == "lbfgs":
-            climb(choices, item_offsets, *rest)
+            climb(*rest)
         else:
-            repeat(self.solver == "ilsr", choices, item_offsets, *rest)
+            repeat(self.solver == "ilsr", *rest)
         return theta, ended
 
     def _identified(self, chunk: Chunk, choices: Choices, status: Indices, component: Indices) -> None:

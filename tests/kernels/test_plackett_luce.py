@@ -10,7 +10,7 @@ from naive_luce import naive_beaten, naive_choices, naive_likelihood, naive_obje
 from scipy.sparse.csgraph import connected_components
 from strategies import Query, build_chunk, queries
 
-from distagg.kernels.luce_fit import climb, flows, repeat
+from distagg.kernels.luce_fit import Fit, climb, flows, repeat
 from distagg.kernels.luce_graph import examine, reach
 from distagg.kernels.luce_posterior import digamma, shape_of, trigamma
 from distagg.kernels.plackett_luce import count_choices, curvature, expect, gather_choices, invert
@@ -119,7 +119,7 @@ def test_solvers_agree(query, last):
     found = []
     for solver in ("lbfgs", "mm", "ilsr"):
         theta, ended = np.zeros(offsets[-1]), np.zeros((3, 3))
-        rest = (choices, offsets, wins, number, SHAPE, 1e-11, 5000, theta, ended, np.empty((3, 0)))
+        rest = (Fit(SHAPE, 1e-11, 5000), choices, offsets, wins, number, theta, ended, np.empty((3, 0)))
         if solver == "lbfgs":
             climb(*rest)
         else:
