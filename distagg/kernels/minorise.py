@@ -7,8 +7,8 @@ import math
 import numpy as np
 
 from distagg.kernels.jit import kernel
-from distagg.kernels.newton import GAMMA
-from distagg.types import Floats, Indices, Offsets
+from distagg.kernels.newton import GAMMA, Graph
+from distagg.types import Floats, Offsets
 
 
 @kernel
@@ -18,16 +18,13 @@ def minorise_queries(
     shape: float,
     tolerance: float,
     steps: int,
-    item_offsets: Offsets,
-    offsets: Offsets,
-    other: Indices,
-    ahead: Floats,
-    behind: Floats,
+    graph: Graph,
     score: Floats,  # (I,) where to start, filled
     iterations: Offsets,  # (Q,) filled
     left: Floats,  # (Q,) filled: the longest step that any score alone would still take
 ) -> None:
     """Every step sets all strengths to wins over the sum of n / (w_i + w_j), n the comparisons of a pair."""
+    item_offsets, offsets, other, ahead, behind, _ = graph
     for q in range(len(item_offsets) - 1):
         base, size = item_offsets[q], item_offsets[q + 1] - item_offsets[q]
         w, won, share, curve = np.empty(size), np.empty(size), np.empty(size), np.empty(size)
