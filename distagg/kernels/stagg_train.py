@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from distagg.kernels.exponentials import class_terms
 from distagg.kernels.jit import kernel
 from distagg.kernels.scorer import Net, Rows, backward, forward, label_range, unit_state
 from distagg.types import Floats, Labels, Offsets
@@ -31,16 +32,6 @@ class Metric(NamedTuple):
     starts: Offsets  # (classes + 1,) the terms of the discount, for sizes up to 1, 2, 4 .. (see ``exponentials``)
     ratio: Floats  # (T,)
     weight: Floats  # (T,)
-
-
-@kernel
-def terms_of(size: int, metric: Metric) -> tuple[Floats, Floats]:
-    """Ratios and weights of the terms for a query of so many items."""
-    scope = 0
-    while (1 << scope) < size:
-        scope += 1
-    first, last = metric.starts[scope], metric.starts[scope + 1]
-    return metric.ratio[first:last], metric.weight[first:last]
 
 
 @kernel
@@ -98,7 +89,7 @@ def expected_metric(
     size, value, wide = end - begin, 0.0, math.sqrt(2.0) * sigma
     chance, density, slope = np.empty(size), np.empty(size), np.empty(size)
     gain, keep = metric.gain, metric.keep[begin:end]
-    ratio, weight = terms_of(size, metric)
+    ratio, weight = class_terms(size, metric.starts, metric.ratio, metric.weight)
     for i in range(begin, end):
         force[i] = 0.0
     for j in range(begin, end):
