@@ -10,6 +10,7 @@ import numpy as np
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
 from distagg.kernels.counts import Comparison, Rows, count_squares, deal, expand, merge_rows
+from distagg.kernels.graph import Graph
 from distagg.kernels.lists import BINARY, LOG, NORMALISED, Pairs
 from distagg.models.pairs import list_arrays, pair_arrays, pair_ranks
 from distagg.types import INDEX, OFFSET, Floats, Indices, Offsets
@@ -37,9 +38,9 @@ class Counts:
         self.item_offsets.setflags(write=False)  # as a chunk's, so that kernels see one type
 
     @property
-    def graph(self) -> tuple[Offsets, Offsets, Indices, Floats, Floats]:
-        """The arrays that make the graph, in the order in which kernels take them."""
-        return self.item_offsets, self.offsets, self.other, self.ahead, self.behind
+    def graph(self) -> Graph:
+        """The comparison graph, as kernels take it."""
+        return Graph(self.item_offsets, self.offsets, self.other, self.ahead, self.behind, self.ties)
 
     def directed(self) -> dict[str, np.ndarray]:
         """One query's counts as weighted pairs: statistics that ``merged`` adds up."""
