@@ -8,208 +8,228 @@ by dealing pairs into rows.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from distagg.kernels.jit import kernel
-from distagg.kernels.lists import BINARY, LOG, NORMALISED
-from distagg.types import Bools, Floats, Indices, Offsets
+from distagg.kernels.lists import Lists, Pairs
+from distagg.types import Floats, Indices, Offsets
+
+TIE = 2  # how a pair ended; 0 if the lower item won, 1 if the higher one did
+
+
+class Comparison(NamedTuple):
+    """What a list says of two items: ``scale``, or that times the difference of their values."""
+
+    binary: bool
+    unlisted_last: bool  # whether the items that a list leaves out stand together at its end
+    value: Floats  # (E,) ascending inside a list
+    outside: Floats  # (L,) value of the items that a list leaves out
+    scale: Floats  # (L,) 0 where the list does not count
+
+
+class Rows(NamedTuple):
+    """Counts in rows: Q queries, I items."""
+
+    offsets: Offsets  # (I + 1,)
+    other: Indices  # (edges,) position of the higher item inside its query
+    ahead: Floats  # (edges,)
+    behind: Floats  # (edges,)
+    won: Floats  # (I,)
+    lost: Floats  # (I,)
+    ties: Floats  # (Q,) weight of ties
+
+
+class Dealt(NamedTuple):
+    """Pairs of one query in the rows of their lower items."""
+
+    start: Offsets  # (size + 1,)
+    code: Indices  # (P,) 4 * higher item + how the pair ended
+    weight: Floats  # (P,) or zero-length if all weights are 1
 
 
 @kernel
-def expand(
-    function: int,
-    last: bool,
-    first_query: int,
-    end_query: int,
-    room: int,  # pairs, at the most
-    list_weight: Floats,  # (L,)
-    list_end: Floats,  # (L,) value of unlisted items, and what NORMALISED and LOG divide by
-    item_offsets: Offsets,
-    list_offsets: Offsets,
-    entry_offsets: Offsets,
-    entry_item: Indices,
-    entry_value: Floats,  # (E,) ranks, or their logarithms in the LOG function
-    pair_offsets: Offsets,
-    pair_winner: Indices,
-    pair_loser: Indices,
-    pair_weight: Floats,
-    pair_tie: Bools,
-) -> tuple[Offsets, Indices, Indices, Floats, Bools]:  # offsets (queries + 1,), winner, loser, weight, tie
-    """Lists as raw pairs, with the raw pairs of their queries behind them.
+def expand(how: Comparison, lists: Lists, pairs: Pairs, first_query: int, end_query: int, room: int) -> Pairs:
+    """The lists of some queries as raw pairs, ``room`` at the most, each query's own raw pairs behind them.
 
-    How much a pair says is as in ``pair_sums``. With ``last`` unlisted items stand together at the end of a list.
-    Entries that share a rank tie with weight 1 in the binary function; in the others their difference is 0.
+    Entries that share a rank tie with the list's scale in the binary function; in the others their difference is 0.
     """
     offsets = np.zeros(end_query - first_query + 1, dtype=np.int64)
     winner, loser = np.empty(room, dtype=np.int32), np.empty(room, dtype=np.int32)
-    amount, tie = np.empty(room), np.empty(room, dtype=np.bool_)
+    made = Pairs(offsets, winner, loser, np.empty(room), np.empty(room, dtype=np.bool_))
     at = 0
     for q in range(first_query, end_query):
-        size = item_offsets[q + 1] - item_offsets[q]
-        item, missing = np.empty(size, dtype=np.int32), np.empty(size, dtype=np.bool_)
-        for a in range(list_offsets[q], list_offsets[q + 1]):
-            first, listed, end, weight = (
-                entry_offsets[a],
-                entry_offsets[a + 1] - entry_offsets[a],
-                list_end[a],
-                list_weight[a],
-            )
-            if weight == 0.0:
-                continue
-            scale = weight
-            if function in (NORMALISED, LOG):
-                scale = weight / end if end > 0.0 else 0.0
-            for i in range(size):
-                missing[i] = True
-            for e in range(listed):
-                item[e] = entry_item[first + e]
-                missing[item[e]] = False
-            total = listed
-            if last:
-                for i in range(size):
-                    if missing[i]:
-                        item[total] = i
-                        total += 1
-            for e in range(listed):
-                here = entry_value[first + e]
-                for f in range(e + 1, total):
-                    there = entry_value[first + f] if f < listed else end
-                    winner[at], loser[at] = item[e], item[f]
-                    tie[at] = f < listed and there == here
-                    amount[at] = weight if function == BINARY else scale * (there - here)
-                    at += 1
-        for p in range(pair_offsets[q], pair_offsets[q + 1]):
-            winner[at], loser[at], amount[at], tie[at] = pair_winner[p], pair_loser[p], pair_weight[p], pair_tie[p]
-            at += 1
+        item = np.empty(lists.item_offsets[q + 1] - lists.item_offsets[q], dtype=np.int32)
+        for a in range(lists.list_offsets[q], lists.list_offsets[q + 1]):
+            if how.scale[a] != 0.0:
+                count = order_items(lists, a, how.unlisted_last, item)
+                at = write_list(how, lists, a, item[:count], made, at)
+        at = copy_pairs(pairs, q, made, at)
         offsets[q - first_query + 1] = at
-    return offsets, winner[:at], loser[:at], amount[:at], tie[:at]
+    return Pairs(offsets, winner[:at], loser[:at], made.weight[:at], made.tie[:at])
 
 
 @kernel
-def count_squares(
-    share: float,
-    first_query: int,
-    item_offsets: Offsets,
-    pair_offsets: Offsets,  # (queries + 1,) of queries from the first on
-    winner: Indices,
-    loser: Indices,
-    weight: Floats,
-    tie: Bools,
-    edges: int,  # counted before
-    offsets: Offsets,  # (I + 1,) filled
-    other: Indices,  # filled; room for every pair of every query
-    ahead: Floats,
-    behind: Floats,
-    won: Floats,  # (I,) filled
-    lost: Floats,
-    ties: Floats,  # (Q,) filled: weight of ties
-) -> int:  # edges
-    """Counts of queries, each in a square whose cell (low, high) holds what the lower won and what the higher won."""
-    largest = 0
-    for n in range(len(pair_offsets) - 1):
-        largest = max(largest, item_offsets[first_query + n + 1] - item_offsets[first_query + n])
-    square = np.empty(2 * largest * largest)
-    for n in range(len(pair_offsets) - 1):
+def order_items(lists: Lists, a: int, unlisted_last: bool, item: Indices) -> int:
+    """Fill ``item`` (size,) with the items that list a compares, the first one first; gives their number."""
+    first, listed = lists.entry_offsets[a], lists.entry_offsets[a + 1] - lists.entry_offsets[a]
+    for e in range(listed):
+        item[e] = lists.entry_item[first + e]
+    if not unlisted_last:
+        return listed
+    missing = np.ones(len(item), dtype=np.bool_)
+    for e in range(listed):
+        missing[item[e]] = False
+    count = listed
+    for i in range(len(item)):
+        if missing[i]:
+            item[count] = i
+            count += 1
+    return count
+
+
+@kernel
+def write_list(how: Comparison, lists: Lists, a: int, item: Indices, made: Pairs, at: int) -> int:
+    """Fill ``made`` with the pairs of list a, whose items are given in order, from place ``at`` on; gives their end."""
+    first, listed = lists.entry_offsets[a], lists.entry_offsets[a + 1] - lists.entry_offsets[a]
+    binary, value, outside, scale = how.binary, how.value, how.outside[a], how.scale[a]
+    winner, loser, weight, tie = made.winner, made.loser, made.weight, made.tie
+    for e in range(listed):
+        here = value[first + e]
+        for f in range(e + 1, len(item)):
+            there = value[first + f] if f < listed else outside
+            winner[at], loser[at] = item[e], item[f]
+            tie[at] = f < listed and there == here
+            weight[at] = scale if binary else scale * (there - here)
+            at += 1
+    return at
+
+
+@kernel
+def copy_pairs(pairs: Pairs, q: int, made: Pairs, at: int) -> int:
+    """Fill ``made`` with the raw pairs of query q, from place ``at`` on; gives their end."""
+    for p in range(pairs.offsets[q], pairs.offsets[q + 1]):
+        made.winner[at], made.loser[at] = pairs.winner[p], pairs.loser[p]
+        made.weight[at], made.tie[at] = pairs.weight[p], pairs.tie[p]
+        at += 1
+    return at
+
+
+@kernel
+def count_squares(share: float, first_query: int, item_offsets: Offsets, pairs: Pairs, edges: int, rows: Rows) -> int:
+    """Counts of the queries from the first on that ``pairs`` holds, each in a square, into ``rows``.
+
+    It takes the number of edges counted before, and gives that number with its own.
+    """
+    for n in range(len(pairs.offsets) - 1):
         q = first_query + n
-        base, size = item_offsets[q], item_offsets[q + 1] - item_offsets[q]
-        for cell in range(2 * size * size):
-            square[cell] = 0.0
-        for p in range(pair_offsets[n], pair_offsets[n + 1]):
-            i, j = winner[p], loser[p]
-            cell = 2 * (min(i, j) * size + max(i, j))
-            if i == j:
-                continue  # says nothing
-            if tie[p]:
-                ties[q] += weight[p]
-                square[cell] += share * weight[p]
-                square[cell + 1] += share * weight[p]
-            else:
-                square[cell + (i > j)] += weight[p]
-        for i in range(size):
-            for j in range(i + 1, size):
-                up, down = square[2 * (i * size + j)], square[2 * (i * size + j) + 1]
-                if up + down > 0.0:
-                    other[edges], ahead[edges], behind[edges] = j, up, down
-                    won[base + i] += up
-                    lost[base + i] += down
-                    won[base + j] += down
-                    lost[base + j] += up
-                    edges += 1
-            offsets[base + i + 1] = edges
+        size = item_offsets[q + 1] - item_offsets[q]
+        square = np.zeros((size, size, 2))
+        rows.ties[q] = fill_square(share, pairs, n, square)
+        edges = read_square(square, item_offsets[q], edges, rows)
     return edges
 
 
 @kernel
-def deal(
-    size: int,
-    winner: Indices,  # (P,)
-    loser: Indices,
-    weight: Floats,
-    tie: Bools,
-    start: Offsets,  # (size + 1,) zeros, filled
-    code: Indices,  # (P,) filled: 4 * higher item, + 0 where the lower won, 1 where the higher, 2 for a tie
-    amount: Floats,  # (P,) filled, or zero-length if all weights are 1
-) -> None:
-    """Pairs dealt into the rows of their lower items."""
+def fill_square(share: float, pairs: Pairs, n: int, square: Floats) -> float:
+    """Add the pairs of query n: cell (low, high) holds what the lower won and what the higher won.
+
+    Gives the weight of ties.
+    """
+    winner, loser, weight, tie = pairs.winner, pairs.loser, pairs.weight, pairs.tie
+    ties = 0.0
+    for p in range(pairs.offsets[n], pairs.offsets[n + 1]):
+        i, j = winner[p], loser[p]
+        if i == j:
+            continue  # says nothing
+        low, high = min(i, j), max(i, j)
+        if tie[p]:
+            ties += weight[p]
+            square[low, high, 0] += share * weight[p]
+            square[low, high, 1] += share * weight[p]
+        else:
+            square[low, high, int(i > j)] += weight[p]
+    return ties
+
+
+@kernel
+def read_square(square: Floats, base: int, edges: int, rows: Rows) -> int:
+    """Fill the rows of the items from ``base`` on, whose edges begin at ``edges``; gives where they end."""
+    offsets, other, ahead, behind, won, lost, _ = rows
+    size = len(square)
+    for i in range(size):
+        for j in range(i + 1, size):
+            up, down = square[i, j, 0], square[i, j, 1]
+            if up + down > 0.0:
+                other[edges], ahead[edges], behind[edges] = j, up, down
+                won[base + i] += up
+                lost[base + i] += down
+                won[base + j] += down
+                lost[base + j] += up
+                edges += 1
+        offsets[base + i + 1] = edges
+    return edges
+
+
+@kernel
+def deal(size: int, pairs: Pairs) -> Dealt:
+    """The pairs of one query, of so many items, dealt into the rows of their lower items."""
+    _, winner, loser, weight, tie = pairs
+    start, code = np.zeros(size + 1, dtype=np.int64), np.empty(len(winner), dtype=np.int32)
+    weighted = False
     for p in range(len(winner)):
         start[min(winner[p], loser[p]) + 1] += 1
+        weighted = weighted or weight[p] != 1.0
     for i in range(size):
         start[i + 1] += start[i]
+    dealt_weight = np.empty(len(winner) if weighted else 0)
     for p in range(len(winner)):
         i, j = winner[p], loser[p]
         low = min(i, j)
         to = start[low]
-        start[low] += 1
-        code[to] = 4 * max(i, j) + (2 if tie[p] else i > j)
-        if len(amount) > 0:
-            amount[to] = weight[p]
+        start[low] += 1  # moves on to the next row's start
+        code[to] = 4 * max(i, j) + (TIE if tie[p] else i > j)
+        if weighted:
+            dealt_weight[to] = weight[p]
     for i in range(size, 0, -1):
         start[i] = start[i - 1]
     start[0] = 0
+    return Dealt(start, code, dealt_weight)
 
 
 @kernel
-def merge_rows(
-    share: float,
-    start: Offsets,  # (size + 1,)
-    code: Indices,  # (P,)
-    amount: Floats,  # (P,) or zero-length
-    offsets: Offsets,  # (size + 1,) filled
-    other: Indices,  # (P,) filled
-    ahead: Floats,
-    behind: Floats,
-    won: Floats,  # (size,) filled
-    lost: Floats,
-) -> tuple[int, float]:  # edges, weight of ties
-    """Counts of one query from dealt pairs."""
-    size = len(start) - 1
-    where = np.full(size, -1, dtype=np.int64)
-    edges, ties = 0, 0.0
-    offsets[0] = 0
-    for i in range(size):
+def merge_rows(share: float, dealt: Dealt, rows: Rows) -> int:
+    """Counts of one query from dealt pairs, into ``rows``; gives the number of edges."""
+    start, code, weights = dealt
+    offsets, other, ahead, behind, won, lost, ties = rows
+    place = np.full(len(start) - 1, -1, dtype=np.int64)  # the last edge that leads to each item
+    edges, tied = 0, 0.0
+    for i in range(len(start) - 1):
         begin = edges
         for p in range(start[i], start[i + 1]):
-            j, kind = code[p] >> 2, code[p] & 3
-            weight = amount[p] if len(amount) > 0 else 1.0
-            up = share * weight if kind == 2 else weight * (1 - kind)
-            down = share * weight if kind == 2 else weight * kind
+            j, ending = code[p] >> 2, code[p] & 3
             if i == j:
                 continue  # says nothing
-            if kind == 2:
-                ties += weight
+            weight = weights[p] if len(weights) > 0 else 1.0
+            up = share * weight if ending == TIE else weight * (1 - ending)
+            down = share * weight if ending == TIE else weight * ending
+            if ending == TIE:
+                tied += weight
             if up + down == 0.0:
                 continue
             won[i] += up
             lost[i] += down
             won[j] += down
             lost[j] += up
-            at = where[j]
+            at = place[j]
             if at >= begin:
                 ahead[at] += up
                 behind[at] += down
             else:
-                where[j] = edges
+                place[j] = edges
                 other[edges], ahead[edges], behind[edges] = j, up, down
                 edges += 1
         offsets[i + 1] = edges
-    return edges, ties
+    ties[0] = tied
+    return edges

@@ -14,10 +14,13 @@ since every item that is not taken now is equally likely at every later position
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from distagg.kernels.jit import kernel
-from distagg.types import NO_LABEL, Floats, Indices, Labels, Offsets
+from distagg.kernels.lists import Lists
+from distagg.types import NO_LABEL, Bools, Floats, Indices, Labels
 
 SPEARMAN, FOOTRULE, KENDALL = 0, 1, 2
 DISTANCES = {"spearman": SPEARMAN, "footrule": FOOTRULE, "kendall": KENDALL}
@@ -25,19 +28,34 @@ UNKNOWN = np.int32(NO_LABEL)
 TIE = 1e-9  # energies this close, relative to the largest possible one, are equal
 
 
+class Query(NamedTuple):
+    """One query while its items are taken one after the other."""
+
+    position: Floats  # (size, lists) of every item in every list
+    ahead: Floats  # (size, lists) how many of the items left every list puts over the item, ties half
+    gone: Bools  # (size,) whether the item has been taken
+
+
 @kernel
-def position_table(
-    first: int, last: int, size: int, behind: bool, entry_offsets: Offsets, entry_item: Indices, position: Floats
-) -> Floats:  # (size, lists)
-    """Position of every item in every list of a query; unlisted ones share the positions left over, or stand last."""
-    table = np.empty((size, last - first))
+def open_query(lists: Lists, q: int, unlisted_last: bool) -> Query:
+    """Query q with all its items; the ranks of ``lists`` are positions.
+
+    Unlisted items share the positions that are left over, or stand last; how many stand ahead of them is counted as if
+    they shared them, either way.
+    """
+    size = lists.item_offsets[q + 1] - lists.item_offsets[q]
+    first, last = lists.list_offsets[q], lists.list_offsets[q + 1]
+    position, ahead = np.empty((size, last - first)), np.empty((size, last - first))
     for a in range(first, last):
-        rest = float(size) if behind else 0.5 * (entry_offsets[a + 1] - entry_offsets[a] + 1 + size)
+        begin, end = lists.entry_offsets[a], lists.entry_offsets[a + 1]
+        shared = 0.5 * (end - begin + 1 + size)
         for i in range(size):
-            table[i, a - first] = rest
-        for e in range(entry_offsets[a], entry_offsets[a + 1]):
-            table[entry_item[e], a - first] = position[e]
-    return table
+            position[i, a - first] = float(size) if unlisted_last else shared
+            ahead[i, a - first] = shared - 1.0
+        for e in range(begin, end):
+            position[lists.entry_item[e], a - first] = lists.entry_rank[e]
+            ahead[lists.entry_item[e], a - first] = lists.entry_rank[e] - 1.0
+    return Query(position, ahead, np.zeros(size, dtype=np.bool_))
 
 
 @kernel
@@ -60,175 +78,165 @@ def stage_distance(distance: int, s: float, ahead: float, stage: int, size: int)
 
 
 @kernel
-def take(i: int, gone: Indices, table: Floats, ahead: Floats) -> None:
+def take(query: Query, i: int) -> None:
     """Take item i away: the items that lists put behind it have one less ahead of them."""
-    gone[i] = 1
-    for j in range(len(table)):
+    position, ahead, gone = query
+    gone[i] = True
+    for j in range(len(gone)):
         if gone[j]:
             continue
-        for k in range(table.shape[1]):
-            ahead[j, k] -= (table[i, k] < table[j, k]) * 1.0 + (table[i, k] == table[j, k]) * 0.5
+        for k in range(position.shape[1]):
+            ahead[j, k] -= (position[i, k] < position[j, k]) * 1.0 + (position[i, k] == position[j, k]) * 0.5
 
 
 @kernel
-def count_ahead(
-    first: int, last: int, size: int, entry_offsets: Offsets, entry_item: Indices, position: Floats
-) -> Floats:  # (size, lists)
-    """How many items every list puts over an item, ties half: its position less 1, unlisted items sharing theirs."""
-    ahead = position_table(first, last, size, False, entry_offsets, entry_item, position)
+def fill_energies(distance: int, stage: int, query: Query, theta: Floats, d: Floats, energy: Floats) -> float:
+    """What the lists hold against taking each item that is left, and its sum weighted by theta (lists,).
+
+    They go into ``d`` (size, lists) and ``energy`` (size,); gives the lowest energy.
+    """
+    position, ahead, gone = query
+    size, lists = position.shape
+    lowest = np.inf
     for i in range(size):
-        for k in range(last - first):
-            ahead[i, k] -= 1.0
-    return ahead
+        if gone[i]:
+            continue
+        total = 0.0
+        for k in range(lists):
+            d[i, k] = stage_distance(distance, position[i, k], ahead[i, k], stage, size)
+            total += theta[k] * d[i, k]
+        energy[i] = total
+        lowest = min(lowest, total)
+    return lowest
 
 
 @kernel
-def infer_queries(
-    distance: int,
-    behind: bool,
-    theta: Floats,  # (experts,)
-    item_offsets: Offsets,
-    list_offsets: Offsets,
-    entry_offsets: Offsets,
-    list_expert: Indices,
-    entry_item: Indices,
-    position: Floats,  # (E,)
-    score: Floats,  # (I,) filled: M for the item taken first, down to 1; items taken together share theirs
-) -> None:
-    """Greedy inference: at every stage the item of the highest probability, or all of those, is taken."""
-    for q in range(len(item_offsets) - 1):
-        base, size = item_offsets[q], item_offsets[q + 1] - item_offsets[q]
-        first, last = list_offsets[q], list_offsets[q + 1]
-        table = position_table(first, last, size, behind, entry_offsets, entry_item, position)
-        ahead = count_ahead(first, last, size, entry_offsets, entry_item, position)
-        gone, energy = np.zeros(size, dtype=np.int32), np.empty(size)
-        scale = 0.0
-        for a in range(first, last):
-            scale += abs(theta[list_expert[a]]) * size
-        stage = 1
-        while stage <= size:
-            best = np.inf
-            for i in range(size):
-                if gone[i]:
-                    continue
-                energy[i] = 0.0
-                for k in range(last - first):
-                    d = stage_distance(distance, table[i, k], ahead[i, k], stage, size)
-                    energy[i] += theta[list_expert[first + k]] * d
-                best = min(best, energy[i])
-            together = 0
-            for i in range(size):
-                if not gone[i] and energy[i] <= best + TIE * scale:
-                    gone[i] = 2
-                    together += 1
-            for i in range(size):
-                if gone[i] == 2:
-                    score[base + i] = size + 1 - (stage + 0.5 * (together - 1))
-                    take(i, gone, table, ahead)
-            stage += together
+def infer_queries(distance: int, unlisted_last: bool, lists: Lists, theta: Floats) -> Floats:  # (L,) -> (I,)
+    """Greedy inference: at every stage the item of the highest probability, or all of those, is taken.
+
+    The ranks of ``lists`` are positions. Scores are M for the item taken first, down to 1; items taken together share
+    theirs.
+    """
+    score = np.empty(lists.item_offsets[-1])
+    for q in range(len(lists.item_offsets) - 1):
+        own_theta = theta[lists.list_offsets[q] : lists.list_offsets[q + 1]]
+        own_score = score[lists.item_offsets[q] : lists.item_offsets[q + 1]]
+        infer_query(distance, open_query(lists, q, unlisted_last), own_theta, own_score)
+    return score
+
+
+@kernel
+def infer_query(distance: int, query: Query, theta: Floats, score: Floats) -> None:
+    """The scores of one query, from the theta of its lists."""
+    size, lists = query.position.shape
+    d, energy, best = np.empty((size, lists)), np.empty(size), np.empty(size, dtype=np.bool_)
+    scale = 0.0
+    for k in range(lists):
+        scale += abs(theta[k]) * size
+    stage = 1
+    while stage <= size:
+        lowest = fill_energies(distance, stage, query, theta, d, energy)
+        together = 0
+        for i in range(size):
+            best[i] = not query.gone[i] and energy[i] <= lowest + TIE * scale
+            together += best[i]
+        for i in range(size):
+            if best[i]:
+                score[i] = size + 1 - (stage + 0.5 * (together - 1))
+                take(query, i)
+        stage += together
+
+
+class Slopes(NamedTuple):
+    """The derivatives of a log likelihood, added up."""
+
+    gradient: Floats  # (experts,)
+    curvature: Floats  # (experts, experts) minus the Hessian
 
 
 @kernel
 def stage_terms(
-    distance: int,
-    stage: int,
-    theta: Floats,  # (experts,)
-    experts: Indices,  # (lists,)
-    table: Floats,  # (size, lists)
-    ahead: Floats,  # (size, lists)
-    gone: Indices,  # (size,)
-    chosen: Indices,  # (size,) 1 for the items taken at this stage
-    gradient: Floats,  # (experts,) added to
-    curvature: Floats,  # (experts, experts) added to: minus the Hessian
+    distance: int, stage: int, query: Query, chosen: Bools, theta: Floats, experts: Indices, slopes: Slopes
 ) -> float:
-    """Log probability of the chosen items at one stage, with its derivatives by theta."""
-    size, lists = table.shape
-    d, energy, mean = np.zeros((size, lists)), np.empty(size), np.zeros(lists)
-    lowest, count = np.inf, 0.0
+    """Log probability of the chosen items (size,) at one stage; adds its derivatives by theta (lists,)."""
+    size, lists = query.position.shape
+    d, energy, likely, mean = np.empty((size, lists)), np.empty(size), np.empty(size), np.zeros(lists)
+    lowest = fill_energies(distance, stage, query, theta, d, energy)
+    z, count, value = 0.0, 0.0, 0.0
     for i in range(size):
-        energy[i] = 0.0
-        for k in range(lists):
-            d[i, k] = stage_distance(distance, table[i, k], ahead[i, k], stage, size)
-            energy[i] += theta[experts[k]] * d[i, k]
-        if not gone[i]:
-            lowest = min(lowest, energy[i])
-            count += chosen[i]
-    z = 0.0
+        likely[i] = 0.0 if query.gone[i] else np.exp(lowest - energy[i])
+        z += likely[i]
+        count += chosen[i]
     for i in range(size):
-        if not gone[i]:
-            z += np.exp(lowest - energy[i])
-    value = 0.0
-    for i in range(size):
-        if gone[i]:
+        if query.gone[i]:
             continue
-        p = np.exp(lowest - energy[i]) / z
+        chance = likely[i] / z
         for k in range(lists):
-            mean[k] += p * d[i, k]
+            mean[k] += chance * d[i, k]
         if chosen[i]:
             value += lowest - energy[i] - np.log(z)
             for k in range(lists):
-                gradient[experts[k]] -= d[i, k]
+                slopes.gradient[experts[k]] -= d[i, k]
     for k in range(lists):
-        gradient[experts[k]] += count * mean[k]
+        slopes.gradient[experts[k]] += count * mean[k]
     for i in range(size):
-        if gone[i]:
-            continue
-        p = count * np.exp(lowest - energy[i]) / z
-        for k in range(lists):
-            for m in range(lists):
-                curvature[experts[k], experts[m]] += p * (d[i, k] - mean[k]) * (d[i, m] - mean[m])
+        if not query.gone[i]:
+            add_curvature(count * likely[i] / z, d[i], mean, experts, slopes.curvature)
     return value
+
+
+@kernel
+def add_curvature(weight: float, d: Floats, mean: Floats, experts: Indices, curvature: Floats) -> None:
+    """Add the weighted products of two lists' deviations from their means."""
+    for k in range(len(mean)):
+        for m in range(len(mean)):
+            curvature[experts[k], experts[m]] += weight * (d[k] - mean[k]) * (d[m] - mean[m])
+
+
+@kernel
+def choose_highest(labels: Labels, gone: Bools, chosen: Bools) -> int:
+    """Mark the items left that have the highest label; gives their number, or 0 where all that are left have it."""
+    top = UNKNOWN
+    for i in range(len(labels)):
+        if not gone[i]:
+            top = max(top, labels[i])
+    together, left = 0, 0
+    for i in range(len(labels)):
+        chosen[i] = not gone[i] and labels[i] == top
+        together += chosen[i]
+        left += not gone[i]
+    return together if together < left else 0
 
 
 @kernel
 def likelihood(
     distance: int,
-    behind: bool,
+    unlisted_last: bool,
+    lists: Lists,  # whose ranks are positions
+    list_expert: Indices,  # (L,)
     theta: Floats,  # (experts,)
-    item_offsets: Offsets,
-    list_offsets: Offsets,
-    entry_offsets: Offsets,
-    list_expert: Indices,
-    entry_item: Indices,
-    position: Floats,  # (E,)
     labels: Labels,  # (I,)
-    gradient: Floats,  # (experts,) added to
-    curvature: Floats,  # (experts, experts) added to
-) -> tuple[float, int]:
-    """Log likelihood of the labels and the number of items taken; adds its derivatives.
+) -> tuple[float, int, Floats, Floats]:  # (experts,), (experts, experts)
+    """Log likelihood of the labels, the number of items taken, the gradient and minus the Hessian.
 
     Items of one label are taken together, each from all the items left when the first of them is (Breslow's rule for
     ties); the lowest label is what remains, and says nothing. Unlabelled items count as the lowest.
     """
+    slopes = Slopes(np.zeros(len(theta)), np.zeros((len(theta), len(theta))))
     value, taken = 0.0, 0
-    for q in range(len(item_offsets) - 1):
-        base, size = item_offsets[q], item_offsets[q + 1] - item_offsets[q]
-        first, last = list_offsets[q], list_offsets[q + 1]
-        if first == last:
+    for q in range(len(lists.item_offsets) - 1):
+        experts = list_expert[lists.list_offsets[q] : lists.list_offsets[q + 1]]
+        if len(experts) == 0:
             continue
-        experts = list_expert[first:last]
-        table = position_table(first, last, size, behind, entry_offsets, entry_item, position)
-        ahead = count_ahead(first, last, size, entry_offsets, entry_item, position)
-        gone, chosen = np.zeros(size, dtype=np.int32), np.zeros(size, dtype=np.int32)
-        stage = 1
-        while True:
-            top = UNKNOWN
-            for i in range(size):
-                if not gone[i]:
-                    top = max(top, labels[base + i])
-            several = False
-            for i in range(size):
-                several = several or (not gone[i] and labels[base + i] != top)
-            if not several:
-                break
-            together = 0
-            for i in range(size):
-                chosen[i] = not gone[i] and labels[base + i] == top
-                together += chosen[i]
-            value += stage_terms(distance, stage, theta, experts, table, ahead, gone, chosen, gradient, curvature)
-            for i in range(size):
+        query, own = open_query(lists, q, unlisted_last), labels[lists.item_offsets[q] : lists.item_offsets[q + 1]]
+        chosen, own_theta, stage = np.empty(len(own), dtype=np.bool_), theta[experts], 1
+        together = choose_highest(own, query.gone, chosen)
+        while together > 0:
+            value += stage_terms(distance, stage, query, chosen, own_theta, experts, slopes)
+            for i in range(len(own)):
                 if chosen[i]:
-                    take(i, gone, table, ahead)
+                    take(query, i)
             stage += together
             taken += together
-    return value, taken
+            together = choose_highest(own, query.gone, chosen)
+    return value, taken, slopes.gradient, slopes.curvature

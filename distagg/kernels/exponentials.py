@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from distagg.kernels.jit import kernel
 from distagg.types import OFFSET, Floats, Offsets
 
 STEP = 0.25  # candidates: rates e^(-u), u a geometric series
@@ -79,3 +80,15 @@ def terms_by_class(
 def size_class(size: int) -> int:
     """The smallest b with size <= 2^b: terms are made for classes of sizes, not for every size."""
     return max(int(size) - 1, 0).bit_length()
+
+
+@kernel
+def class_terms(size: int, starts: Offsets, ratio: Floats, weight: Floats) -> tuple[Floats, Floats]:
+    """Ratios and weights of the terms for queries of so many items, out of those of ``terms_by_class``, if any."""
+    if len(ratio) == 0:
+        return ratio, weight
+    scope = 0
+    while (1 << scope) < size:
+        scope += 1
+    first, last = starts[scope], starts[scope + 1]
+    return ratio[first:last], weight[first:last]

@@ -6,6 +6,8 @@ over that item and ``behind[e]`` for the reverse. A pair may stand in either row
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from distagg.kernels.jit import kernel
@@ -15,61 +17,81 @@ OK, UNBEATEN, WINLESS, ISOLATED = 0, 1, 2, 3  # as distagg.models.outcome.STATUS
 SWEEPS = 3
 
 
+class Graph(NamedTuple):
+    """Who was compared with whom: the counts of every query (see ``counts``)."""
+
+    item_offsets: Offsets  # (Q + 1,)
+    offsets: Offsets  # (I + 1,) of edges
+    other: Indices  # (edges,)
+    ahead: Floats  # (edges,) how often the row's item won
+    behind: Floats  # (edges,) and lost
+    ties: Floats  # (Q,)
+
+
 @kernel
-def examine(
-    item_offsets: Offsets,  # (Q + 1,)
-    offsets: Offsets,  # (I + 1,) rows of all queries
-    other: Indices,
-    ahead: Floats,
-    behind: Floats,
-    status: Labels,  # (I,) zeros, filled
-    component: Labels,  # (I,) filled: connected components, numbered from 0 in the order of their first items
-    connected: Offsets,  # (Q,) filled: connected components
-) -> None:
-    """What the comparisons can say of every item, and in which connected component of its query it stands."""
-    parent = np.empty(len(status), dtype=np.int64)  # a forest, whose roots are the first of their trees
-    for i in range(len(status)):
-        parent[i] = i
-    for q in range(len(item_offsets) - 1):
-        base, end = item_offsets[q], item_offsets[q + 1]
+def examine(graph: Graph) -> tuple[Labels, Labels, Offsets]:  # (I,), (I,), (Q,)
+    """What the comparisons can say of every item, its connected component, and the number of components of queries.
+
+    Components are numbered from 0 in the order of their first items.
+    """
+    items, queries = len(graph.offsets) - 1, len(graph.item_offsets) - 1
+    status, component = np.zeros(items, dtype=np.int32), np.empty(items, dtype=np.int32)
+    connected = np.empty(queries, dtype=np.int64)
+    parent = np.arange(items)  # a forest, whose roots are the first of their trees
+    for q in range(queries):
+        base, end = graph.item_offsets[q], graph.item_offsets[q + 1]
         for i in range(base, end):
-            mine = i
-            for e in range(offsets[i], offsets[i + 1]):
-                j = base + other[e]
-                if parent[j] == mine and status[i] & status[j] == 3:
-                    continue  # nothing more to learn
-                if ahead[e] > 0.0:
-                    status[i] |= 1  # won something
-                    status[j] |= 2  # lost something
-                if behind[e] > 0.0:
-                    status[i] |= 2
-                    status[j] |= 1
-                theirs = j
-                if parent[j] == mine or ahead[e] + behind[e] == 0.0:
-                    continue
-                while parent[mine] != mine:
-                    parent[mine] = parent[parent[mine]]
-                    mine = parent[mine]
-                while parent[theirs] != theirs:
-                    parent[theirs] = parent[parent[theirs]]
-                    theirs = parent[theirs]
-                root = min(mine, theirs)
-                parent[mine] = parent[theirs] = parent[i] = parent[j] = root
-                mine = root
-        count = 0
-        for i in range(base, end):
-            said = status[i]
-            status[i] = OK if said == 3 else UNBEATEN if said == 1 else WINLESS if said == 2 else ISOLATED
-            root = i
-            while parent[root] != root:
-                root = parent[root]
-            parent[i] = root
-            if root == i:
-                component[i] = count
-                count += 1
-            else:
-                component[i] = component[root]
-        connected[q] = count
+            join_row(graph, base, i, status, parent)
+        connected[q] = number_trees(base, end, parent, component)
+    for i in range(items):
+        status[i] = OK if status[i] == 3 else UNBEATEN if status[i] == 1 else WINLESS if status[i] == 2 else ISOLATED
+    return status, component, connected
+
+
+@kernel
+def join_row(graph: Graph, base: int, i: int, status: Labels, parent: Offsets) -> None:
+    """Note who won (1) and who lost (2) in the row of item i, and join the trees of those who were compared."""
+    other, ahead, behind = graph.other, graph.ahead, graph.behind
+    mine = i
+    for e in range(graph.offsets[i], graph.offsets[i + 1]):
+        j = base + other[e]
+        if parent[j] == mine and status[i] & status[j] == 3:
+            continue  # nothing more to learn
+        if ahead[e] > 0.0:
+            status[i] |= 1
+            status[j] |= 2
+        if behind[e] > 0.0:
+            status[i] |= 2
+            status[j] |= 1
+        if parent[j] == mine or ahead[e] + behind[e] == 0.0:
+            continue
+        mine, theirs = root_of(mine, parent), root_of(j, parent)
+        root = min(mine, theirs)
+        parent[mine] = parent[theirs] = parent[i] = parent[j] = root
+        mine = root
+
+
+@kernel
+def root_of(i: int, parent: Offsets) -> int:
+    """The root of the tree that holds i; halves the way there."""
+    while parent[i] != i:
+        parent[i] = parent[parent[i]]
+        i = parent[i]
+    return i
+
+
+@kernel
+def number_trees(base: int, end: int, parent: Offsets, component: Labels) -> int:
+    """Number the trees of the items base..end from 0 on, in the order of their roots; gives their number."""
+    count = 0
+    for i in range(base, end):
+        parent[i] = parent[parent[i]]  # a parent comes before its children: its own parent is its root by now
+        if parent[i] == i:
+            component[i] = count
+            count += 1
+        else:
+            component[i] = component[parent[i]]
+    return count
 
 
 @kernel
@@ -137,53 +159,66 @@ def strong_components(
     if size > 0 and reached(offsets, other, ahead, behind, size):
         return 1, label
     start, beaten = directed(offsets, other, ahead, behind, size)
-    found = np.zeros(size, dtype=np.int64)  # the order of discovery, from 1
-    low = np.zeros(size, dtype=np.int64)
-    edge = np.empty(size, dtype=np.int64)
+    met = np.zeros(size, dtype=np.int64)  # the order of discovery, from 1
+    low = np.zeros(size, dtype=np.int64)  # the first discovered of what is known to be reached
+    edge = start[:size].copy()  # the next one of every item to follow
     path, open_items = np.empty(size, dtype=np.int32), np.empty(size, dtype=np.int32)
-    count, met, held = 0, 0, 0
-    for i in range(size):
-        label[i], edge[i] = -1, start[i]
+    count, met_items, held = 0, 0, 0
+    label[:] = -1
     for first in range(size):
-        if found[first]:
+        if met[first]:
             continue
         depth, path[0] = 1, first
         while depth > 0:
             i = path[depth - 1]
-            if not found[i]:
-                met += 1
-                found[i] = low[i] = met
+            if not met[i]:
+                met_items += 1
+                met[i] = low[i] = met_items
                 open_items[held] = i
                 held += 1
-            deeper = False
-            while edge[i] < start[i + 1]:
-                j = beaten[edge[i]]
-                if not found[j]:
-                    path[depth] = j
-                    depth += 1
-                    deeper = True
-                    break
-                if label[j] < 0:
-                    low[i] = min(low[i], low[j])
-                edge[i] += 1
-            if deeper:
+            j = next_unmet(i, start, beaten, edge, met, low, label)
+            if j >= 0:
+                path[depth] = j
+                depth += 1
                 continue
             depth -= 1
-            if low[i] == found[i]:
-                while True:
-                    held -= 1
-                    label[open_items[held]] = count
-                    if open_items[held] == i:
-                        break
+            if low[i] == met[i]:
+                held = close_component(i, open_items, held, count, label)
                 count += 1
     return count, label
 
 
 @kernel
-def count_strong(
-    item_offsets: Offsets, offsets: Offsets, other: Indices, ahead: Floats, behind: Floats, strong: Offsets
-) -> None:
-    """The number of strongly connected components of every query, into ``strong`` (Q,)."""
-    for q in range(len(item_offsets) - 1):
-        base, end = item_offsets[q], item_offsets[q + 1]
-        strong[q] = strong_components(offsets[base : end + 1], other, ahead, behind, end - base)[0]
+def next_unmet(
+    i: int, start: Offsets, beaten: Indices, edge: Offsets, met: Offsets, low: Offsets, label: Labels
+) -> int:
+    """Follow the edges of item i to one that has not been met, -1 where there is none; lower ``low[i]`` on the way."""
+    while edge[i] < start[i + 1]:
+        j = beaten[edge[i]]
+        if not met[j]:
+            return j
+        if label[j] < 0:
+            low[i] = min(low[i], low[j])
+        edge[i] += 1
+    return -1
+
+
+@kernel
+def close_component(i: int, open_items: Indices, held: int, number: int, label: Labels) -> int:
+    """Label the last open items, down to item i, which make one component; gives how many items are open still."""
+    while True:
+        held -= 1
+        label[open_items[held]] = number
+        if open_items[held] == i:
+            return held
+
+
+@kernel
+def count_strong(graph: Graph) -> Offsets:  # (Q,)
+    """The number of strongly connected components of every query."""
+    strong = np.empty(len(graph.item_offsets) - 1, dtype=np.int64)
+    for q in range(len(strong)):
+        base, end = graph.item_offsets[q], graph.item_offsets[q + 1]
+        rows = graph.offsets[base : end + 1]
+        strong[q] = strong_components(rows, graph.other, graph.ahead, graph.behind, end - base)[0]
+    return strong

@@ -6,6 +6,8 @@ all items: exchanging two positions changes the metric by O(1) terms, read off r
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from distagg.kernels.jit import kernel
@@ -15,6 +17,14 @@ from distagg.types import NO_LABEL, Floats, Labels, Offsets
 NDCG, MAP, ERR, RBP = 0, 1, 2, 3
 OBJECTIVES = {"ndcg": NDCG, "map": MAP, "err": ERR, "rbp": RBP}
 PERSISTENCE = 0.95  # of rbp, paper 004
+
+
+class Goal(NamedTuple):
+    """The metric to climb."""
+
+    metric: int  # of OBJECTIVES
+    highest: float  # label there is
+    whole: Floats  # (Q,) what the metric is divided by
 
 
 @kernel
@@ -101,12 +111,10 @@ def lambdas(
 
 @kernel
 def climb(
-    metric: int,
-    highest: float,
+    goal: Goal,
     hidden: bool,
     queries: Offsets,  # in the order in which they are learned from
     labels: Labels,  # (I,)
-    whole: Floats,  # (Q,) what the metric is divided by
     rows: Rows,
     net: Net,
     step: float,
@@ -118,7 +126,8 @@ def climb(
     for q in queries:
         forward(q, hidden, rows, net, state, score)
         begin, end = rows.item_offsets[q], rows.item_offsets[q + 1]
-        if lambdas(metric, highest, whole[q], labels[begin:end], score[begin:end], force[begin:end]):
+        own = labels[begin:end], score[begin:end], force[begin:end]
+        if lambdas(goal.metric, goal.highest, goal.whole[q], *own):
             taught += 1
             backward(q, hidden, step, rows, net, force, state, new)
     return taught

@@ -12,16 +12,27 @@ alone, a win of each side. The negative log likelihood is convex in (s, eta) wit
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
+from distagg.kernels.graph import Graph
 from distagg.kernels.jit import kernel
-from distagg.types import Floats, Indices, Offsets
+from distagg.types import Floats
 
 LOGIT, PROBIT, DAVIDSON, RAO_KUPPER = 0, 1, 2, 3
 WIDEST = 600.0  # spread of scores up to which exp(s) neither overflows nor vanishes
 ROOT_HALF = math.sqrt(0.5)
 LOG_ROOT_TAU = 0.5 * math.log(2.0 * math.pi)
+
+
+class Slopes(NamedTuple):
+    """Derivatives of one query's negative log likelihood, eta last."""
+
+    gradient: Floats  # (size + 1,)
+    diagonal: Floats  # (size + 1,) second derivatives
+    cross: Floats  # (size + 1,) by score and eta
+    curve: Floats  # (edges,) by gap twice, where the query's edges are
 
 
 @kernel
@@ -49,24 +60,21 @@ def strengths(s: Floats) -> tuple[Floats, bool]:
 
 
 @kernel
-def logit_slopes(
-    link: int,  # LOGIT
-    s: Floats,  # (size + 1,), eta last
-    ties: float,
-    offsets: Offsets,  # (size + 1,)
-    other: Indices,
-    ahead: Floats,
-    behind: Floats,
-    gradient: Floats,  # (size + 1,) filled
-    diagonal: Floats,  # (size + 1,) filled
-    cross: Floats,  # (size + 1,) filled: by score and eta
-    curve: Floats,  # (edges,) filled where the query's edges are: by gap twice
-) -> None:
-    """Gradient of the negative log likelihood, and its second derivatives: by pair, and their diagonal."""
-    size = len(s) - 1
-    gradient[size] = diagonal[size] = 0.0
-    for i in range(size + 1):
-        cross[i] = 0.0
+def slopes(link: int, graph: Graph, q: int, s: Floats, out: Slopes) -> None:
+    """The derivatives of query q at its scores and eta, s (size + 1,)."""
+    if link == LOGIT:
+        logit_slopes(graph, q, s, out)
+    else:
+        other_slopes(link, graph, q, s, out)
+
+
+@kernel
+def logit_slopes(graph: Graph, q: int, s: Floats, out: Slopes) -> None:
+    """The derivatives of LOGIT, which has no eta."""
+    size, other, ahead, behind, curve = len(s) - 1, graph.other, graph.ahead, graph.behind, out.curve
+    offsets = graph.offsets[graph.item_offsets[q] : graph.item_offsets[q + 1] + 1]
+    out.gradient[size] = out.diagonal[size] = 0.0
+    out.cross[:] = 0.0
     strength, narrow = strengths(s[:size])
     sums = np.zeros(2 * size)  # slopes and curves side by side
     for i in range(size):
@@ -84,8 +92,8 @@ def logit_slopes(
             bend += second
             sums[2 * j] -= slope
             sums[2 * j + 1] += second
-        gradient[i] = sums[2 * i] + down  # all lower items have been here
-        diagonal[i] = sums[2 * i + 1] + bend
+        out.gradient[i] = sums[2 * i] + down  # all lower items have been here
+        out.diagonal[i] = sums[2 * i + 1] + bend
 
 
 @kernel
@@ -94,7 +102,7 @@ def edge_slopes(
 ) -> tuple[float, float, float, float, float]:
     """Derivatives of one pair's negative log likelihood: by d, by d twice, by eta, by d and eta, by eta twice.
 
-    The terms of eta that no gap takes part in are left to ``slopes``. Not for LOGIT.
+    The terms of eta that no gap takes part in are left to ``other_slopes``. Not for LOGIT.
     """
     if link == PROBIT:
         y = abs(d) * ROOT_HALF
@@ -123,13 +131,11 @@ def edge_slopes(
 
 
 @kernel
-def slopes(
-    link: int, s: Floats, ties: float, offsets: Offsets, other: Indices, ahead: Floats, behind: Floats,
-    gradient: Floats, diagonal: Floats, cross: Floats, curve: Floats,
-) -> None:  # fmt: skip
-    """The same for every other link. Without ties eta stays where it is."""
-    size = len(s) - 1
-    eta = s[size]
+def other_slopes(link: int, graph: Graph, q: int, s: Floats, out: Slopes) -> None:
+    """The derivatives of every other link. Without ties eta stays where it is."""
+    gradient, diagonal, cross, curve = out
+    offsets = graph.offsets[graph.item_offsets[q] : graph.item_offsets[q + 1] + 1]
+    size, ties, eta = len(s) - 1, graph.ties[q], s[-1]
     for i in range(size + 1):
         gradient[i] = diagonal[i] = cross[i] = 0.0
     if ties > 0.0 and link == DAVIDSON:  # -ties * eta
@@ -139,8 +145,8 @@ def slopes(
         gradient[size], diagonal[size] = -2.0 * ties / rest, 4.0 * ties * math.exp(-2.0 * eta) / (rest * rest)
     for i in range(size):
         for e in range(offsets[i], offsets[i + 1]):
-            j = other[e]
-            slope, second, tied, mixed, bent = edge_slopes(link, s[i] - s[j], eta, ahead[e], behind[e])
+            j = graph.other[e]
+            slope, second, tied, mixed, bent = edge_slopes(link, s[i] - s[j], eta, graph.ahead[e], graph.behind[e])
             curve[e] = second
             gradient[i] += slope
             gradient[j] -= slope
@@ -154,54 +160,70 @@ def slopes(
 
 
 @kernel
-def log_likelihood(
-    link: int,
-    item_offsets: Offsets,
-    offsets: Offsets,
-    other: Indices,
-    ahead: Floats,
-    behind: Floats,
-    ties: Floats,  # (Q,)
-    score: Floats,  # (I,)
-    eta: Floats,  # (Q,)
-) -> Floats:  # (Q,)
+def log_likelihood(link: int, graph: Graph, score: Floats, eta: Floats) -> Floats:  # (I,), (Q,) -> (Q,)
     """The log likelihood of every query's counts."""
     total = np.zeros(len(eta))
     for q in range(len(eta)):
-        base, own = item_offsets[q], eta[q]
-        if own == np.inf:
+        if eta[q] == np.inf:
             continue  # nothing but ties, and they are certain
-        product = 1.0
-        strength, narrow = strengths(score[base : item_offsets[q + 1]])
-        if ties[q] > 0.0 and link == DAVIDSON:
-            total[q] = ties[q] * own
-        elif ties[q] > 0.0 and link == RAO_KUPPER:
-            total[q] = ties[q] * (2.0 * own + math.log(-math.expm1(-2.0 * own)))
-        for i in range(base, item_offsets[q + 1]):
-            for e in range(offsets[i], offsets[i + 1]):
-                d, mine, theirs = score[i] - score[base + other[e]], ahead[e], behind[e]
-                if link == PROBIT:
-                    y = abs(d) * ROOT_HALF
-                    far, density = mills(y)[0], -0.5 * y * y - LOG_ROOT_TAU
-                    likely, unlikely = (mine, theirs) if d >= 0.0 else (theirs, mine)
-                    total[q] += unlikely * (density - math.log(far)) + likely * math.log1p(-math.exp(density) / far)
-                elif link == DAVIDSON:
-                    high = max(0.5 * abs(d), own)
-                    z = math.exp(0.5 * d - high) + math.exp(-0.5 * d - high) + math.exp(own - high)
-                    total[q] += 0.5 * (mine - theirs) * d - (mine + theirs) * (high + math.log(z))
-                elif link == RAO_KUPPER:
-                    for x, count in ((d - own, mine), (-d - own, theirs)):
-                        total[q] += count * (min(x, 0.0) - math.log1p(math.exp(-abs(x))))
-                else:
-                    total[q] += mine * min(d, 0.0) + theirs * min(-d, 0.0)
-                    up, down = strength[i - base], strength[other[e]]
-                    factor = 1.0 + (min(up, down) / max(up, down) if narrow else math.exp(-abs(d)))
-                    if mine + theirs == 1.0:  # a logarithm for many pairs: factors are between 1 and 2
-                        product *= factor
-                    else:
-                        total[q] -= (mine + theirs) * math.log(factor)
-                    if product > 1e300:
-                        total[q] -= math.log(product)
-                        product = 1.0
-        total[q] -= math.log(product)
+        s = score[graph.item_offsets[q] : graph.item_offsets[q + 1]]
+        if link == LOGIT:
+            total[q] = logit_likelihood(graph, q, s)
+        else:
+            total[q] = other_likelihood(link, graph, q, s, eta[q])
     return total
+
+
+@kernel
+def logit_likelihood(graph: Graph, q: int, s: Floats) -> float:
+    """The log likelihood of one query at scores s (size,), by LOGIT."""
+    offsets = graph.offsets[graph.item_offsets[q] : graph.item_offsets[q + 1] + 1]
+    strength, narrow = strengths(s)
+    total, product = 0.0, 1.0
+    for i in range(len(s)):
+        for e in range(offsets[i], offsets[i + 1]):
+            j, mine, theirs = graph.other[e], graph.ahead[e], graph.behind[e]
+            d, up, down = s[i] - s[j], strength[i], strength[j]
+            total += mine * min(d, 0.0) + theirs * min(-d, 0.0)
+            factor = 1.0 + (min(up, down) / max(up, down) if narrow else math.exp(-abs(d)))
+            if mine + theirs == 1.0:  # a logarithm for many pairs: factors are between 1 and 2
+                product *= factor
+            else:
+                total -= (mine + theirs) * math.log(factor)
+            if product > 1e300:
+                total -= math.log(product)
+                product = 1.0
+    return total - math.log(product)
+
+
+@kernel
+def other_likelihood(link: int, graph: Graph, q: int, s: Floats, eta: float) -> float:
+    """The same by every other link."""
+    offsets, ties, total = graph.offsets[graph.item_offsets[q] : graph.item_offsets[q + 1] + 1], graph.ties[q], 0.0
+    if ties > 0.0 and link == DAVIDSON:
+        total = ties * eta
+    elif ties > 0.0 and link == RAO_KUPPER:
+        total = ties * (2.0 * eta + math.log(-math.expm1(-2.0 * eta)))
+    for i in range(len(s)):
+        for e in range(offsets[i], offsets[i + 1]):
+            up, down = edge_likelihood(link, s[i] - s[graph.other[e]], eta, graph.ahead[e], graph.behind[e])
+            total += up
+            total += down
+    return total
+
+
+@kernel
+def edge_likelihood(link: int, d: float, eta: float, ahead: float, behind: float) -> tuple[float, float]:
+    """Log likelihood of one pair's counts in two terms, the second of them 0 but for RAO_KUPPER. Not for LOGIT."""
+    if link == PROBIT:
+        y = abs(d) * ROOT_HALF
+        far, density = mills(y)[0], -0.5 * y * y - LOG_ROOT_TAU
+        likely, unlikely = (ahead, behind) if d >= 0.0 else (behind, ahead)
+        return unlikely * (density - math.log(far)) + likely * math.log1p(-math.exp(density) / far), 0.0
+    if link == DAVIDSON:
+        high = max(0.5 * abs(d), eta)
+        z = math.exp(0.5 * d - high) + math.exp(-0.5 * d - high) + math.exp(eta - high)
+        return 0.5 * (ahead - behind) * d - (ahead + behind) * (high + math.log(z)), 0.0
+    win, loss = d - eta, -d - eta
+    up = ahead * (min(win, 0.0) - math.log1p(math.exp(-abs(win))))
+    return up, behind * (min(loss, 0.0) - math.log1p(math.exp(-abs(loss))))

@@ -60,7 +60,7 @@ class Sums(NamedTuple):
     behind: Floats  # (L,) what every item that a list leaves out lost
 
 
-def sum_by_item(entry_row: Offsets, weights: Floats, n_items: int) -> Floats:  # (E,), (E,) -> (I,)
+def sum_by_item(entry_row: Offsets | Indices, weights: Floats, n_items: int) -> Floats:  # (E,), (E,) -> (I,)
     """Sum of the entries' weights for every item, added in list order."""
     return np.bincount(entry_row, weights, n_items).astype(np.float64, copy=False)  # int64 where there is no entry
 

@@ -13,6 +13,7 @@ import numpy as np
 from distagg.kernels.jit import kernel
 from distagg.kernels.mpm import MEMORY, direction
 from distagg.kernels.plackett_luce import Choices, expect, suffix_sums, take
+from distagg.kernels.vectors import dot
 from distagg.types import Floats, Offsets
 
 SEARCHES = 30  # trials of a line search
@@ -75,14 +76,6 @@ def scaled_gradient(wins: Floats, shape: float, expected: Floats, scale: Floats,
         gradient[i] = (expected[i] - wins[i] - shape) * scale[i]
         largest = max(largest, abs(expected[i] - wins[i] - shape))
     return largest
-
-
-@kernel
-def dot(x: Floats, y: Floats) -> float:
-    total = 0.0
-    for i in range(len(x)):
-        total += x[i] * y[i]
-    return total
 
 
 @kernel

@@ -24,6 +24,7 @@ import numpy as np
 
 from distagg.kernels.jit import kernel
 from distagg.kernels.lists import Experts, Lists, Pairs, Sums
+from distagg.kernels.vectors import dot
 from distagg.types import Floats, Offsets
 
 MEMORY = 10  # curvature pairs that L-BFGS keeps
@@ -177,29 +178,19 @@ def direction(gradient: Floats, moves: Floats, turns: Floats, held: int, step: i
         out[i] = -gradient[i]
     for back in range(held):
         row = (step - 1 - back) % MEMORY
-        dot, curvature = 0.0, 0.0
-        for i in range(size):
-            dot += moves[row, i] * out[i]
-            curvature += moves[row, i] * turns[row, i]
-        weight[row] = dot / curvature
+        weight[row] = dot(moves[row], out) / dot(moves[row], turns[row])
         for i in range(size):
             out[i] -= weight[row] * turns[row, i]
     if held > 0:
         row = (step - 1) % MEMORY
-        top, bottom = 0.0, 0.0
+        scale = dot(moves[row], turns[row]) / dot(turns[row], turns[row])
         for i in range(size):
-            top += moves[row, i] * turns[row, i]
-            bottom += turns[row, i] * turns[row, i]
-        for i in range(size):
-            out[i] *= top / bottom
+            out[i] *= scale
     for back in range(held - 1, -1, -1):
         row = (step - 1 - back) % MEMORY
-        dot, curvature = 0.0, 0.0
+        undone = weight[row] - dot(turns[row], out) / dot(moves[row], turns[row])
         for i in range(size):
-            dot += turns[row, i] * out[i]
-            curvature += moves[row, i] * turns[row, i]
-        for i in range(size):
-            out[i] += moves[row, i] * (weight[row] - dot / curvature)
+            out[i] += moves[row, i] * undone
 
 
 @kernel
@@ -256,14 +247,6 @@ def backtrack(
             return True, reached
         length *= 0.5
     return False, value
-
-
-@kernel
-def dot(a: Floats, b: Floats) -> float:
-    total = 0.0
-    for i in range(len(a)):
-        total += a[i] * b[i]
-    return total
 
 
 @kernel

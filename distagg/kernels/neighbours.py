@@ -8,10 +8,21 @@ Cost for each user: one pass over the pool's ratings and a sort of its users.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from distagg.kernels.jit import kernel
-from distagg.types import Floats, Indices, Offsets
+from distagg.types import Bools, Floats, Indices, Offsets
+
+
+class Ratings(NamedTuple):
+    """What U users' ratings deviate from their baselines by."""
+
+    offsets: Offsets  # (U + 1,)
+    item: Indices  # (N,)
+    deviation: Floats  # (N,)
+    expert: Indices  # (U,) who they are
 
 
 @kernel
@@ -19,53 +30,64 @@ def nearest(
     most: int,  # neighbours for each item
     shrink: float,
     damp: float,  # likeness of nobody in particular, who deviates by nothing
-    entry_offsets: Offsets,  # (L + 1,) of the users to predict for
-    entry_item: Indices,  # (E,)
-    deviation: Floats,  # (E,)
-    list_expert: Indices,  # (L,) who they are
-    pool_offsets: Offsets,  # (P + 1,)
-    pool_item: Indices,
-    pool_deviation: Floats,
-    pool_expert: Indices,  # (P,) who they are: nobody is a neighbour of itself
-    out: Floats,  # (L, I) filled: predicted deviations, 0 where no neighbour rated the item
-) -> None:
-    n_pool, n_items = len(pool_expert), out.shape[1]
-    own = np.zeros(n_items)
-    rated, likeness = np.zeros(n_items, dtype=np.bool_), np.empty(n_pool)
-    weight, count = np.empty(n_items), np.empty(n_items, dtype=np.int64)
-    for a in range(len(entry_offsets) - 1):
-        for e in range(entry_offsets[a], entry_offsets[a + 1]):
-            own[entry_item[e]], rated[entry_item[e]] = deviation[e], True
-        for v in range(n_pool):
-            both, mine, theirs, shared = 0.0, 0.0, 0.0, 0
-            if pool_expert[v] != list_expert[a]:
-                for e in range(pool_offsets[v], pool_offsets[v + 1]):
-                    i = pool_item[e]
-                    if rated[i]:
-                        d = pool_deviation[e]
-                        both += own[i] * d
-                        mine += own[i] * own[i]
-                        theirs += d * d
-                        shared += 1
-            likeness[v] = 0.0
-            if shared > 1 and mine > 0.0 and theirs > 0.0:
-                likeness[v] = both / np.sqrt(mine * theirs) * (shared - 1) / (shared - 1 + shrink)
-        order = np.argsort(-likeness)
-        for i in range(n_items):
-            out[a, i], weight[i], count[i] = 0.0, 0.0, 0
-        for n in range(n_pool):
-            v = order[n]
-            like = likeness[v]
-            if like <= 0.0:
-                break
-            for e in range(pool_offsets[v], pool_offsets[v + 1]):
-                i = pool_item[e]
-                if count[i] < most:
-                    count[i] += 1
-                    weight[i] += like
-                    out[a, i] += like * pool_deviation[e]
-        for i in range(n_items):
-            if weight[i] > 0.0:
-                out[a, i] /= weight[i] + damp
-        for e in range(entry_offsets[a], entry_offsets[a + 1]):
-            own[entry_item[e]], rated[entry_item[e]] = 0.0, False
+    users: Ratings,  # to predict for
+    pool: Ratings,
+    n_items: int,
+) -> Floats:  # (users, items)
+    """Predicted deviations, 0 where no neighbour rated the item."""
+    predicted = np.empty((len(users.expert), n_items))
+    for a in range(len(users.expert)):
+        own, rated = by_item(users, a, n_items)
+        likeness = alike(own, rated, users.expert[a], shrink, pool)
+        predict_user(most, damp, likeness, pool, predicted[a])
+    return predicted
+
+
+@kernel
+def by_item(users: Ratings, a: int, n_items: int) -> tuple[Floats, Bools]:  # (items,), (items,)
+    """The deviation of user a for every item, and whether the user rated it."""
+    own, rated = np.zeros(n_items), np.zeros(n_items, dtype=np.bool_)
+    for e in range(users.offsets[a], users.offsets[a + 1]):
+        own[users.item[e]], rated[users.item[e]] = users.deviation[e], True
+    return own, rated
+
+
+@kernel
+def alike(own: Floats, rated: Bools, expert: int, shrink: float, pool: Ratings) -> Floats:  # (users of the pool,)
+    """How alike everybody in the pool is to one user; nobody is alike to itself."""
+    offsets, item, deviation, _ = pool
+    likeness = np.zeros(len(pool.expert))
+    for v in range(len(likeness)):
+        if pool.expert[v] == expert:
+            continue
+        both, mine, theirs, shared = 0.0, 0.0, 0.0, 0
+        for e in range(offsets[v], offsets[v + 1]):
+            i = item[e]
+            if rated[i]:
+                both += own[i] * deviation[e]
+                mine += own[i] * own[i]
+                theirs += deviation[e] * deviation[e]
+                shared += 1
+        if shared > 1 and mine > 0.0 and theirs > 0.0:
+            likeness[v] = both / np.sqrt(mine * theirs) * (shared - 1) / (shared - 1 + shrink)
+    return likeness
+
+
+@kernel
+def predict_user(most: int, damp: float, likeness: Floats, pool: Ratings, predicted: Floats) -> None:
+    """Fill ``predicted`` (items,) with the mean deviations of the nearest users who rated each item."""
+    weight, count = np.zeros(len(predicted)), np.zeros(len(predicted), dtype=np.int64)
+    predicted[:] = 0.0
+    for v in np.argsort(-likeness):
+        like = likeness[v]
+        if like <= 0.0:
+            break
+        for e in range(pool.offsets[v], pool.offsets[v + 1]):
+            i = pool.item[e]
+            if count[i] < most:
+                count[i] += 1
+                weight[i] += like
+                predicted[i] += like * pool.deviation[e]
+    for i in range(len(predicted)):
+        if weight[i] > 0.0:
+            predicted[i] /= weight[i] + damp

@@ -18,9 +18,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from distagg.kernels.graph import Graph
 from distagg.kernels.jit import kernel
-from distagg.kernels.links import LOGIT, RAO_KUPPER, logit_slopes, slopes
-from distagg.types import Floats, Indices, Offsets
+from distagg.kernels.links import RAO_KUPPER, Slopes, slopes
+from distagg.kernels.vectors import dot
+from distagg.types import Floats, Offsets
 
 NONE, GAUSSIAN, GAMMA = 0, 1, 2
 UPHILL = 0.1  # a step may end this much of its first slope uphill
@@ -29,44 +31,24 @@ SETTLED, CHANGES = 0.01, 100  # a weight is found when it changes by no larger p
 
 
 @kernel
-def solve_step(
-    offsets: Offsets,  # (size + 1,)
-    other: Indices,
-    curve: Floats,  # second derivatives by gap, for every edge
-    diagonal: Floats,  # (size + 1,)
-    cross: Floats,  # (size + 1,)
-    gradient: Floats,  # (size + 1,)
-    closeness: float,
-    x: Floats,  # (size + 1,) filled
-) -> None:
-    """x with (second derivatives) x = -gradient, to a relative residual of ``closeness``, by conjugate gradients."""
-    length = len(x)
-    size = length - 1
+def solve_step(graph: Graph, q: int, slopes: Slopes, closeness: float, x: Floats) -> None:
+    """x (size + 1,) with (second derivatives) x = -gradient, to a relative residual of ``closeness``.
+
+    By conjugate gradients, preconditioned by the diagonal.
+    """
+    length, diagonal = len(x), slopes.diagonal
     rest, ahead, out, scale = np.empty(length), np.empty(length), np.empty(length), np.empty(length)
-    now = 0.0
     for i in range(length):
         scale[i] = 1.0 / diagonal[i] if diagonal[i] > 0.0 else 0.0
-        x[i], rest[i] = 0.0, -gradient[i]
+        x[i], rest[i] = 0.0, -slopes.gradient[i]
         ahead[i] = scale[i] * rest[i]
-        now += rest[i] * ahead[i]
+    now = dot(rest, ahead)
     goal = now * closeness * closeness
     for _ in range(2 * length + 10):
         if now <= goal or now == 0.0:
             break
-        for i in range(length):
-            out[i] = diagonal[i] * ahead[i] + cross[i] * ahead[size]
-        for i in range(size):
-            mine, taken = ahead[i], cross[i] * ahead[i]
-            out[size] += taken
-            taken = 0.0
-            for e in range(offsets[i], offsets[i + 1]):
-                j = other[e]
-                taken += curve[e] * ahead[j]
-                out[j] -= curve[e] * mine
-            out[i] -= taken
-        bend = 0.0
-        for i in range(length):
-            bend += ahead[i] * out[i]
+        multiply(graph, q, slopes, ahead, out)
+        bend = dot(ahead, out)
         if bend <= 0.0:
             break  # rounding: what is left lies in the null space
         alpha, before = now / bend, now
@@ -79,6 +61,24 @@ def solve_step(
             ahead[i] = scale[i] * rest[i] + now / before * ahead[i]
 
 
+@kernel
+def multiply(graph: Graph, q: int, slopes: Slopes, x: Floats, out: Floats) -> None:
+    """(second derivatives) x into ``out``."""
+    other, (_, diagonal, cross, curve) = graph.other, slopes
+    offsets = graph.offsets[graph.item_offsets[q] : graph.item_offsets[q + 1] + 1]
+    size = len(x) - 1
+    for i in range(size + 1):
+        out[i] = diagonal[i] * x[i] + cross[i] * x[size]
+    for i in range(size):
+        mine, taken = x[i], 0.0
+        out[size] += cross[i] * mine
+        for e in range(offsets[i], offsets[i + 1]):
+            j = other[e]
+            taken += curve[e] * x[j]
+            out[j] -= curve[e] * mine
+        out[i] -= taken
+
+
 class Fit(NamedTuple):
     """What is minimised, and how closely."""
 
@@ -88,17 +88,6 @@ class Fit(NamedTuple):
     seek: bool  # whether to change the weights of a gaussian prior until they settle
     tolerance: float
     steps: int
-
-
-class Graph(NamedTuple):
-    """Who was compared with whom: the counts of every query (see ``counts``)."""
-
-    item_offsets: Offsets  # (Q + 1,)
-    offsets: Offsets  # (I + 1,) of edges
-    other: Indices  # (edges,)
-    ahead: Floats  # (edges,) how often the row's item won
-    behind: Floats  # (edges,) and lost
-    ties: Floats  # (Q,)
 
 
 @kernel
@@ -129,7 +118,8 @@ def fit_query(
     s = np.empty(size + 1)  # the scores, then the tie parameter
     s[:size], s[size] = score[base:end], eta[q]
     start, x = s.copy(), np.zeros(size + 1)
-    gradient, diagonal, cross = np.empty(size + 1), np.empty(size + 1), np.empty(size + 1)
+    gradient, diagonal = np.empty(size + 1), np.empty(size + 1)
+    derivatives = Slopes(gradient, diagonal, np.empty(size + 1), curve)
     taken, tries, first, part = iterations[q], 0, 0.0, 1.0
     changes = CHANGES if how.seek else 0
     while True:
@@ -138,7 +128,7 @@ def fit_query(
                 s[i] = start[i] + part * x[i]
         good, along = how.link != RAO_KUPPER or graph.ties[q] == 0.0 or s[size] > 0.0, -2.0 * first
         if good:
-            slopes_at(how, graph, q, weight[q], s, gradient, diagonal, cross, curve)
+            slopes_at(how, graph, q, weight[q], s, derivatives)
             along = slope_along(gradient, x)
             good = along <= -UPHILL * first
         tries += 1
@@ -155,8 +145,7 @@ def fit_query(
             changes, tries, first = changes - 1, 0, 0.0
             x[:] = 0.0
             continue
-        rows = graph.offsets[base : end + 1]
-        solve_step(rows, graph.other, curve, diagonal, cross, gradient, min(0.02, left[q]), x)
+        solve_step(graph, q, derivatives, min(0.02, left[q]), x)
         start[:] = s
         first = dot(gradient, x)
         taken, part, tries = taken + 1, 1.0, 1
@@ -165,25 +154,17 @@ def fit_query(
 
 
 @kernel
-def slopes_at(
-    how: Fit, graph: Graph, q: int, weight: float, s: Floats, gradient: Floats, diagonal: Floats, cross: Floats,
-    curve: Floats,
-) -> None:  # fmt: skip
+def slopes_at(how: Fit, graph: Graph, q: int, weight: float, s: Floats, out: Slopes) -> None:
     """First and second derivatives of what is minimised, at scores and tie parameter ``s``."""
-    rows = graph.offsets[graph.item_offsets[q] : graph.item_offsets[q + 1] + 1]
-    edges = graph.other, graph.ahead, graph.behind
-    if how.link == LOGIT:
-        logit_slopes(how.link, s, graph.ties[q], rows, *edges, gradient, diagonal, cross, curve)
-    else:
-        slopes(how.link, s, graph.ties[q], rows, *edges, gradient, diagonal, cross, curve)
+    slopes(how.link, graph, q, s, out)
     for i in range(len(s) - 1):
         if how.prior == GAUSSIAN:
-            gradient[i] += weight * s[i]
-            diagonal[i] += weight
+            out.gradient[i] += weight * s[i]
+            out.diagonal[i] += weight
         elif how.prior == GAMMA:
             mean = weight * math.exp(s[i])
-            gradient[i] += mean - (how.shape - 1.0)
-            diagonal[i] += mean
+            out.gradient[i] += mean - (how.shape - 1.0)
+            out.diagonal[i] += mean
 
 
 @kernel
@@ -192,14 +173,6 @@ def slope_along(gradient: Floats, x: Floats) -> float:
     total = gradient[-1] * x[-1]
     for i in range(len(x) - 1):
         total += gradient[i] * x[i]
-    return total
-
-
-@kernel
-def dot(a: Floats, b: Floats) -> float:
-    total = 0.0
-    for i in range(len(a)):
-        total += a[i] * b[i]
     return total
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from distagg.kernels.jit import kernel
-from distagg.kernels.lists import BINARY, LOG, NORMALISED
+from distagg.kernels.lists import BINARY, LOG, NORMALISED, Lists
 from distagg.types import Floats, Indices, Offsets
 
 
@@ -79,20 +79,17 @@ def score_list(
 def score_lists(
     functions: Offsets,  # (P,) pair functions
     reciprocal: float,  # c of the last potential, 0 leaves it out
-    item_offsets: Offsets,  # (Q + 1,)
-    list_offsets: Offsets,  # (Q + 1,)
-    entry_offsets: Offsets,  # (L + 1,)
-    entry_item: Indices,  # (E,)
-    entry_rank: Floats,  # (E,)
+    lists: Lists,
     row: Offsets,  # (L,) the row of weights that each list takes
     weights: Floats,  # (rows, F)
-    score: Floats,  # (I,) added to
-) -> None:
+) -> Floats:  # (I,)
     """Weights times potentials, summed for each item: the numbers that ``won_and_lost`` gives, none of them written."""
+    item_offsets, list_offsets, entry_offsets, entry_item, entry_rank = lists
     longest = 0
     for a in range(len(row)):
         longest = max(longest, entry_offsets[a + 1] - entry_offsets[a])
     values, sums = np.empty((len(functions), longest)), np.empty((2, len(functions)))
+    score = np.zeros(item_offsets[-1])
     for q in range(len(item_offsets) - 1):
         here = score[item_offsets[q] : item_offsets[q + 1]]
         share = 1.0 / max(len(here), 1)
@@ -100,6 +97,7 @@ def score_lists(
             item = entry_item[entry_offsets[a] : entry_offsets[a + 1]]
             rank = entry_rank[entry_offsets[a] : entry_offsets[a + 1]]
             score_list(functions, reciprocal, share, item, rank, weights[row[a]], values, sums, here)
+    return score
 
 
 @kernel

@@ -8,23 +8,55 @@ is O(length^2) for each item. Tied items get the mean of the places they share.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
+from distagg.kernels.exponentials import class_terms
 from distagg.kernels.jit import kernel
-from distagg.types import Floats, Indices, Offsets
+from distagg.kernels.lists import Lists
+from distagg.types import Floats, Offsets
+
+
+class Utility(NamedTuple):
+    """How contests end, and what a rank is worth: the terms of ``exponentials``, or Borda's points without any."""
+
+    steep: float  # how fast a contest becomes sure with the distance; 0: the paper's contest
+    average: bool  # items that a list leaves out get the utility of an average rank, else nothing
+    starts: Offsets  # (classes + 1,) terms of each class of sizes
+    ratio: Floats  # (T,)
+    weight: Floats  # (T,)
+
+
+class Places(NamedTuple):
+    """Room for numbers by the place in a list, from 0: as long as the longest list."""
+
+    chance: Floats  # that the item so many places before wins
+    ahead: Floats
+    behind: Floats
+    value: Floats  # the expected utility
+
+
+@kernel
+def places_for(lists: Lists) -> Places:
+    longest = 1
+    for a in range(len(lists.entry_offsets) - 1):
+        longest = max(longest, lists.entry_offsets[a + 1] - lists.entry_offsets[a])
+    return Places(np.empty(longest), np.empty(longest), np.empty(longest), np.empty(longest))
 
 
 @kernel
 def fill_chances(steep: float, size: int, length: int, chance: Floats) -> None:
-    """chance[d]: that the item d places before wins. With ``steep`` 0 the paper's max(d, 1 - d), d in query sizes."""
+    """The chances of contests. With ``steep`` 0 they are the paper's max(d, 1 - d), d the distance in query sizes."""
     for d in range(1, length):
         gap = d / size
         chance[d] = max(gap, 1.0 - gap) if steep == 0.0 else 1.0 - 0.5 * np.exp(-steep * gap)
 
 
 @kernel
-def points_by_place(size: int, length: int, chance: Floats, won: Floats, value: Floats) -> None:
-    """value[a] = size - E[rank] at place a (from 0); items that the list leaves out win half of their contests."""
+def fill_points(size: int, length: int, places: Places) -> None:
+    """size - E[rank] at every place; items that the list leaves out win half of their contests."""
+    chance, won, _, value = places
     won[0] = 0.0
     for d in range(1, length):
         won[d] = won[d - 1] + chance[d]
@@ -34,10 +66,9 @@ def points_by_place(size: int, length: int, chance: Floats, won: Floats, value: 
 
 
 @kernel
-def exponentials_by_place(
-    size: int, length: int, chance: Floats, ratio: Floats, weight: Floats, ahead: Floats, behind: Floats, value: Floats
-) -> None:
-    """value[a] = E[sum_t weight_t ratio_t^rank] at place a."""
+def fill_exponentials(size: int, length: int, ratio: Floats, weight: Floats, places: Places) -> None:
+    """E[sum_t weight_t ratio_t^rank] at every place."""
+    chance, ahead, behind, value = places
     for a in range(length):
         value[a] = 0.0
     for t in range(len(ratio)):
@@ -51,56 +82,53 @@ def exponentials_by_place(
 
 
 @kernel
-def add_expectations(
-    steep: float,
-    average: bool,  # items that a list leaves out get the utility of an average rank, else nothing
-    starts: Offsets,  # (classes + 1,) terms of each class of sizes; none at all: Borda's points
-    ratio: Floats,  # (T,)
-    weight: Floats,  # (T,)
-    item_offsets: Offsets,  # (Q + 1,)
-    list_offsets: Offsets,  # (Q + 1,)
-    entry_offsets: Offsets,  # (L + 1,)
-    entry_item: Indices,  # (E,)
-    entry_rank: Floats,  # (E,)
-    room: Floats,  # (4, longest list): the kernel's own
-    total: Floats,  # (I,) added to
-) -> None:
+def average_value(size: int, ratio: Floats, weight: Floats) -> float:
+    """The utility of an average rank: that of an item which wins half of its contests."""
+    if len(ratio) == 0:
+        return 0.5 * (size + 1)
+    value = 0.0
+    for t in range(len(ratio)):
+        value += weight[t] * (0.5 + 0.5 * ratio[t]) ** (size - 1)
+    return value
+
+
+@kernel
+def add_list(lists: Lists, a: int, value: Floats, outside: float, base: int, total: Floats) -> None:
+    """Add what list a gives its items beyond ``outside`` to ``total`` from ``base`` on; ties share a mean value."""
+    item, rank = lists.entry_item, lists.entry_rank
+    first, last = lists.entry_offsets[a], lists.entry_offsets[a + 1]
+    start = first
+    while start < last:
+        end, mean = start + 1, value[start - first]
+        while end < last and rank[end] == rank[start]:
+            mean += value[end - first]
+            end += 1
+        mean /= end - start
+        for e in range(start, end):
+            total[base + item[e]] += mean - outside
+        start = end
+
+
+@kernel
+def sum_expectations(utility: Utility, lists: Lists) -> Floats:  # (I,)
     """The expected utility of every item, summed over the query's lists."""
-    chance, ahead, behind, value = room[0], room[1], room[2], room[3]
-    for q in range(len(item_offsets) - 1):
-        base, size = item_offsets[q], item_offsets[q + 1] - item_offsets[q]
-        first_term, last_term, scope = 0, 0, 0
-        if len(ratio) > 0:
-            while (1 << scope) < size:
-                scope += 1
-            first_term, last_term = starts[scope], starts[scope + 1]
-        outside = 0.0
-        if average and len(ratio) > 0:
-            for t in range(first_term, last_term):
-                outside += weight[t] * (0.5 + 0.5 * ratio[t]) ** (size - 1)
-        elif average:
-            outside = 0.5 * (size + 1)
-        known = 0  # the length whose values are in place
-        for a in range(list_offsets[q], list_offsets[q + 1]):
-            first, last = entry_offsets[a], entry_offsets[a + 1]
-            if last - first != known:
-                known = last - first
-                fill_chances(steep, size, known, chance)
+    total, places = np.zeros(lists.item_offsets[-1]), places_for(lists)
+    for q in range(len(lists.item_offsets) - 1):
+        base, size = lists.item_offsets[q], lists.item_offsets[q + 1] - lists.item_offsets[q]
+        ratio, weight = class_terms(size, utility.starts, utility.ratio, utility.weight)
+        outside = average_value(size, ratio, weight) if utility.average else 0.0
+        known = 0  # the length of list whose values are in place
+        for a in range(lists.list_offsets[q], lists.list_offsets[q + 1]):
+            length = lists.entry_offsets[a + 1] - lists.entry_offsets[a]
+            if length != known:
+                known = length
+                fill_chances(utility.steep, size, length, places.chance)
                 if len(ratio) > 0:
-                    terms, shares = ratio[first_term:last_term], weight[first_term:last_term]
-                    exponentials_by_place(size, known, chance, terms, shares, ahead, behind, value)
+                    fill_exponentials(size, length, ratio, weight, places)
                 else:
-                    points_by_place(size, known, chance, ahead, value)
-            start = first
-            while start < last:
-                end, mean = start + 1, value[start - first]
-                while end < last and entry_rank[end] == entry_rank[start]:
-                    mean += value[end - first]
-                    end += 1
-                mean /= end - start
-                for e in range(start, end):
-                    total[base + entry_item[e]] += mean - outside
-                start = end
-            if average:
+                    fill_points(size, length, places)
+            add_list(lists, a, places.value, outside, base, total)
+            if utility.average:
                 for i in range(base, base + size):
                     total[i] += outside
+    return total

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from distagg.kernels.exponentials import class_terms
 from distagg.kernels.jit import kernel
 from distagg.kernels.scorer import Net, Rows, backward, forward, label_range, unit_state
 from distagg.types import Floats, Labels, Offsets
@@ -23,24 +24,16 @@ LEAST = 1e-12  # variance of a rank that is as good as sure
 
 
 class Metric(NamedTuple):
-    """The sum over items of gain x discount of the rank x the keeps of the items before."""
+    """The sum over items of gain x discount of the rank x the keeps of the items before, and how it is expected."""
 
+    normal: bool  # by a normal rank
+    sigma: float
     gain: Floats  # (I,) divided by what the metric of the query is divided by
     keep: Floats  # (I,)
     discount: Floats  # (longest query,) by rank
     starts: Offsets  # (classes + 1,) the terms of the discount, for sizes up to 1, 2, 4 .. (see ``exponentials``)
     ratio: Floats  # (T,)
     weight: Floats  # (T,)
-
-
-@kernel
-def terms_of(size: int, metric: Metric) -> tuple[Floats, Floats]:
-    """Ratios and weights of the terms for a query of so many items."""
-    scope = 0
-    while (1 << scope) < size:
-        scope += 1
-    first, last = metric.starts[scope], metric.starts[scope + 1]
-    return metric.ratio[first:last], metric.weight[first:last]
 
 
 @kernel
@@ -86,8 +79,6 @@ def normal_slope(chance: Floats, keep: Floats, discount: Floats, slope: Floats) 
 
 @kernel
 def expected_metric(
-    normal: bool,
-    sigma: float,
     begin: int,  # the query's items
     end: int,
     metric: Metric,
@@ -95,10 +86,10 @@ def expected_metric(
     force: Floats,  # (I,) filled for begin..end: the gradient by each score
 ) -> float:
     """The expected metric of one query."""
-    size, value, wide = end - begin, 0.0, math.sqrt(2.0) * sigma
+    size, value, wide = end - begin, 0.0, math.sqrt(2.0) * metric.sigma
     chance, density, slope = np.empty(size), np.empty(size), np.empty(size)
     gain, keep = metric.gain, metric.keep[begin:end]
-    ratio, weight = terms_of(size, metric)
+    ratio, weight = class_terms(size, metric.starts, metric.ratio, metric.weight)
     for i in range(begin, end):
         force[i] = 0.0
     for j in range(begin, end):
@@ -109,7 +100,7 @@ def expected_metric(
             chance[i] = 0.5 * math.erfc(-gap / math.sqrt(2.0))
             density[i] = math.exp(-0.5 * gap * gap) / (math.sqrt(2.0 * math.pi) * wide)
         chance[j - begin], density[j - begin] = 0.0, 0.0
-        if normal:
+        if metric.normal:
             value += gain[j] * normal_slope(chance, keep, metric.discount, slope)
         else:
             value += gain[j] * exact_slope(chance, keep, ratio, weight, slope)
@@ -122,12 +113,10 @@ def expected_metric(
 
 @kernel
 def climb_expected(
-    normal: bool,
-    sigma: float,
+    metric: Metric,
     hidden: bool,
     queries: Offsets,  # in the order in which they are learned from
     labels: Labels,  # (I,)
-    metric: Metric,
     rows: Rows,
     net: Net,
     step: float,
@@ -143,6 +132,6 @@ def climb_expected(
             continue
         taught += 1
         forward(q, hidden, rows, net, state, score)
-        expected_metric(normal, sigma, begin, end, metric, score, force)
+        expected_metric(begin, end, metric, score, force)
         backward(q, hidden, step, rows, net, force, state, new)
     return taught

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from distagg.kernels.jit import kernel
+from distagg.kernels.vectors import dot
 from distagg.types import Floats, Indices, Offsets
 
 NOTHING = 1e-12  # a matrix this small, relative to its entries, is 0 up to rounding
@@ -51,22 +52,11 @@ class Ended(NamedTuple):
 @kernel
 def unit(x: Floats) -> float:
     """Divide x by its length, unless that is 0; gives the length."""
-    total = 0.0
-    for i in range(len(x)):
-        total += x[i] * x[i]
-    length = np.sqrt(total)
+    length = np.sqrt(dot(x, x))
     if length > 0.0:
         for i in range(len(x)):
             x[i] /= length
     return length
-
-
-@kernel
-def dot(x: Floats, y: Floats) -> float:
-    total = 0.0
-    for i in range(len(x)):
-        total += x[i] * y[i]
-    return total
 
 
 @kernel

@@ -10,8 +10,7 @@ import numpy as np
 from distagg.dataset.chunk import Chunk
 from distagg.errors import InputError, UsageError
 from distagg.kernels.links import DAVIDSON, LOGIT, PROBIT, RAO_KUPPER
-from distagg.kernels.minorise import minorise_queries
-from distagg.kernels.newton import Graph as CountGraph
+from distagg.kernels.minorise import Fit, minorise_queries
 from distagg.models.base import param
 from distagg.models.counts import Counts
 from distagg.models.outcome import Outcome
@@ -75,9 +74,8 @@ class BradleyTerry(Pairwise):
         if self.solver == "newton":
             super()._run(counts, weight, steps, score, eta, taken, left, seek=seek)
             return
-        prior, rate, shape = self.prior_numbers
-        graph = CountGraph(*counts.graph, counts.ties)
-        minorise_queries(prior, rate, shape, self.tolerance, steps, graph, score, taken, left)
+        how = Fit(*self.prior_numbers, self.tolerance, steps)
+        minorise_queries(how, counts.graph, score, taken, left)
 
     @property
     def query_columns(self) -> tuple[str, ...]:

@@ -9,10 +9,11 @@ import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
-from distagg.kernels.counts import count_squares, deal, expand, merge_rows
-from distagg.kernels.lists import LOG
-from distagg.models.pairs import pair_ranks
-from distagg.types import INDEX, OFFSET, Bools, Floats, Indices, Offsets
+from distagg.kernels.counts import Comparison, Rows, count_squares, deal, expand, merge_rows
+from distagg.kernels.graph import Graph
+from distagg.kernels.lists import BINARY, LOG, NORMALISED, Pairs
+from distagg.models.pairs import list_arrays, pair_arrays, pair_ranks
+from distagg.types import INDEX, OFFSET, Floats, Indices, Offsets
 
 PAIRS_BYTES = 4 << 30
 PAIR_BYTES = 37  # a pair while it is dealt into rows
@@ -37,9 +38,9 @@ class Counts:
         self.item_offsets.setflags(write=False)  # as a chunk's, so that kernels see one type
 
     @property
-    def graph(self) -> tuple[Offsets, Offsets, Indices, Floats, Floats]:
-        """The arrays that make the graph, in the order in which kernels take them."""
-        return self.item_offsets, self.offsets, self.other, self.ahead, self.behind
+    def graph(self) -> Graph:
+        """The comparison graph, as kernels take it."""
+        return Graph(self.item_offsets, self.offsets, self.other, self.ahead, self.behind, self.ties)
 
     def directed(self) -> dict[str, np.ndarray]:
         """One query's counts as weighted pairs: statistics that ``merged`` adds up."""
@@ -67,17 +68,17 @@ class Counting:
         pair_weight = chunk.pair_weight if pair_weight is None else pair_weight
         pair_weight.setflags(write=False)
         made, sparse = self._sizes(chunk)
-        if not sparse.any():
-            return self._squares(chunk, made, list_weight, pair_weight)
-        if chunk.n_queries == 1:
-            _, winner, loser, weight, tie = self._stream(chunk, 0, 1, int(made[0]), list_weight, pair_weight)
-            return dealt(self.share, chunk.n_items, winner, loser, weight, tie)
+        if not sparse.any() or chunk.n_queries == 1:
+            how, pairs = self._comparison(chunk, list_weight), pair_arrays(chunk)._replace(weight=pair_weight)
+            if not sparse.any():
+                return self._squares(chunk, made, how, pairs)
+            return dealt(self.share, chunk.n_items, all_pairs(chunk, how, pairs, 0, 1, int(made[0])))
         each = []
         for q in range(chunk.n_queries):
             lists = slice(chunk.list_offsets[q], chunk.list_offsets[q + 1])
-            pairs = slice(chunk.pair_offsets[q], chunk.pair_offsets[q + 1])
+            raw = slice(chunk.pair_offsets[q], chunk.pair_offsets[q + 1])
             one = chunk.select(np.arange(chunk.n_queries) == q)
-            each.append(self.count(one, list_weight[lists], pair_weight[pairs]))
+            each.append(self.count(one, list_weight[lists], pair_weight[raw]))
         return joined(each)
 
     def _sizes(self, chunk: Chunk) -> tuple[np.ndarray, np.ndarray]:  # (Q,), (Q,)
@@ -99,75 +100,69 @@ class Counting:
             )
         return pairs, np.asarray(sparse)
 
-    def _values(self, chunk: Chunk) -> tuple[Floats, Floats]:  # (E,), (L,)
-        """Ranks as the pair function compares them, and where every list ends: at its unlisted items, if they count."""
-        end = np.ones(chunk.n_lists)
+    def _comparison(self, chunk: Chunk, list_weight: Floats) -> Comparison:
+        """How lists compare items: by ranks, or by their logarithms in the LOG function."""
+        outside = np.ones(chunk.n_lists)
         listed = np.diff(chunk.entry_offsets)
-        full = listed > 0
-        rank = pair_ranks(chunk, self.function)
-        end[full] = rank[chunk.entry_offsets[1:][full] - 1]
+        value = pair_ranks(chunk, self.function)
+        outside[listed > 0] = value[chunk.entry_offsets[1:][listed > 0] - 1]
         if self.unlisted_last:
-            end += listed < np.repeat(np.diff(chunk.item_offsets), np.diff(chunk.list_offsets))
-        if self.function != LOG:
-            return rank, end
-        value = np.log(rank)
-        value.setflags(write=False)
-        return value, np.log(end)
+            outside += listed < np.repeat(np.diff(chunk.item_offsets), np.diff(chunk.list_offsets))
+        if self.function == LOG:
+            value, outside = np.log(value), np.log(outside)
+            value.setflags(write=False)
+        scale = list_weight.copy()
+        if self.function in (NORMALISED, LOG):
+            scale = np.divide(list_weight, outside, out=np.zeros(chunk.n_lists), where=outside > 0.0)
+        return Comparison(self.function == BINARY, self.unlisted_last, value, outside, scale)
 
-    def _stream(
-        self, chunk: Chunk, first: int, end: int, room: int, list_weight: Floats, pair_weight: Floats
-    ) -> tuple[Offsets, Indices, Indices, Floats, Bools]:
-        """Offsets, winners, losers, weights and ties of some queries: raw pairs, and lists turned into such."""
-        if not chunk.n_entries:
-            return chunk.pair_offsets, chunk.pair_winner, chunk.pair_loser, pair_weight, chunk.pair_tie
-        value, list_end = self._values(chunk)
-        made = expand(
-            self.function, self.unlisted_last, first, end, room, list_weight, list_end,
-            chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets, chunk.entry_item, value, chunk.pair_offsets,
-            chunk.pair_winner, chunk.pair_loser, pair_weight, chunk.pair_tie,
-        )  # fmt: skip
-        for column in made:
-            column.setflags(write=False)
-        return made
-
-    def _squares(self, chunk: Chunk, made: np.ndarray, list_weight: Floats, pair_weight: Floats) -> Counts:
+    def _squares(self, chunk: Chunk, made: np.ndarray, how: Comparison, raw: Pairs) -> Counts:
         """Queries counted in squares, as many at a time as their pairs fit into a block."""
         size = np.diff(chunk.item_offsets)
         room = int((size * (size - 1) // 2).sum())
-        offsets, ties = np.zeros(chunk.n_items + 1, dtype=OFFSET), np.zeros(chunk.n_queries)
-        other, ahead, behind = np.empty(room, dtype=INDEX), np.empty(room), np.empty(room)
-        won, lost = np.zeros(chunk.n_items), np.zeros(chunk.n_items)
+        rows = empty_rows(chunk.n_items, chunk.n_queries, room)
         sums = np.concatenate([[0], np.cumsum(made)])
         edges = first = 0
         while first < chunk.n_queries:
             end = chunk.n_queries
             if chunk.n_entries:
                 end = max(first + 1, int(np.searchsorted(sums, sums[first] + BLOCK, side="right")) - 1)
-            pair_offsets, winner, loser, weight, tie = self._stream(
-                chunk, first, end, int(sums[end] - sums[first]), list_weight, pair_weight
-            )
-            edges = count_squares(
-                self.share, first, chunk.item_offsets, pair_offsets, winner, loser, weight, tie, edges, offsets, other,
-                ahead, behind, won, lost, ties,
-            )  # fmt: skip
+            pairs = all_pairs(chunk, how, raw, first, end, int(sums[end] - sums[first]))
+            edges = count_squares(self.share, first, chunk.item_offsets, pairs, edges, rows)
             first = end
-        return Counts(chunk.item_offsets, offsets, other[:edges], ahead[:edges], behind[:edges], won, lost, ties)
+        return of_rows(chunk.item_offsets, rows, edges)
 
 
-def dealt(share: float, size: int, winner: Indices, loser: Indices, weight: Floats, tie: Bools) -> Counts:
-    """One query's counts from (winner, loser, weight, tie)."""
-    for column in (winner, loser, weight, tie):
+def all_pairs(chunk: Chunk, how: Comparison, raw: Pairs, first: int, end: int, room: int) -> Pairs:
+    """Pairs of some queries: raw pairs, and lists turned into such."""
+    return read_only(expand(how, list_arrays(chunk), raw, first, end, room)) if chunk.n_entries else raw
+
+
+def empty_rows(n_items: int, n_queries: int, room: int) -> Rows:
+    """Rows for the kernels to fill, with room for so many edges."""
+    offsets, other = np.zeros(n_items + 1, dtype=OFFSET), np.empty(room, dtype=INDEX)
+    won, lost = np.zeros(n_items), np.zeros(n_items)
+    return Rows(offsets, other, np.empty(room), np.empty(room), won, lost, np.zeros(n_queries))
+
+
+def of_rows(item_offsets: Offsets, rows: Rows, edges: int) -> Counts:
+    """Counts of rows of which so many edges are filled."""
+    offsets, other, ahead, behind, won, lost, ties = rows
+    return Counts(item_offsets, offsets, other[:edges], ahead[:edges], behind[:edges], won, lost, ties)
+
+
+def read_only(pairs: Pairs) -> Pairs:
+    """Pairs as a chunk's, so that kernels see one type."""
+    for column in pairs:
         column.setflags(write=False)
-    room = len(winner)
-    start, code = np.zeros(size + 1, dtype=OFFSET), np.empty(room, dtype=INDEX)
-    amount = np.empty(0 if (weight == 1.0).all() else room)
-    deal(size, winner, loser, weight, tie, start, code, amount)
-    offsets = np.zeros(size + 1, dtype=OFFSET)
-    other, ahead, behind = np.empty(room, dtype=INDEX), np.empty(room), np.empty(room)
-    won, lost = np.zeros(size), np.zeros(size)
-    edges, ties = merge_rows(share, start, code, amount, offsets, other, ahead, behind, won, lost)
-    item_offsets = np.array([0, size], dtype=OFFSET)
-    return Counts(item_offsets, offsets, other[:edges], ahead[:edges], behind[:edges], won, lost, np.array([ties]))
+    return pairs
+
+
+def dealt(share: float, size: int, pairs: Pairs) -> Counts:
+    """One query's counts from its pairs."""
+    rows = empty_rows(size, 1, len(pairs.winner))
+    edges = merge_rows(share, deal(size, pairs), rows)
+    return of_rows(np.array([0, size], dtype=OFFSET), rows, edges)
 
 
 def merged(size: int, parts: Sequence[dict[str, np.ndarray]]) -> Counts:
@@ -175,7 +170,8 @@ def merged(size: int, parts: Sequence[dict[str, np.ndarray]]) -> Counts:
     winner, loser, weight = (
         np.concatenate([part[name] for part in parts]) for name in ("pair_winner", "pair_loser", "pair_weight")
     )
-    counts = dealt(0.0, size, winner, loser, weight, np.zeros(len(winner), dtype=np.bool_))
+    offsets, tie = np.array([0, len(winner)], dtype=OFFSET), np.zeros(len(winner), dtype=np.bool_)
+    counts = dealt(0.0, size, read_only(Pairs(offsets, winner, loser, weight, tie)))
     counts.ties[:] = sum(float(part["ties"][0]) for part in parts)
     return counts
 

@@ -14,8 +14,9 @@ import numpy as np
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
 from distagg.kernels.cps import DISTANCES, infer_queries, likelihood
-from distagg.kernels.lists import mid_positions
+from distagg.kernels.lists import Lists, mid_positions
 from distagg.models.base import Model, Params, Statistics, not_converged, param, sum_entries
+from distagg.models.pairs import list_arrays
 from distagg.types import Floats
 
 MOST_EXPERTS = 2000  # learning adds up a matrix of experts x experts
@@ -63,8 +64,7 @@ class Cps(Model):
         theta = self._theta(chunk, params)
         if self.distance == "spearman":
             return self._weighted_positions(chunk, theta)
-        score = np.zeros(chunk.n_items)
-        infer_queries(*self._arrays(chunk, theta, score))
+        score: Floats = infer_queries(*self._how, _positions(chunk), theta[chunk.list_expert])
         return score
 
     def map(self, chunk: Chunk, params: Params) -> Statistics:
@@ -76,8 +76,9 @@ class Cps(Model):
                 f"{MOST_EXPERTS:,}; give theta a number"
             )
         theta = np.asarray(params.get("expert_theta", np.zeros(n_experts)), dtype=np.float64)
-        gradient, curvature = np.zeros(n_experts), np.zeros((n_experts, n_experts))
-        value, taken = likelihood(*self._arrays(chunk, theta, chunk.grades(), gradient, curvature))
+        value, taken, gradient, curvature = likelihood(
+            *self._how, _positions(chunk), chunk.list_expert, theta, chunk.grades()
+        )
         return {"value": np.array(value), "taken": np.array(taken), "gradient": gradient, "curvature": curvature}
 
     def finish(self, statistics: Statistics, params: Params) -> Params:
@@ -121,9 +122,14 @@ class Cps(Model):
         theta = np.asarray(params["expert_theta"] if params else np.ones(chunk.n_experts), dtype=np.float64)
         return np.where(np.isfinite(theta), theta, 0.0)  # unseen experts
 
-    def _arrays(self, chunk: Chunk, theta: Floats, *more: np.ndarray) -> tuple[Any, ...]:
-        position = mid_positions(chunk.entry_offsets, chunk.entry_rank)
-        return (
-            DISTANCES[self.distance], self.unlisted == "last", theta, chunk.item_offsets, chunk.list_offsets,
-            chunk.entry_offsets, chunk.list_expert, chunk.entry_item, position, *more,
-        )  # fmt: skip
+    @property
+    def _how(self) -> tuple[int, bool]:
+        """The distance, and whether unlisted items stand last."""
+        return DISTANCES[self.distance], self.unlisted == "last"
+
+
+def _positions(chunk: Chunk) -> Lists:
+    """A chunk's lists with positions for ranks."""
+    position = mid_positions(chunk.entry_offsets, chunk.entry_rank)
+    position.setflags(write=False)  # as a chunk's, so that kernels see one type
+    return list_arrays(chunk)._replace(entry_rank=position)

@@ -11,10 +11,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from distagg.dataset.chunk import Chunk
-from distagg.kernels.cranking import expect_chunk
+from distagg.kernels.cranking import Sampling, expect_chunk
+from distagg.kernels.lists import sum_by_item
 from distagg.kernels.mallows import fit_theta
 from distagg.models.base import Model, Params, Statistics, not_converged, param
 from distagg.models.mallows import stages_of
+from distagg.models.pairs import list_arrays
 from distagg.types import Floats
 
 BURN = 5  # sweeps before any counts
@@ -111,10 +113,7 @@ class Cranking(Model):
 
     def _expect(self, chunk: Chunk, params: Params, sweeps: int) -> tuple[Floats, Floats]:
         """Scores (I,) and expected distances (experts,)."""
-        score, distance = np.zeros(chunk.n_items), np.zeros(chunk.n_experts)
-        expect_chunk(
-            self._theta(chunk.n_experts, params), sweeps, BURN, self.seed, self.unlisted == "last", chunk.positions,
-            chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets, chunk.list_expert, chunk.entry_item,
-            chunk.entry_rank, score, distance,
-        )  # fmt: skip
-        return score, distance
+        how = Sampling(self.unlisted == "last", sweeps, BURN, self.seed)
+        weight = self._theta(chunk.n_experts, params)[chunk.list_expert]
+        score, distance = expect_chunk(how, list_arrays(chunk), weight, chunk.positions)
+        return score, sum_by_item(chunk.list_expert, distance, chunk.n_experts)

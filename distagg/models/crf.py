@@ -39,7 +39,7 @@ from distagg.kernels.crf import (
 from distagg.kernels.lists import NORMALISED, PAIR_FUNCTIONS
 from distagg.kernels.potentials import index_by_item, score_lists
 from distagg.models.base import Params, param
-from distagg.models.pairs import check_ranks, pair_ranks, won_and_lost, won_and_lost_names
+from distagg.models.pairs import check_ranks, list_arrays, pair_ranks, won_and_lost, won_and_lost_names
 from distagg.models.trained import Trained
 from distagg.types import Bools, Floats, Labels, Offsets
 
@@ -117,12 +117,12 @@ class Crf(Trained):
         if self.sharing != "consensus":
             known: Bools = np.isfinite(params["expert_weights"][:, 0])
             row = np.where(known[row], row, chunk.n_experts)  # the shared row where there is one, or zeros
-        score = np.zeros(chunk.n_items)
         names = self.pairs.split("+")
         check_ranks(self.name, chunk, names, self.reciprocal)
         functions = np.array([PAIR_FUNCTIONS[name] for name in names])
         rank = pair_ranks(chunk, NORMALISED) if "normalised" in names else chunk.entry_rank
-        score_lists(functions, float(self.reciprocal), *_shape(chunk), chunk.entry_item, rank, row, weights, score)
+        lists = list_arrays(chunk)._replace(entry_rank=rank)
+        score: Floats = score_lists(functions, float(self.reciprocal), lists, row, weights)
         return score
 
     def learn(self, chunk: Chunk, params: Params) -> tuple[Params, int]:

@@ -13,7 +13,7 @@ from statistics import NormalDist
 import numpy as np
 
 from distagg.errors import UsageError
-from distagg.kernels.links import DAVIDSON, LOGIT, RAO_KUPPER, logit_slopes, slopes
+from distagg.kernels.links import DAVIDSON, RAO_KUPPER, Slopes, slopes
 from distagg.kernels.newton import GAMMA, GAUSSIAN
 from distagg.models.counts import Counts
 from distagg.types import Bools, Floats, Indices, Labels, Offsets
@@ -112,13 +112,9 @@ def _of_query(
 ) -> Floats:  # fmt: skip
     size = len(score)
     tied = link in (DAVIDSON, RAO_KUPPER) and counts.ties[q] > 0
-    gradient, diagonal, cross = np.empty(size + 1), np.empty(size + 1), np.empty(size + 1)
     rows = counts.offsets[counts.item_offsets[q] : counts.item_offsets[q + 1] + 1]
-    evaluate = logit_slopes if link == LOGIT else slopes
-    evaluate(
-        link, np.append(score, eta), counts.ties[q], rows, counts.other, counts.ahead, counts.behind, gradient,
-        diagonal, cross, curve,
-    )  # fmt: skip
+    diagonal, cross = np.empty(size + 1), np.empty(size + 1)
+    slopes(link, counts.graph, q, np.append(score, eta), Slopes(np.empty(size + 1), diagonal, cross, curve))
     if prior == GAUSSIAN:
         diagonal[:size] += weight
     elif prior == GAMMA:

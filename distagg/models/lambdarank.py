@@ -13,7 +13,7 @@ import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
-from distagg.kernels.lambdarank import OBJECTIVES, climb
+from distagg.kernels.lambdarank import OBJECTIVES, Goal, climb
 from distagg.kernels.scorer import Net
 from distagg.models.base import Params, param
 from distagg.models.scorer import Scorer, best_dcg
@@ -47,9 +47,8 @@ class LambdaRank(Scorer):
             raise UsageError("ranker=lightgbm is the model lambdamart: LambdaMart(features='svd')")
 
     def _climb(self, chunk: Chunk, params: Params, queries: np.ndarray, net: Net, step: float, target: Net) -> int:
-        problem = (queries, chunk.grades(), self._whole(chunk), self._rows(chunk))
-        metric, highest = OBJECTIVES[self.objective], float(params["highest"][0])
-        return climb(metric, highest, bool(self.hidden), *problem, net, step, target)
+        goal = Goal(OBJECTIVES[self.objective], float(params["highest"][0]), self._whole(chunk))
+        return climb(goal, bool(self.hidden), queries, chunk.grades(), self._rows(chunk), net, step, target)
 
     def _whole(self, chunk: Chunk) -> Floats:
         """What the metric of each query is divided by: the best gain there is, or the number of relevant items."""

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from distagg.dataset.chunk import Chunk
-from distagg.kernels.neighbours import nearest
+from distagg.kernels.neighbours import Ratings, nearest
 from distagg.models.base import Params, Statistics, param
 from distagg.models.completion import Completion, add_sums, rating_sums, scale_and_mean
 from distagg.types import OFFSET, Floats
@@ -66,16 +66,14 @@ class Neighbours(Completion):
 
     def predict(self, chunk: Chunk, params: Params) -> Floats:
         user, deviation = self._baseline(chunk, params)
-        out = np.empty((chunk.n_lists, chunk.n_items))
         offsets = np.concatenate([[0], np.cumsum(params["pool_length"])]).astype(OFFSET)
         item, theirs, expert = (params[name] for name in POOL[1:])
         for array in (deviation, offsets, item, theirs, expert):
             array.setflags(write=False)
-        nearest(
-            int(self.most), float(self.shrink), float(self.damp), chunk.entry_offsets, chunk.entry_item, deviation,
-            chunk.list_expert, offsets, item, theirs, expert, out,
-        )  # fmt: skip
-        return out + user[:, None] + params["item"] + params["mean"]
+        users = Ratings(chunk.entry_offsets, chunk.entry_item, deviation, chunk.list_expert)
+        pool = Ratings(offsets, item, theirs, expert)
+        predicted = nearest(int(self.most), float(self.shrink), float(self.damp), users, pool, chunk.n_items)
+        return predicted + user[:, None] + params["item"] + params["mean"]
 
     def _baseline(self, chunk: Chunk, params: Params) -> tuple[Floats, Floats]:
         """Offsets of users (L,), and what ratings deviate from the baseline (E,)."""

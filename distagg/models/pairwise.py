@@ -18,7 +18,6 @@ from distagg.errors import InputError, UsageError
 from distagg.kernels.graph import count_strong, examine
 from distagg.kernels.links import log_likelihood
 from distagg.kernels.newton import GAMMA, GAUSSIAN, NONE, Fit, fit_queries
-from distagg.kernels.newton import Graph as CountGraph
 from distagg.models import pairwise_rounds
 from distagg.models.base import Params, Solver, Statistics, param
 from distagg.models.counts import Counting, Counts, merged
@@ -208,12 +207,8 @@ class Pairwise(Solver):
 
     def examine(self, counts: Counts) -> Graph:
         """Statuses and components; strongly connected ones only where a fit without a prior depends on them."""
-        items, queries = len(counts.offsets) - 1, len(counts.item_offsets) - 1
-        status, component = np.zeros(items, dtype=np.int32), np.zeros(items, dtype=np.int32)
-        connected, strong = np.zeros(queries, dtype=np.int64), np.zeros(queries, dtype=np.int64)
-        examine(*counts.graph, status, component, connected)
-        if self.prior == "none":
-            count_strong(*counts.graph, strong)
+        status, component, connected = examine(counts.graph)
+        strong = count_strong(counts.graph) if self.prior == "none" else np.zeros_like(connected)
         return Graph(status, component, connected, strong)
 
     def _prior_deviation(self, weight: Floats) -> Floats:
@@ -247,7 +242,7 @@ class Pairwise(Solver):
             more = np.zeros(queries, dtype=np.int64)
             self._run(counts, weight, steps, score, eta, more, left)
             taken += more
-            likelihood = log_likelihood(self.link, *counts.graph, counts.ties, score, eta)
+            likelihood = log_likelihood(self.link, counts.graph, score, eta)
             history.append(np.where(more > 0, likelihood, np.nan))
             if not more.any():
                 break
@@ -270,7 +265,7 @@ class Pairwise(Solver):
         prior, _, shape = self.prior_numbers
         tolerance = max(pairwise_rounds.SOUGHT, self.tolerance) if seek else self.tolerance
         how = Fit(self.link, prior, shape, seek, tolerance, steps)
-        fit_queries(how, CountGraph(*counts.graph, counts.ties), weight, score, eta, taken, left)
+        fit_queries(how, counts.graph, weight, score, eta, taken, left)
 
     def _refuse_endless(self, chunk: Chunk, graph: Graph, *, split: bool) -> None:
         """Refuse a maximum-likelihood fit that has no finite maximum, or no single one."""

@@ -16,7 +16,7 @@ import numpy as np
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
 from distagg.kernels.links import LOGIT
-from distagg.kernels.list_slopes import list_slopes
+from distagg.kernels.list_slopes import ComparedLists, list_slopes
 from distagg.kernels.lists import BINARY, LOG, NORMALISED
 from distagg.kernels.newton import CHANGES, SETTLED
 from distagg.models.ascent import ascend, begin, lost, steps_taken
@@ -146,10 +146,8 @@ def slopes(model: Pairwise, chunk: Chunk, score: np.ndarray, *, valued: bool) ->
         end = np.log(end) if function == LOG else end
         scale = np.divide(1.0, end, out=np.zeros(len(end)), where=end > 0.0)
         value.setflags(write=False)
-    slope, curve = np.empty(len(score)), np.empty(len(score))
-    total = list_slopes(
-        function, model.tie_share, valued, chunk.entry_offsets, chunk.entry_item, value, scale, score, slope, curve
-    )
+    lists = ComparedLists(function == BINARY, model.tie_share, chunk.entry_offsets, chunk.entry_item, value, scale)
+    total, slope, curve = list_slopes(lists, score, valued)
     return {"slope": slope, "curve": curve, "value": np.array([total])}
 
 

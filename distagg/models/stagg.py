@@ -55,9 +55,9 @@ class Stagg(Scorer):
         longest = longest_query(chunk)
         gain, keep = self._items(chunk, float(params["highest"][0]))
         terms = discount_terms(self.objective, size_class(longest))
-        metric = Metric(gain, keep, discounts(self.objective, np.arange(float(longest))), *terms)
-        problem = (queries, chunk.grades(), metric, self._rows(chunk))
-        return climb_expected(self.ranks == "normal", float(self.sigma), bool(self.hidden), *problem, net, step, target)
+        table = discounts(self.objective, np.arange(float(longest)))
+        metric = Metric(self.ranks == "normal", float(self.sigma), gain, keep, table, *terms)
+        return climb_expected(metric, bool(self.hidden), queries, chunk.grades(), self._rows(chunk), net, step, target)
 
     def _items(self, chunk: Chunk, highest: float) -> tuple[Floats, Floats]:
         """The gain of every item, and the probability that it does not satisfy (err; 1 for the others)."""

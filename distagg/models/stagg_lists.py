@@ -13,8 +13,9 @@ import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.kernels.exponentials import size_class, terms_by_class
-from distagg.kernels.stagg import add_expectations
+from distagg.kernels.stagg import Utility, sum_expectations
 from distagg.models.base import Params, Statistics, Tally, param
+from distagg.models.pairs import list_arrays
 from distagg.models.positional import RRF_CANDIDATES
 from distagg.types import OFFSET, Floats, Offsets
 
@@ -49,15 +50,10 @@ class StaggBorda(Tally):
         return np.zeros(1, dtype=OFFSET), np.zeros(0), np.zeros(0)
 
     def map(self, chunk: Chunk, params: Params) -> Statistics:
-        total = np.zeros(chunk.n_items)
-        room = np.empty((4, int(np.diff(chunk.entry_offsets).max(initial=1))))
         largest = size_class(int(np.diff(chunk.item_offsets).max(initial=1)))
-        add_expectations(
-            0.0 if self.contest == "paper" else float(self.steep), self.unlisted == "average",
-            *self.terms(largest, params), chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets, chunk.entry_item,
-            chunk.entry_rank, room, total,
-        )  # fmt: skip
-        return {"sum": total}
+        steep = 0.0 if self.contest == "paper" else float(self.steep)
+        utility = Utility(steep, self.unlisted == "average", *self.terms(largest, params))
+        return {"sum": sum_expectations(utility, list_arrays(chunk))}
 
     def settle(self, chunk: Chunk, tally: Statistics, params: Params) -> Floats:
         return tally["sum"]

@@ -13,6 +13,7 @@ import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.kernels.adherence import agreement
+from distagg.kernels.lists import sum_by_item
 from distagg.kernels.mpm import adherence_slopes
 from distagg.models.base import Params, Statistics, not_converged, param
 from distagg.models.mpm import Mpm
@@ -103,12 +104,10 @@ class ThetaSupMpm(Mpm):
     def map(self, chunk: Chunk, params: Params) -> Statistics:
         if "expert_theta" in params:
             return super().map(chunk, params)
-        total, count = np.zeros(chunk.n_experts), np.zeros(chunk.n_experts)
-        levels = int(chunk.labels.max(initial=0)) + 1
-        agreement(
-            levels, chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets, chunk.list_expert, chunk.entry_item,
-            chunk.entry_rank, chunk.grades(), total, count,
-        )  # fmt: skip
+        share = agreement(int(chunk.labels.max(initial=0)) + 1, list_arrays(chunk), chunk.grades())
+        told = ~np.isnan(share)
+        total = sum_by_item(chunk.list_expert[told], share[told], chunk.n_experts)
+        count = np.bincount(chunk.list_expert[told], minlength=chunk.n_experts).astype(np.float64)
         return {"total": total, "count": count}
 
     def finish(self, statistics: Statistics, params: Params) -> Params:

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from strategies import Query, build_chunk, chunks
 
 from distagg.kernels.cps import DISTANCES, infer_queries, likelihood, stage_distance
-from distagg.kernels.lists import mid_positions
+from distagg.kernels.lists import Lists, mid_positions
+from distagg.models.pairs import list_arrays
 
 EVERY = sorted(DISTANCES)
 
@@ -97,28 +98,26 @@ def naive_inference(distance: str, query: Query, theta, *, last: bool) -> list[f
     return score
 
 
+def positions(chunk) -> Lists:
+    position = mid_positions(chunk.entry_offsets, chunk.entry_rank)
+    position.setflags(write=False)
+    return list_arrays(chunk)._replace(entry_rank=position)
+
+
 @pytest.mark.parametrize("distance", ["kendall", "footrule"])
 @pytest.mark.parametrize("last", [True, False])
 @settings(max_examples=30)
 @given(drawn=chunks(most_queries=2, most_items=6))
 def test_greedy_inference(distance, last, drawn):
     made, chunk = drawn
-    theta, score = np.array([1.0, 0.5, 2.0, 0.25, 1.5]), np.zeros(chunk.n_items)
-    position = mid_positions(chunk.entry_offsets, chunk.entry_rank)
-    arrays = chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets, chunk.list_expert, chunk.entry_item
-    infer_queries(DISTANCES[distance], last, theta, *arrays, position, score)
+    theta = np.array([1.0, 0.5, 2.0, 0.25, 1.5])
+    score = infer_queries(DISTANCES[distance], last, positions(chunk), theta[chunk.list_expert])
     expected = [s for query in made for s in naive_inference(distance, query, theta, last=last)]
     np.testing.assert_allclose(score, expected)
 
 
 def found_likelihood(distance: str, chunk, theta):
-    gradient, curvature = np.zeros(chunk.n_experts), np.zeros((chunk.n_experts, chunk.n_experts))
-    position = mid_positions(chunk.entry_offsets, chunk.entry_rank)
-    arrays = chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets, chunk.list_expert, chunk.entry_item
-    value, taken = likelihood(
-        DISTANCES[distance], False, theta, *arrays, position, chunk.labels, gradient, curvature
-    )  # fmt: skip
-    return value, taken, gradient, curvature
+    return likelihood(DISTANCES[distance], False, positions(chunk), chunk.list_expert, theta, chunk.labels)
 
 
 def naive_likelihood(distance: str, made: list[Query], theta) -> float:

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import chunks
 
-from distagg.kernels.cranking import chances_apart, chances_sampled, expect_chunk, stream
+from distagg.kernels.cranking import Sampling, chances_apart, chances_sampled, expect_chunk, stream
+from distagg.models.pairs import list_arrays
 
 THETA = np.array([0.7, 0.0, 1.3, 0.2, 0.05])
 
@@ -33,25 +34,23 @@ def enumerated(odds) -> np.ndarray:
 @pytest.mark.parametrize("size", [2, 3, 5])
 @pytest.mark.parametrize("seed", range(3))
 def test_sampled_chances_are_those_of_all_orders(size, seed):
-    odds, before = drawn_odds(seed, size), np.empty((size, size))
-    chances_sampled(odds, 4000, 10, np.uint64(stream(seed, 7)), before, np.arange(size))
+    odds = drawn_odds(seed, size)
+    before = chances_sampled(odds, 4000, 10, np.uint64(stream(seed, 7)), np.arange(size))
     np.testing.assert_allclose(before, enumerated(odds), atol=0.02)
     np.testing.assert_allclose(before + before.T, 1 - np.eye(size), atol=1e-9)
 
 
 def test_two_items_need_no_luck():
-    odds, before = drawn_odds(1, 2), np.empty((2, 2))
-    chances_sampled(odds, 1, 0, np.uint64(5), before, np.arange(2))
-    np.testing.assert_allclose(before, enumerated(odds))
+    odds = drawn_odds(1, 2)
+    np.testing.assert_allclose(chances_sampled(odds, 1, 0, np.uint64(5), np.arange(2)), enumerated(odds))
 
 
 @given(st.integers(0, 10_000))
 def test_chances_apart_are_logistic(seed):
-    odds, before = 300 * drawn_odds(seed, 4), np.empty((4, 4))
-    chances_apart(odds, before)
+    odds = 300 * drawn_odds(seed, 4)
     expected = 0.5 * (1 + np.tanh(odds / 2))
     np.fill_diagonal(expected, 0.0)
-    np.testing.assert_allclose(before, expected, atol=1e-12)
+    np.testing.assert_allclose(chances_apart(odds), expected, atol=1e-12)
 
 
 def naive_odds(query, unlisted_last: bool) -> np.ndarray:
@@ -69,11 +68,9 @@ def naive_odds(query, unlisted_last: bool) -> np.ndarray:
 @given(drawn=chunks(most_items=4, most_queries=2))
 def test_expected_distances_are_those_of_all_orders(unlisted_last, drawn):
     made, chunk = drawn
-    score, distance, expected = np.zeros(chunk.n_items), np.zeros(5), np.zeros(5)
-    expect_chunk(
-        THETA, 3000, 10, 0, unlisted_last, chunk.positions, chunk.item_offsets, chunk.list_offsets,
-        chunk.entry_offsets, chunk.list_expert, chunk.entry_item, chunk.entry_rank, score, distance,
-    )  # fmt: skip
+    how, weight = Sampling(unlisted_last, sweeps=3000, burn=10, seed=0), THETA[chunk.list_expert]
+    score, distance = expect_chunk(how, list_arrays(chunk), weight, chunk.positions)
+    expected = np.zeros(5)
     for q, query in enumerate(made):
         odds = naive_odds(query, unlisted_last)
         span = slice(chunk.item_offsets[q], chunk.item_offsets[q + 1])
@@ -83,7 +80,7 @@ def test_expected_distances_are_those_of_all_orders(unlisted_last, drawn):
             for i, j in itertools.permutations(range(query.size), 2):
                 if i in ranks and (unlisted_last or j in ranks) and ranks[i] < ranks.get(j, np.inf):
                     expected[expert] += before[j, i]
-    np.testing.assert_allclose(distance, expected, atol=0.15)
+    np.testing.assert_allclose(np.bincount(chunk.list_expert, distance, 5), expected, atol=0.15)
 
 
 def test_streams_differ():

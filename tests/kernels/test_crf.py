@@ -14,7 +14,7 @@ from distagg.kernels.crf import ALONE, AS_IS, IDEAL, TOTAL, Potentials, Samples,
 from distagg.kernels.lists import PAIR_FUNCTIONS
 from distagg.kernels.potentials import index_by_item, score_lists
 from distagg.models.crf import field_of, metric_terms, room_for, samples
-from distagg.models.pairs import won_and_lost
+from distagg.models.pairs import list_arrays, won_and_lost
 from distagg.types import NO_LABEL
 
 HIGHEST = 2
@@ -188,13 +188,8 @@ def naive_potentials(query: Query, function: str) -> np.ndarray:
 
 
 def scored(chunk, functions: list[str], reciprocal: float, weights: np.ndarray) -> np.ndarray:
-    score = np.zeros(chunk.n_items)
-    score_lists(
-        np.array([PAIR_FUNCTIONS[name] for name in functions]), reciprocal, chunk.item_offsets, chunk.list_offsets,
-        chunk.entry_offsets, chunk.entry_item, chunk.entry_rank, chunk.list_expert.astype(np.int64), weights,
-        score,
-    )  # fmt: skip
-    return score
+    numbers = np.array([PAIR_FUNCTIONS[name] for name in functions])
+    return score_lists(numbers, reciprocal, list_arrays(chunk), chunk.list_expert.astype(np.int64), weights)
 
 
 @settings(max_examples=30)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse.csgraph import connected_components
 
-from distagg.kernels.graph import ISOLATED, OK, UNBEATEN, WINLESS, examine, reached, strong_components
+from distagg.kernels.graph import ISOLATED, OK, UNBEATEN, WINLESS, Graph, examine, reached, strong_components
 
 EDGES = st.integers(1, 9).flatmap(
     lambda size: st.tuples(
@@ -35,10 +35,7 @@ def examined(*wins):
     item_offsets = np.cumsum([0, *(len(w) for w in wins)])
     item_offsets.setflags(write=False)  # as a chunk's
     edges = [np.concatenate([part[k] for part in parts]) for k in (1, 2, 3)]
-    status, component = np.zeros(item_offsets[-1], np.int32), np.zeros(item_offsets[-1], np.int32)
-    connected = np.zeros(len(wins), np.int64)
-    examine(item_offsets, offsets, *edges, status, component, connected)
-    return status, component, connected
+    return examine(Graph(item_offsets, offsets, *edges, np.zeros(len(wins))))
 
 
 def matrix(size, edges):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distagg.kernels.lambdarank import OBJECTIVES, climb, lambdas
+from distagg.kernels.lambdarank import OBJECTIVES, Goal, climb, lambdas
 from distagg.kernels.scorer import Net, Rows
 from distagg.types import NO_LABEL
 
@@ -125,12 +125,12 @@ def test_the_gradient_by_weight_equals_finite_differences(layers: int) -> None:
     net = Net(*(rng.normal(size=shape) for shape in shapes))
     if not hidden:
         net = net._replace(bias=np.zeros((1, 1)), output=np.ones(1))
-    whole = np.array([whole_of("ndcg", labels)])
+    goal = Goal(OBJECTIVES["ndcg"], HIGHEST, np.array([whole_of("ndcg", labels)]))
     for array in (labels, *rows):
         array.setflags(write=False)
     slope = Net(*(np.zeros_like(part) for part in net))
-    problem = (np.arange(1), labels, whole, rows)
-    taught = climb(OBJECTIVES["ndcg"], HIGHEST, hidden, *problem, net, 1.0, slope)
+    problem = (goal, hidden, np.arange(1), labels, rows)
+    taught = climb(*problem, net, 1.0, slope)
     assert taught == 1
     deltas = naive_deltas("ndcg", labels, scores(hidden, rows, size, net))
     for part in range(4 if hidden else 1):
@@ -142,6 +142,6 @@ def test_the_gradient_by_weight_equals_finite_differences(layers: int) -> None:
                 ends.append(surrogate(deltas, scores(hidden, rows, size, moved)))
             assert slope[part][at] == pytest.approx((ends[0] - ends[1]) / 2e-6, abs=1e-7)
     stepped = Net(*(p.copy() for p in net))  # a net that is its own target makes the same step
-    climb(OBJECTIVES["ndcg"], HIGHEST, hidden, *problem, stepped, 0.1, stepped)
+    climb(*problem, stepped, 0.1, stepped)
     for part in range(4):
         np.testing.assert_allclose(stepped[part], net[part] + 0.1 * slope[part], atol=1e-12)

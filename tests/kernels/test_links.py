@@ -9,14 +9,15 @@ import scipy.special
 from hypothesis import given
 from hypothesis import strategies as st
 
+from distagg.kernels.graph import Graph
 from distagg.kernels.links import (
     DAVIDSON,
     LOGIT,
     PROBIT,
     RAO_KUPPER,
+    Slopes,
     edge_slopes,
     log_likelihood,
-    logit_slopes,
     mills,
     slopes,
 )
@@ -69,22 +70,20 @@ def problem(link, seed):
     )
 
 
+def graph_of(ties, counts):
+    one = np.array([0, SIZE])
+    one.setflags(write=False)
+    return Graph(one, *counts, np.array([ties], dtype=float))
+
+
 def evaluated(link, s, eta, ties, counts):
-    gradient, diagonal, cross, curve = (
-        np.empty(SIZE + 1),
-        np.empty(SIZE + 1),
-        np.empty(SIZE + 1),
-        np.empty(len(counts[1])),
-    )
-    evaluate = logit_slopes if link == LOGIT else slopes
-    evaluate(link, np.append(s, eta), ties, *counts, gradient, diagonal, cross, curve)
-    return gradient, diagonal, cross, curve
+    found = Slopes(np.empty(SIZE + 1), np.empty(SIZE + 1), np.empty(SIZE + 1), np.empty(len(counts[1])))
+    slopes(link, graph_of(ties, counts), 0, np.append(s, eta), found)
+    return found
 
 
 def value(link, s, eta, ties, counts):
-    one = np.array([0, SIZE])
-    one.setflags(write=False)
-    return log_likelihood(link, one, *counts, np.array([ties]), s, np.array([eta]))[0]
+    return log_likelihood(link, graph_of(ties, counts), s, np.array([eta]))[0]
 
 
 @pytest.mark.parametrize("link", LINKS)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distagg.kernels.list_slopes import list_slopes
+from distagg.kernels.list_slopes import ComparedLists, list_slopes
 from distagg.kernels.lists import BINARY, DIFFERENCE
 
 LISTS = st.lists(st.dictionaries(st.integers(0, 5), st.integers(1, 5), max_size=6), min_size=1, max_size=5)
@@ -40,8 +40,7 @@ def naive(lists: list[dict[int, int]], score: np.ndarray, function: int, share: 
 
 
 def slopes(lists: list[dict[int, int]], score: np.ndarray, function: int, share: float, scale: np.ndarray):
-    slope, curve = np.empty(6), np.empty(6)
-    return list_slopes(function, share, True, *flat(lists), scale, score, slope, curve), slope, curve
+    return list_slopes(ComparedLists(function == BINARY, share, *flat(lists), scale), score, True)
 
 
 @pytest.mark.parametrize(("function", "share"), [(BINARY, 0.5), (BINARY, 0.0), (DIFFERENCE, 0.5)])

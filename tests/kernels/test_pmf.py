@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from distagg.kernels.neighbours import nearest
+from distagg.kernels.neighbours import Ratings, nearest
 from distagg.kernels.pmf import fit_items, fit_users, item_sums, predict_all
 
 
@@ -54,8 +54,8 @@ def test_neighbours_are_the_most_alike(ratings: dict[str, np.ndarray], most: int
     deviation.setflags(write=False)
     expert = np.arange(12, dtype=np.int32)
     expert.setflags(write=False)
-    out = np.empty((12, 9))
-    nearest(most, shrink, damp, offsets, item, deviation, expert, offsets, item, deviation, expert, out)
+    everybody = Ratings(offsets, item, deviation, expert)
+    out = nearest(most, shrink, damp, everybody, everybody, 9)
     spans = [slice(offsets[a], offsets[a + 1]) for a in range(12)]
     known = [dict(zip(item[s].tolist(), deviation[s].tolist(), strict=True)) for s in spans]
     for u in range(12):

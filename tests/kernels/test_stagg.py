@@ -13,8 +13,9 @@ from strategies import Query, build_chunk, queries
 
 from distagg.dataset import Dataset
 from distagg.kernels.exponentials import exponential_terms, size_class
-from distagg.kernels.stagg import add_expectations
+from distagg.kernels.stagg import Utility, sum_expectations
 from distagg.models import model_named
+from distagg.models.pairs import list_arrays
 
 UTILITIES = {
     "reciprocal 60": (lambda rank: 1.0 / (60.0 + rank), 60.0),
@@ -72,13 +73,9 @@ def test_brute_force_on_a_partial_list(name: str) -> None:
     """Every outcome of every contest, and a utility that no model has."""
     utility, scale = UTILITIES[name]
     query = Query(9, {0: {4: 1.0, 2: 2.0, 7: 3.0, 0: 4.0, 5: 5.0}})
-    chunk, found = build_chunk([query]), np.zeros(9)
     ratio, weight = exponential_terms(utility, 16, scale)
     starts = np.array([0] * 5 + [len(ratio)])
-    add_expectations(
-        0.0, True, starts, ratio, weight, chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets, chunk.entry_item,
-        chunk.entry_rank, np.empty((4, 9)), found,
-    )  # fmt: skip
+    found = sum_expectations(Utility(0.0, True, starts, ratio, weight), list_arrays(build_chunk([query])))
     wanted = expected(query, utility, contest="paper", steep=0.0, average=True, distribution=enumeration)
     np.testing.assert_allclose(found, wanted, rtol=1e-12)
 

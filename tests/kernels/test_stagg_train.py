@@ -76,8 +76,8 @@ def found(
     table = discounts(objective, np.arange(float(size)))
     starts = np.zeros(size_class(size) + 2, dtype=np.int64)  # terms for this size alone
     starts[-1] = len(ratio)
-    metric = Metric(gain, keep, table, starts, ratio, weight)
-    value = expected_metric(normal, sigma, 0, size, metric, score, force)
+    metric = Metric(normal, sigma, gain, keep, table, starts, ratio, weight)
+    value = expected_metric(0, size, metric, score, force)
     return value, force
 
 
