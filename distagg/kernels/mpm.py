@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from distagg.kernels.arrays import copy_to
 from distagg.kernels.jit import kernel
 from distagg.kernels.lists import Experts, Lists, Pairs, Sums
 from distagg.types import Floats, Offsets
@@ -318,13 +319,14 @@ def fit_query(
         how.spread, data / total, levels[heard], observed[heard] / total, how.prior / size, how.tightness / size
     )
     x = np.zeros(2 * size if how.spread else size)
-    x[:size] = score
+    copy_to(x, score)
     steps, gradient, value = maximise(f, how, x, trace)
     for n in range(min(steps + 1, len(trace))):
         trace[n] *= total
-    score[:] = x[:size]
+    copy_to(score, x[:size])
     if how.spread:
-        variance[:] = np.exp(x[size:])
+        for i in range(size):
+            variance[i] = np.exp(x[size + i])
     return steps, gradient, -total * value
 
 

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from distagg.kernels.arrays import copy_to
 from distagg.kernels.jit import kernel
 from distagg.kernels.links import LOGIT, RAO_KUPPER, logit_slopes, slopes
 from distagg.types import Floats, Indices, Offsets
@@ -127,7 +128,8 @@ def fit_query(
     base, end = graph.item_offsets[q], graph.item_offsets[q + 1]
     size = end - base
     s = np.empty(size + 1)  # the scores, then the tie parameter
-    s[:size], s[size] = score[base:end], eta[q]
+    copy_to(s, score[base:end])
+    s[size] = eta[q]
     start, x = s.copy(), np.zeros(size + 1)
     gradient, diagonal, cross = np.empty(size + 1), np.empty(size + 1), np.empty(size + 1)
     taken, tries, first, part = iterations[q], 0, 0.0, 1.0
@@ -157,11 +159,11 @@ def fit_query(
             continue
         rows = graph.offsets[base : end + 1]
         solve_step(rows, graph.other, curve, diagonal, cross, gradient, min(0.02, left[q]), x)
-        start[:] = s
+        copy_to(start, s)
         first = dot(gradient, x)
         taken, part, tries = taken + 1, 1.0, 1
     iterations[q], eta[q] = taken, s[size]
-    score[base:end] = s[:size]
+    copy_to(score[base:end], s[:size])
 
 
 @kernel
