@@ -26,7 +26,7 @@ class Kernel:
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
-        self.dispatcher: Any = None
+        self.dispatchers: dict[bool, Any] = {}
         self.lock = threading.Lock()
         self.__doc__, self.__name__, self.__module__ = function.__doc__, function.__name__, function.__module__
 
@@ -35,17 +35,20 @@ class Kernel:
 
     @property
     def compiled(self) -> Any:
-        """The function as numba has it; numba is loaded here."""
-        if self.dispatcher is None:
-            with self.lock:
-                if self.dispatcher is None:
-                    self.dispatcher = _dispatcher(self.function)
-        return self.dispatcher
+        """The function as Python calls it; numba is loaded here."""
+        return self._dispatcher(inner=False)
 
     @property
     def _numba_type_(self) -> Any:
         """What numba takes it for where another kernel calls it."""
-        return _numba().types.Dispatcher(self.compiled)
+        return _numba().types.Dispatcher(self._dispatcher(inner=True))
+
+    def _dispatcher(self, inner: bool) -> Any:
+        if inner not in self.dispatchers:
+            with self.lock:
+                if inner not in self.dispatchers:
+                    self.dispatchers[inner] = _dispatcher(self.function, inner)
+        return self.dispatchers[inner]
 
     def __reduce__(self) -> str:
         return self.__name__
@@ -62,12 +65,17 @@ def _numba() -> Any:
     return numba
 
 
-def _dispatcher(function: Callable[..., Any]) -> Any:
-    """The function as numba has it: nothing is compiled before its first call."""
-    dispatcher = _numba().njit(nogil=True, error_model="numpy")(function)
+def _dispatcher(function: Callable[..., Any], inner: bool) -> Any:
+    """The function as numba has it: nothing is compiled before its first call.
+
+    An inner function becomes a part of the kernels that call it: it is not kept, and Python cannot call it.
+    """
+    dispatcher = _numba().njit(
+        nogil=True, error_model="numpy", no_cpython_wrapper=inner, no_cfunc_wrapper=inner
+    )(function)  # fmt: skip
     if dispatcher is function:  # NUMBA_DISABLE_JIT
         return function
-    if function.__module__.startswith("distagg.kernels."):  # other sources are not in the cache's digest
+    if not inner and function.__module__.startswith("distagg.kernels."):  # the cache's digest knows no other sources
         dispatcher._cache = KernelCache(function)
         # numba's extensions (sparse has one) are loaded to compile, not to find that nothing is to be compiled.
         dispatcher._compilation_chain_init_hook = _nothing

@@ -17,6 +17,7 @@ import numpy as np
 from distagg.kernels.jit import kernel
 from distagg.kernels.lists import Lists
 from distagg.kernels.triangles import Bound, Search, mirror, sweep
+from distagg.kernels.vectors import copy_to
 from distagg.types import Floats, Offsets
 
 WIDEST = 128  # items of a component that the bound and the search take on: a set is two words of 64 bits
@@ -144,7 +145,7 @@ def kicked(matrix: Floats, enough: float, step: float, budget: int, order: Offse
     state = np.uint64(size)
     best, looked = worth(matrix, order), 0
     while looked < budget and best + step <= enough:
-        trial[:] = order
+        copy_to(trial, order)
         for _ in range(6):
             state = state * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
             at = np.int64((state >> np.uint64(33)) % np.uint64(size))
@@ -159,7 +160,7 @@ def kicked(matrix: Floats, enough: float, step: float, budget: int, order: Offse
         value = worth(matrix, trial)
         if value >= best:
             best = value
-            order[:] = trial
+            copy_to(order, trial)
     return looked
 
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from distagg.kernels.jit import kernel
+from distagg.kernels.ordering import falling_order
 from distagg.kernels.scorer import Net, Rows, backward, forward, label_range, unit_state
 from distagg.types import NO_LABEL, Floats, Labels, Offsets
 
@@ -93,7 +94,7 @@ def lambdas(
     low, high = label_range(labels)
     if not low < high or whole <= 0.0:
         return False
-    order = np.argsort(-score, kind="mergesort")  # stable
+    order = falling_order(score)
     room = walk_down(metric, highest, labels, order)
     for a in range(len(order)):
         i = order[a]

@@ -11,7 +11,9 @@ import numpy as np
 from distagg.kernels.jit import kernel
 from distagg.kernels.lists import Lists, Pairs
 from distagg.kernels.majority import chunk_margins
-from distagg.types import Floats, Offsets
+from distagg.kernels.ordering import falling_order
+from distagg.kernels.vectors import copy_to
+from distagg.types import Floats
 
 
 @kernel
@@ -100,7 +102,7 @@ def list_walks(kind: int, teleport: float, tolerance: float, steps: int, lists: 
             x = y
             step += 1
         unfinished += change > tolerance
-        score[base:end] = x
+        copy_to(score[base:end], x)
     return score, unfinished
 
 
@@ -140,19 +142,6 @@ def majority_walk(margins: Floats, teleport: float, tolerance: float, steps: int
 
 
 @kernel
-def falling_order(key: Floats) -> Offsets:  # (size,) -> (size,)
-    """Items by falling key, by insertion: equal ones keep their order."""
-    order = np.empty(len(key), dtype=np.int64)
-    for i in range(len(key)):
-        at = i
-        while at > 0 and key[order[at - 1]] < key[i]:
-            order[at] = order[at - 1]
-            at -= 1
-        order[at] = i
-    return order
-
-
-@kernel
 def majority_walks(
     teleport: float, tolerance: float, steps: int, unlisted_last: bool, lists: Lists, pairs: Pairs
 ) -> tuple[Floats, int]:
@@ -163,5 +152,5 @@ def majority_walks(
         matrix = chunk_margins(q, unlisted_last, lists, pairs)
         x, converged = majority_walk(matrix, teleport, tolerance, steps)
         unfinished += not converged
-        score[lists.item_offsets[q] : lists.item_offsets[q + 1]] = x
+        copy_to(score[lists.item_offsets[q] : lists.item_offsets[q + 1]], x)
     return score, unfinished

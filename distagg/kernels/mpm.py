@@ -24,7 +24,7 @@ import numpy as np
 
 from distagg.kernels.jit import kernel
 from distagg.kernels.lists import Experts, Lists, Pairs, Sums
-from distagg.kernels.vectors import dot
+from distagg.kernels.vectors import copy_to, dot
 from distagg.types import Floats, Offsets
 
 MEMORY = 10  # curvature pairs that L-BFGS keeps
@@ -301,13 +301,14 @@ def fit_query(
         how.spread, data / total, levels[heard], observed[heard] / total, how.prior / size, how.tightness / size
     )
     x = np.zeros(2 * size if how.spread else size)
-    x[:size] = score
+    copy_to(x, score)
     steps, gradient, value = maximise(f, how, x, trace)
     for n in range(min(steps + 1, len(trace))):
         trace[n] *= total
-    score[:] = x[:size]
+    copy_to(score, x[:size])
     if how.spread:
-        variance[:] = np.exp(x[size:])
+        for i in range(size):
+            variance[i] = np.exp(x[size + i])
     return steps, gradient, -total * value
 
 

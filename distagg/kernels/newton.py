@@ -21,7 +21,7 @@ import numpy as np
 from distagg.kernels.graph import Graph
 from distagg.kernels.jit import kernel
 from distagg.kernels.links import RAO_KUPPER, Slopes, slopes
-from distagg.kernels.vectors import dot
+from distagg.kernels.vectors import copy_to, dot
 from distagg.types import Floats, Offsets
 
 NONE, GAUSSIAN, GAMMA = 0, 1, 2
@@ -116,7 +116,8 @@ def fit_query(
     base, end = graph.item_offsets[q], graph.item_offsets[q + 1]
     size = end - base
     s = np.empty(size + 1)  # the scores, then the tie parameter
-    s[:size], s[size] = score[base:end], eta[q]
+    copy_to(s, score[base:end])
+    s[size] = eta[q]
     start, x = s.copy(), np.zeros(size + 1)
     gradient, diagonal = np.empty(size + 1), np.empty(size + 1)
     derivatives = Slopes(gradient, diagonal, np.empty(size + 1), curve)
@@ -146,11 +147,11 @@ def fit_query(
             x[:] = 0.0
             continue
         solve_step(graph, q, derivatives, min(0.02, left[q]), x)
-        start[:] = s
+        copy_to(start, s)
         first = dot(gradient, x)
         taken, part, tries = taken + 1, 1.0, 1
     iterations[q], eta[q] = taken, s[size]
-    score[base:end] = s[:size]
+    copy_to(score[base:end], s[:size])
 
 
 @kernel

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from distagg.kernels.jit import kernel
+from distagg.kernels.vectors import copy_to
 from distagg.types import Floats, Offsets
 
 
@@ -129,7 +130,7 @@ def search(
         value = place(bound, path, depth, path.child[depth, n])
         down, below = depth + 1, size - depth - 1
         if below == 1:  # an order is complete
-            order[:down] = path.item[:down]
+            copy_to(order, path.item[:down])
             order[down] = path.rest[down, 0]
             least = value + step
             continue
@@ -151,8 +152,8 @@ def begin(bound: Bound) -> Path:
         np.empty((size, size, size)), np.zeros(size), np.zeros(size), np.zeros(size), np.empty((size, size), np.int64),
         np.empty((size, size)), np.zeros(size, np.int64), np.zeros(size, np.int64),
     )  # fmt: skip
-    path.left[0] = bound.reduced
     for i in range(size):
+        copy_to(path.left[0, i], bound.reduced[i])
         path.rest[0, i] = i
         for j in range(i + 1, size):
             path.pairs[0] += abs(bound.reduced[i, j])

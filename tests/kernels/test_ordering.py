@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distagg.kernels.ordering import count_ascents, order_items, order_spans
+from distagg.kernels.ordering import count_ascents, falling_order, order_items, order_spans
 
 
 @settings(max_examples=200, deadline=None)
@@ -28,6 +28,7 @@ def test_infinities_and_long_queries() -> None:
         scores = rng.choice([-np.inf, np.inf, 0.0, -0.0, 1.5], n)
         order = order_items(np.array([0, n]), scores)
         np.testing.assert_array_equal(order, np.argsort(-scores, kind="stable"))
+        np.testing.assert_array_equal(falling_order(scores), order)
 
 
 def test_scores_are_left_alone() -> None:
