@@ -12,7 +12,7 @@ import numpy as np
 
 from distagg.kernels.jit import kernel
 from distagg.kernels.mpm import MEMORY, direction
-from distagg.kernels.plackett_luce import Choices, expect, suffix_sums, take
+from distagg.kernels.plackett_luce import Choices, add_outside, exact_sum, expect, from_outside, suffix_sums
 from distagg.kernels.vectors import dot
 from distagg.types import Floats, Offsets
 
@@ -79,6 +79,14 @@ def scaled_gradient(wins: Floats, shape: float, expected: Floats, scale: Floats,
 
 
 @kernel
+def record(step: int, left: float, value: float, ended: Floats, trace: Floats) -> None:
+    """Note how far a fit has come: ``ended`` (3,) and ``trace`` (T,) as in ``climb``."""
+    ended[0], ended[1], ended[2] = step, left, value
+    if 0 < step <= len(trace):
+        trace[step - 1] = value
+
+
+@kernel
 def climb_query(
     how: Fit,
     choices: Choices,
@@ -122,9 +130,7 @@ def climb_query(
             kept += 1
             held = min(held + 1, MEMORY)
         step += 1
-        ended[0], ended[1], ended[2] = step, left / number, value
-        if 0 < step <= len(trace):
-            trace[step - 1] = value
+        record(step, left / number, value, ended, trace)
         if step >= how.steps or left <= how.tolerance * number:
             break
         direction(gradient, moves, turns, held, kept, ahead)
@@ -162,15 +168,12 @@ def flows(choices: Choices, q: int, shape: float, x: Floats, share: Floats, into
     ``into`` is what flows to each item, ``out`` the rate at which it leaves; both (size,) are filled.
     """
     size, item, behind = len(x), choices.item, choices.behind
-    listed, strong, massed = np.zeros((2, size)), np.empty(size + 1), np.empty(size + 1)
-    high, low, mass, massed_low = 0.0, 0.0, 0.0, 0.0
-    for i in range(size):
-        high, low = take(high, low, -x[i])
-        mass, massed_low = take(mass, massed_low, -share[i])
+    outside, strong, massed = np.zeros((2, size + 1)), np.empty(size + 1), np.empty(size + 1)
+    high, low = exact_sum(x)
+    mass, massed_low = exact_sum(share)
     for i in range(size):
         into[i] = shape * (mass - share[i]) / high
         out[i] = shape * (size - 1) / high
-    shared, lost = 0.0, 0.0
     for a in range(choices.query[q], choices.query[q + 1]):
         base, long, w = choices.start[a], choices.start[a + 1] - choices.start[a], choices.weight[a]
         suffix_sums(choices, a, x, high, low, strong)
@@ -187,12 +190,9 @@ def flows(choices: Choices, q: int, shape: float, x: Floats, share: Floats, into
                 ahead += group
                 group = 0.0
         if choices.opened[a]:
-            shared, lost = take(shared, lost, -ahead)
-            for e in range(base, base + long):
-                i = item[e]
-                listed[0, i], listed[1, i] = take(listed[0, i], listed[1, i], -ahead)
+            add_outside(item, base, base + long, ahead, outside)
     for i in range(size):
-        out[i] += max((shared - listed[0, i]) + (lost - listed[1, i]), 0.0)
+        out[i] += from_outside(outside, i)
 
 
 @kernel
@@ -243,9 +243,7 @@ def repeat(
             left = 0.0
             for i in range(size):
                 left = max(left, abs(wins[base + i] + shape - expected[i]))
-            ended[q, 0], ended[q, 1], ended[q, 2] = step, left / number[q], value
-            if 0 < step <= trace.shape[1]:
-                trace[q, step - 1] = value
+            record(step, left / number[q], value, ended[q], trace[q])
             if step == steps or left <= how.tolerance * number[q]:
                 break
             if spectral:

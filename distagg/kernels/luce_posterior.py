@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from distagg.kernels.jit import kernel
-from distagg.kernels.plackett_luce import Choices, suffix_sums, take
+from distagg.kernels.plackett_luce import Choices, add_outside, exact_sum, from_outside, suffix_sums
 from distagg.types import Floats, Indices, Offsets
 
 LEAST_SHAPE = 1.0 + 1e-3  # of a winner, without which 1 / x has no mean
@@ -165,6 +165,34 @@ def propagate(
 
 
 @kernel
+def fill_rates(choices: Choices, times: Floats, prior: float, x: Floats, rate: Floats) -> None:
+    """The rate of every item's gamma given the times (choices,), which become arrival times at strengths x."""
+    size, item, behind = len(x), choices.item, choices.behind
+    suffix, outside, at = np.empty(size + 1), np.zeros((2, size + 1)), 0
+    high, low = exact_sum(x)
+    rate[:] = prior
+    for a in range(len(choices.weight)):
+        base, long = choices.start[a], choices.start[a + 1] - choices.start[a]
+        suffix_sums(choices, a, x, high, low, suffix)
+        ahead, group = 0.0, 0.0
+        for n in range(long):
+            i, after = item[base + n], behind[base + n]
+            wait = 0.0
+            if after < long or choices.opened[a]:
+                wait = times[at] / (x[i] + suffix[after])
+                at += 1
+            rate[i] += ahead + wait
+            group += wait
+            if n + 1 == after:
+                ahead += group
+                group = 0.0
+        if choices.opened[a]:
+            add_outside(item, base, base + long, ahead, outside)
+    for i in range(size):
+        rate[i] += from_outside(outside, i)
+
+
+@kernel
 def sample(
     choices: Choices,  # of one query
     times: Floats,  # (draws, choices) standard gammas of the weights, in the order of entries that are choices
@@ -175,36 +203,11 @@ def sample(
     moments: Floats,  # (2, size) added to: sums of centred log strengths and of their squares
 ) -> None:
     """Gibbs draws of the strengths."""
-    size, item, behind = len(x), choices.item, choices.behind
-    suffix, rate, listed = np.empty(size + 1), np.empty(size), np.empty((2, size))
+    size, rate = len(x), np.empty(len(x))
     for t in range(len(gammas)):
-        high, low, shared, lost, at = 0.0, 0.0, 0.0, 0.0, 0
-        for i in range(size):
-            rate[i], listed[0, i], listed[1, i] = prior, 0.0, 0.0
-            high, low = take(high, low, -x[i])
-        for a in range(len(choices.weight)):
-            base, long = choices.start[a], choices.start[a + 1] - choices.start[a]
-            suffix_sums(choices, a, x, high, low, suffix)
-            ahead, group = 0.0, 0.0
-            for n in range(long):
-                i, after = item[base + n], behind[base + n]
-                wait = 0.0
-                if after < long or choices.opened[a]:
-                    wait = times[t, at] / (x[i] + suffix[after])
-                    at += 1
-                rate[i] += ahead + wait
-                group += wait
-                if n + 1 == after:
-                    ahead += group
-                    group = 0.0
-            if choices.opened[a]:
-                shared, lost = take(shared, lost, -ahead)
-                for e in range(base, base + long):
-                    i = item[e]
-                    listed[0, i], listed[1, i] = take(listed[0, i], listed[1, i], -ahead)
+        fill_rates(choices, times[t], prior, x, rate)
         mean, total = 0.0, 0.0
         for i in range(size):
-            rate[i] += max((shared - listed[0, i]) + (lost - listed[1, i]), 0.0)
             x[i] = gammas[t, i] / rate[i]
             total += x[i]
             mean += share[i] * np.log(x[i])

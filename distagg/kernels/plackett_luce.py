@@ -105,6 +105,15 @@ def take(high: float, low: float, x: float) -> tuple[float, float]:
 
 
 @kernel
+def exact_sum(x: Floats) -> tuple[float, float]:
+    """The sum of x in doubled precision: high and low part."""
+    high, low = 0.0, 0.0
+    for i in range(len(x)):
+        high, low = take(high, low, -x[i])
+    return high, low
+
+
+@kernel
 def suffix_sums(choices: Choices, a: int, x: Floats, high: float, low: float, suffix: Floats) -> None:
     """Sums of x from every place of list a to its end (and of the unlisted, if open); high + low is the sum of all."""
     item, base, long = choices.item, choices.start[a], choices.start[a + 1] - choices.start[a]
@@ -120,6 +129,39 @@ def suffix_sums(choices: Choices, a: int, x: Floats, high: float, low: float, su
 
 
 @kernel
+def add_outside(item: Indices, first: int, last: int, amount: float, outside: Floats) -> None:
+    """Note in ``outside`` (2, size + 1), zeros at first, that an open list gives ``amount`` to the items it leaves out.
+
+    The amounts of all lists stand in the last column, those of the lists that hold an item in the item's own. The
+    list's entries are first..last.
+    """
+    everybody = outside.shape[1] - 1
+    outside[0, everybody], outside[1, everybody] = take(outside[0, everybody], outside[1, everybody], -amount)
+    for e in range(first, last):
+        i = item[e]
+        outside[0, i], outside[1, i] = take(outside[0, i], outside[1, i], -amount)
+
+
+@kernel
+def from_outside(outside: Floats, i: int) -> float:
+    """What item i gets from the open lists that leave it out."""
+    everybody = outside.shape[1] - 1
+    return max((outside[0, everybody] - outside[0, i]) + (outside[1, everybody] - outside[1, i]), 0.0)
+
+
+@kernel
+def fill_strengths(theta: Floats, x: Floats) -> tuple[float, float]:
+    """exp(theta) into x, the largest 1; gives their ``exact_sum``."""
+    top, high, low = theta[0], 0.0, 0.0
+    for i in range(len(theta)):
+        top = max(top, theta[i])
+    for i in range(len(theta)):
+        x[i] = np.exp(theta[i] - top)
+        high, low = take(high, low, -x[i])
+    return high, low
+
+
+@kernel
 def expect(
     choices: Choices,
     q: int,
@@ -130,16 +172,10 @@ def expect(
 ) -> float:
     """Log likelihood of query q (without the prior); wins + shape - expected is the gradient, prior included."""
     size, item, behind = len(theta), choices.item, choices.behind
-    listed, suffix = np.zeros((2, size)), np.empty(size + 1)
-    top = theta[0]
-    for i in range(size):
-        top = max(top, theta[i])
-    high, low = 0.0, 0.0
-    for i in range(size):
-        x[i] = np.exp(theta[i] - top)
-        expected[i] = 0.0
-        high, low = take(high, low, -x[i])
-    shared, lost, value = 0.0, 0.0, 0.0
+    outside, suffix = np.zeros((2, size + 1)), np.empty(size + 1)
+    high, low = fill_strengths(theta, x)
+    expected[:] = 0.0
+    value = 0.0
     for a in range(choices.query[q], choices.query[q + 1]):
         base, long, w = choices.start[a], choices.start[a + 1] - choices.start[a], choices.weight[a]
         suffix_sums(choices, a, x, high, low, suffix)
@@ -160,51 +196,48 @@ def expect(
                 group = 0.0
         value += w * np.log(product)
         if choices.opened[a]:
-            shared, lost = take(shared, lost, -w * ahead)
-            for e in range(base, base + long):
-                i = item[e]
-                listed[0, i], listed[1, i] = take(listed[0, i], listed[1, i], -w * ahead)
+            add_outside(item, base, base + long, w * ahead, outside)
     prior = shape * size / high
     for i in range(size):
-        unlisted = max((shared - listed[0, i]) + (lost - listed[1, i]), 0.0)
-        expected[i] = x[i] * (expected[i] + unlisted + prior)
+        expected[i] = x[i] * (expected[i] + from_outside(outside, i) + prior)
     return value
+
+
+@kernel
+def order_items(choices: Choices, a: int, order: Offsets) -> int:
+    """Fill ``order`` (size,) with the items of list a, and if it is open with the others; gives their number."""
+    base, count = choices.start[a], choices.start[a + 1] - choices.start[a]
+    missing = np.ones(len(order), dtype=np.bool_)
+    for n in range(count):
+        order[n] = choices.item[base + n]
+        missing[order[n]] = False
+    if choices.opened[a]:
+        for i in range(len(order)):
+            if missing[i]:
+                order[count] = i
+                count += 1
+    return count
 
 
 @kernel
 def curvature(choices: Choices, q: int, shape: float, theta: Floats, out: Floats) -> None:
     """Minus the Hessian of log likelihood and prior of query q, into out (size, size). O(list length squared)."""
-    size, item, behind = len(theta), choices.item, choices.behind
+    size, behind = len(theta), choices.behind
     x, expected, suffix, twice = np.empty(size), np.empty(size), np.empty(size + 1), np.empty(size)
-    expect(choices, q, shape, theta, x, expected)
-    high, low = 0.0, 0.0
-    for i in range(size):
-        high, low = take(high, low, -x[i])
-    for i in range(size):
-        for j in range(size):
-            out[i, j] = -shape * size / (high * high)
     order = np.empty(size, dtype=np.int64)
+    expect(choices, q, shape, theta, x, expected)
+    high, low = exact_sum(x)
+    out[:] = -shape * size / (high * high)
     for a in range(choices.query[q], choices.query[q + 1]):
         base, long, w = choices.start[a], choices.start[a + 1] - choices.start[a], choices.weight[a]
         suffix_sums(choices, a, x, high, low, suffix)
-        count = long
-        for i in range(size):
-            twice[i] = -1.0
-        for n in range(long):
-            order[n] = item[base + n]
-            twice[order[n]] = 0.0
-        if choices.opened[a]:
-            for i in range(size):
-                if twice[i] < 0.0:
-                    order[count] = i
-                    count += 1
         ahead, group, entered = 0.0, 0.0, 0
-        for n in range(count):  # twice: sum of the squared shares of the choices that the item and one behind it share
+        for n in range(order_items(choices, a, order)):
             i, share = order[n], 0.0
             after = behind[base + n] if n < long else n + 1
             if n < long and (after < long or choices.opened[a]):
                 share = 1.0 / (x[i] + suffix[after])
-            twice[i] = ahead + w * share * share
+            twice[i] = ahead + w * share * share  # over the choices that the item and one behind it share
             group += w * share * share
             out[i, i] -= twice[i]
             for m in range(n):

@@ -15,7 +15,7 @@ import numpy as np
 from distagg.kernels.exponentials import class_terms
 from distagg.kernels.jit import kernel
 from distagg.kernels.lists import Lists
-from distagg.types import Floats, Offsets
+from distagg.types import Floats, Indices, Offsets
 
 
 class Utility(NamedTuple):
@@ -38,10 +38,11 @@ class Places(NamedTuple):
 
 
 @kernel
-def places_for(lists: Lists) -> Places:
+def places_for(entry_offsets: Offsets) -> Places:
+    """Room for lists of these lengths."""
     longest = 1
-    for a in range(len(lists.entry_offsets) - 1):
-        longest = max(longest, lists.entry_offsets[a + 1] - lists.entry_offsets[a])
+    for a in range(len(entry_offsets) - 1):
+        longest = max(longest, entry_offsets[a + 1] - entry_offsets[a])
     return Places(np.empty(longest), np.empty(longest), np.empty(longest), np.empty(longest))
 
 
@@ -54,9 +55,8 @@ def fill_chances(steep: float, size: int, length: int, chance: Floats) -> None:
 
 
 @kernel
-def fill_points(size: int, length: int, places: Places) -> None:
+def fill_points(size: int, length: int, chance: Floats, won: Floats, value: Floats) -> None:
     """size - E[rank] at every place; items that the list leaves out win half of their contests."""
-    chance, won, _, value = places
     won[0] = 0.0
     for d in range(1, length):
         won[d] = won[d - 1] + chance[d]
@@ -93,10 +93,17 @@ def average_value(size: int, ratio: Floats, weight: Floats) -> float:
 
 
 @kernel
-def add_list(lists: Lists, a: int, value: Floats, outside: float, base: int, total: Floats) -> None:
-    """Add what list a gives its items beyond ``outside`` to ``total`` from ``base`` on; ties share a mean value."""
-    item, rank = lists.entry_item, lists.entry_rank
-    first, last = lists.entry_offsets[a], lists.entry_offsets[a + 1]
+def add_list(
+    first: int,  # entry of the list
+    last: int,
+    item: Indices,  # (E,)
+    rank: Floats,  # (E,)
+    value: Floats,  # by place
+    outside: float,
+    base: int,  # the query's first item
+    total: Floats,  # (I,) added to
+) -> None:
+    """Add what a list gives its items beyond ``outside``; ties share the mean of their places."""
     start = first
     while start < last:
         end, mean = start + 1, value[start - first]
@@ -112,22 +119,23 @@ def add_list(lists: Lists, a: int, value: Floats, outside: float, base: int, tot
 @kernel
 def sum_expectations(utility: Utility, lists: Lists) -> Floats:  # (I,)
     """The expected utility of every item, summed over the query's lists."""
-    total, places = np.zeros(lists.item_offsets[-1]), places_for(lists)
-    for q in range(len(lists.item_offsets) - 1):
-        base, size = lists.item_offsets[q], lists.item_offsets[q + 1] - lists.item_offsets[q]
+    item_offsets, list_offsets, entry_offsets, item, rank = lists
+    total, places = np.zeros(item_offsets[-1]), places_for(entry_offsets)
+    for q in range(len(item_offsets) - 1):
+        base, size = item_offsets[q], item_offsets[q + 1] - item_offsets[q]
         ratio, weight = class_terms(size, utility.starts, utility.ratio, utility.weight)
         outside = average_value(size, ratio, weight) if utility.average else 0.0
         known = 0  # the length of list whose values are in place
-        for a in range(lists.list_offsets[q], lists.list_offsets[q + 1]):
-            length = lists.entry_offsets[a + 1] - lists.entry_offsets[a]
-            if length != known:
-                known = length
-                fill_chances(utility.steep, size, length, places.chance)
+        for a in range(list_offsets[q], list_offsets[q + 1]):
+            first, last = entry_offsets[a], entry_offsets[a + 1]
+            if last - first != known:
+                known = last - first
+                fill_chances(utility.steep, size, known, places.chance)
                 if len(ratio) > 0:
-                    fill_exponentials(size, length, ratio, weight, places)
+                    fill_exponentials(size, known, ratio, weight, places)
                 else:
-                    fill_points(size, length, places)
-            add_list(lists, a, places.value, outside, base, total)
+                    fill_points(size, known, places.chance, places.ahead, places.value)
+            add_list(first, last, item, rank, places.value, outside, base, total)
             if utility.average:
                 for i in range(base, base + size):
                     total[i] += outside
