@@ -11,7 +11,7 @@ import os
 
 
 def dask_setup(worker: object) -> None:
-    from distagg.jobs.warm import warm
+    from distagg.pipeline.warm import warm
 
     names = [name for name in os.environ.get("DISTAGG_WARM", "").split(",") if name]
     if names:

@@ -26,15 +26,14 @@ from pathlib import Path
 from typing import Any
 
 from distagg.dataset import Dataset
+from distagg.dataset.dataset import ChunkRef, read_groups
 from distagg.dataset.expand import expand_dataset
-from distagg.dataset.reader import ChunkRef, read_groups
-from distagg.engine.cluster import local_cluster
-from distagg.engine.experts import align_experts
-from distagg.engine.fit import fit
+from distagg.engine.dask import local_cluster
+from distagg.engine.fitting.fit import fit
 from distagg.engine.progress import Meter
-from distagg.engine.rank import rank_to, write_task
-from distagg.engine.result import NOTHING_MORE
+from distagg.engine.rank import NOTHING_MORE, rank_to, write_task
 from distagg.engine.runner import InlineRunner, Work
+from distagg.engine.saved import align_experts
 from distagg.errors import DistaggError
 from distagg.models import model_named
 from distagg.reports.terminal import render_table

@@ -74,6 +74,7 @@ def test_every_model_is_explained(name: str) -> None:
 
 def test_the_tree_names_what_is_there() -> None:
     tree = PAGES[0].read_text(encoding="utf-8")
-    for folder in ("sources", "dataset", "kernels", "models", "metrics", "engine", "reports", "jobs", "cli"):
-        assert (ROOT / "distagg" / folder).is_dir()
+    folders = [entry.name for entry in (ROOT / "distagg").iterdir() if (entry / "__init__.py").exists()]
+    assert "models" in folders
+    for folder in folders:
         assert f"  {folder}/" in tree

@@ -16,8 +16,7 @@ from typing import Any
 import pyarrow.compute as pc
 
 from distagg.dataset import Dataset, expanded
-from distagg.dataset.place import Place, local, place
-from distagg.engine.fit import Through
+from distagg.engine.fitting.fit import Through
 from distagg.engine.progress import metered
 from distagg.engine.runner import InlineRunner, Runner
 from distagg.errors import UsageError, unknown
@@ -25,6 +24,7 @@ from distagg.models import ALIASES, MODELS, completion_named, is_model, model_na
 from distagg.models.trained import Trained
 from distagg.reports.learned import learned_text
 from distagg.reports.terminal import comparison_table, counted_by, render_table
+from distagg.storage.paths import Place, local, place
 
 ENDS = 10  # items of either end of a ranking that a report shows
 
@@ -61,8 +61,8 @@ def _scale(text: str | None) -> tuple[float, float] | None:
 
 
 def run_expand(arguments: argparse.Namespace) -> None:
-    from distagg.dataset.commit import refuse_existing
     from distagg.dataset.expand import expand_dataset
+    from distagg.storage.atomic import refuse_existing
 
     dataset = Dataset.open(arguments.dataset)
     refuse_existing(place(arguments.output))
@@ -80,7 +80,7 @@ def run_info(arguments: argparse.Namespace) -> None:
     dataset = Dataset.open(arguments.dataset)
     info = dataset.info()
     if arguments.report:
-        from distagg.engine.describe import describe
+        from distagg.engine.inspect.describe import describe
         from distagg.reports import dataset_report, write_report
 
         write_report(dataset_report(describe(dataset)), arguments.report, overwrite=True)
@@ -135,11 +135,11 @@ def run_models(arguments: argparse.Namespace) -> None:
 
 
 def run_fit(arguments: argparse.Namespace) -> None:
-    from distagg.dataset.commit import refuse_existing
-    from distagg.engine.fit import Goal, fit
-    from distagg.engine.folds import count_folds
+    from distagg.engine.fitting.fit import Goal, fit
+    from distagg.engine.fitting.folds import count_folds
+    from distagg.engine.fitting.search import differing, search, variants
     from distagg.engine.saved import Fitted, save_model
-    from distagg.engine.search import differing, search, variants
+    from distagg.storage.atomic import refuse_existing
 
     models = variants(arguments.model, _settings(arguments.settings), tries=arguments.tries, seed=arguments.seed or 0)
     model, goal, tried = models[0], Goal(arguments.goal, arguments.protocol), []
@@ -170,10 +170,10 @@ def run_fit(arguments: argparse.Namespace) -> None:
 
 def run_rank(arguments: argparse.Namespace) -> None:
     from distagg.dataset.rankings import SUFFIXES
-    from distagg.engine.fit import fit
+    from distagg.engine.fitting.fit import fit
     from distagg.engine.rank import rank_to
+    from distagg.engine.rank_options import Shown
     from distagg.engine.saved import load_model
-    from distagg.engine.shown import Shown
 
     target = place(arguments.output)
     if target.suffix == ".gz":
@@ -215,7 +215,7 @@ def run_rank(arguments: argparse.Namespace) -> None:
 
 def _report_ranking(target: Place, model: str, report: str) -> None:
     """Both ends of the first query's ranking, with the columns it has, and what is known of its uncertainty."""
-    from distagg.engine.rankings import read_rankings
+    from distagg.engine.read_rankings import read_rankings
     from distagg.reports import consensus_report, write_report
 
     table = read_rankings(target)
@@ -249,7 +249,7 @@ def _heard(dataset: Dataset, condition: str | None) -> Dataset:
 
 def run_evaluate(arguments: argparse.Namespace) -> None:
     from distagg.engine.compare import DEFAULT_METRICS
-    from distagg.engine.rankings import read_rankings
+    from distagg.engine.read_rankings import read_rankings
     from distagg.metrics import evaluate_rankings
 
     _free(arguments.output)
@@ -280,7 +280,7 @@ def _means_table(means: dict[str, float]) -> str:
 def _evaluate_users(arguments: argparse.Namespace, dataset: Dataset) -> None:
     """The mean of what a ranking is worth to every user."""
     from distagg.engine.complete import evaluate_users
-    from distagg.engine.rankings import read_rankings
+    from distagg.engine.read_rankings import read_rankings
 
     table = read_rankings(place(arguments.rankings))
     metrics = arguments.metrics or ["ndcg@1", "ndcg@5", "ndcg@10"]
@@ -313,7 +313,7 @@ def _completed(arguments: argparse.Namespace, dataset: Dataset, runner: Runner) 
 
 def run_compare(arguments: argparse.Namespace) -> None:
     from distagg.engine.compare import DEFAULT_METRICS, compare
-    from distagg.engine.folds import count_folds
+    from distagg.engine.fitting.folds import count_folds
 
     _free(arguments.output)
     dataset = _opened(arguments, arguments.dataset)
@@ -355,7 +355,7 @@ def run_demo(arguments: argparse.Namespace) -> None:
 def show_comparison(result: dict[str, Any], dataset: Dataset, report: str | None, *, as_json: bool) -> None:
     """The table (or JSON) on stdout, the page in a file."""
     if report:
-        from distagg.engine.describe import describe
+        from distagg.engine.inspect.describe import describe
         from distagg.reports import compare_report, write_report
 
         write_report(compare_report({**result, "dataset": describe(dataset)}), report, overwrite=True)
@@ -392,7 +392,7 @@ def run_in(arguments: argparse.Namespace) -> Iterator[Runner]:
     if arguments.workers is None and arguments.scheduler is None:
         yield InlineRunner()
         return
-    from distagg.engine.cluster import local_cluster, remote_cluster
+    from distagg.engine.dask import local_cluster, remote_cluster
 
     place = remote_cluster(arguments.scheduler) if arguments.scheduler else local_cluster(arguments.workers)
     with place as runner:
@@ -415,7 +415,7 @@ def _info_table(info: dict[str, Any]) -> str:
 def _free(output: str | None) -> None:
     """Refuse a result file that is there already, before any work is done for it."""
     if output:
-        from distagg.dataset.commit import refuse_existing
+        from distagg.storage.atomic import refuse_existing
 
         refuse_existing(place(output))
 
@@ -423,7 +423,7 @@ def _free(output: str | None) -> None:
 def _keep(output: str | None, value: Any) -> None:
     """Write what ``--json`` prints to a file, where one is asked for."""
     if output:
-        from distagg.dataset.commit import staged_file
+        from distagg.storage.atomic import staged_file
 
         with staged_file(place(output)) as file:
             file.write_bytes((json.dumps(value, indent=1) + "\n").encode())

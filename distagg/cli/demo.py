@@ -12,11 +12,10 @@ import numpy as np
 
 from distagg.cli.commands import all_models, run_in, say, show_comparison
 from distagg.dataset import Dataset, write_dataset
-from distagg.dataset.place import local
 from distagg.engine.compare import compare
-from distagg.engine.fit import fit
-from distagg.engine.folds import make_folds
-from distagg.engine.quality import as_rows, judge_experts, weight_rows
+from distagg.engine.fitting.fit import fit
+from distagg.engine.fitting.folds import make_folds
+from distagg.engine.inspect.quality import as_rows, judge_experts, weight_rows
 from distagg.engine.rank import rank_to
 from distagg.engine.runner import Runner
 from distagg.engine.saved import Fitted
@@ -26,6 +25,7 @@ from distagg.reports import write_report
 from distagg.reports.experts import experts_report
 from distagg.reports.paper import comparison_finding, paper_page
 from distagg.sources.synthetic import SyntheticSource
+from distagg.storage.paths import local
 
 METRICS = ("ndcg@5", "ndcg@10", "p@5", "map", "err", "tau")
 SHOWN = (  # one of each idea; --all compares every model

@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from distagg.cli.commands import run_in, say
-from distagg.dataset.place import local
 from distagg.errors import InfrastructureError, UsageError
-from distagg.jobs.drive import drive
-from distagg.jobs.fields import json_schema
-from distagg.jobs.folder import RunFolder
-from distagg.jobs.plan import plan
-from distagg.jobs.report import how_counted, write_run_report
-from distagg.jobs.spec import Job, read_job
-from distagg.jobs.status import job_of, status
+from distagg.pipeline.fields import json_schema
+from distagg.pipeline.folder import RunFolder
+from distagg.pipeline.page import how_counted, write_run_report
+from distagg.pipeline.plan import plan
+from distagg.pipeline.run import drive
+from distagg.pipeline.spec import Job, read_job
+from distagg.pipeline.status import job_of, status
 from distagg.reports.scaling import scaling_tables
 from distagg.reports.terminal import render_table
+from distagg.storage.paths import local
 
 RUN = "a run directory (its lease, events and checkpoints)"
 
@@ -77,7 +77,7 @@ def report_command(arguments: argparse.Namespace) -> None:
 
 
 def doctor_command(arguments: argparse.Namespace) -> None:
-    from distagg.jobs.doctor import BAD, examine
+    from distagg.pipeline.doctor import BAD, examine
 
     rows = examine(cluster=not arguments.no_cluster)
     if arguments.json:
@@ -90,7 +90,7 @@ def doctor_command(arguments: argparse.Namespace) -> None:
 
 
 def warm_command(arguments: argparse.Namespace) -> None:
-    from distagg.jobs.warm import warm
+    from distagg.pipeline.warm import warm
 
     took: dict[str, float] = {}
 

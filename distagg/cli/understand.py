@@ -10,25 +10,25 @@ from typing import Any
 
 from distagg.cli.commands import run_in, say
 from distagg.dataset import Dataset
-from distagg.dataset.commit import refuse_existing
-from distagg.dataset.place import local, place
 from distagg.engine import fit
 from distagg.engine.compare import evaluate_model
-from distagg.engine.explain import explain
-from distagg.engine.features import features_to
-from distagg.engine.fit import Goal
+from distagg.engine.fitting.fit import Goal
+from distagg.engine.inspect.attribution import explain
+from distagg.engine.inspect.features import features_to
+from distagg.engine.inspect.quality import Quality, as_rows, judge_experts, retrain, unheard, weight_rows
 from distagg.engine.progress import Meter
-from distagg.engine.quality import Quality, as_rows, judge_experts, retrain, unheard, weight_rows
 from distagg.engine.runner import Runner
 from distagg.engine.saved import Fitted, load_model, save_model
 from distagg.errors import UsageError
 from distagg.metrics import paired_tests
 from distagg.models import is_model, model_named, reseeded
-from distagg.models.features import FeatureSettings
+from distagg.models.scorers.features import FeatureSettings
 from distagg.reports import write_report
 from distagg.reports.experts import experts_report, explanation_report, explanation_text, quality_text
 from distagg.reports.terminal import render_table
 from distagg.reports.text import p_value, percent
+from distagg.storage.atomic import refuse_existing
+from distagg.storage.paths import local, place
 
 
 def run_experts(arguments: argparse.Namespace) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from distagg.arrays import as_arrow, as_numpy, one_array
+from distagg.arrow import as_arrow, as_numpy, one_array
 from distagg.types import (
     INDEX,
     LABEL,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,12 +12,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from distagg.arrays import as_arrow, as_words
-from distagg.dataset.chunk import Chunk
-from distagg.dataset.memory import held
-from distagg.dataset.reader import CHUNK_ENTRIES, Dataset
-from distagg.dataset.regroup import regroup
-from distagg.errors import InputError, UsageError, unknown
+from distagg.arrow import as_arrow, as_words
+from distagg.dataset.build.intake import Progress, Regroup, RowSource
+from distagg.dataset.build.regroup import MEMORY_BYTES, no_progress, regroup
+from distagg.dataset.build.tally import Tally
+from distagg.dataset.build.writer import layout_of, make_block, make_manifest
+from distagg.dataset.chunk import Chunk, chunk_from_tables
+from distagg.dataset.dataset import CHUNK_ENTRIES, Dataset
+from distagg.dataset.manifest import Block
+from distagg.errors import InfrastructureError, InputError, UsageError, unknown
 from distagg.types import NO_LABEL, PAIRS, expert_column
 
 ENTRY_COLUMNS = ("query", "expert", "item", "rank", "score", "label")
@@ -211,3 +215,44 @@ def _good(name: str, column: str, values: pa.ChunkedArray, good: pa.ChunkedArray
         value = values[bad].as_py()
         raise InputError(name, line=bad + 1, found=f"{column} {value!r}", expected=expected)
     return values
+
+
+# A dataset held in memory: the blocks that ``write_dataset`` would write, as chunks.
+
+
+HELD_ENTRIES = 1 << 16  # of a block: what building two at once needs is held beside the dataset
+
+
+def read_dataset(
+    source: RowSource, *, progress: Progress = no_progress, memory_bytes: int = MEMORY_BYTES,
+    block_entries: int = HELD_ENTRIES,
+) -> Dataset:  # fmt: skip
+    """Import a source of whole queries into memory; the parameters are those of ``write_dataset``."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="distagg-") as spills:
+            grouped = regroup(source, Path(spills), memory_bytes=memory_bytes, progress=progress)
+            return held(grouped, source, block_entries, progress)
+    except OSError as error:
+        raise InfrastructureError(
+            f"importing into memory failed: {error}; check the disk for temporary files and run it again"
+        ) from error
+
+
+def held(grouped: Regroup, source: RowSource, block_entries: int, progress: Progress = no_progress) -> Dataset:
+    """What was regrouped, a chunk for every block."""
+    total = Tally()
+    blocks: list[Block] = []
+    chunks: list[Chunk] = []
+    for tables in grouped.blocks(block_entries):
+        total.add(tables.tally)
+        blocks.append(make_block(tables, total, 0, len(blocks)))
+        assert tables.queries is not None  # only blocks of one query that many experts rank come without
+        lists, pairs = (tables.rows, None) if grouped.kind == "lists" else (None, tables.rows)
+        chunks.append(
+            chunk_from_tables(
+                tables.queries, lists, pairs, n_experts=len(grouped.experts.names), first_query=tables.first_query
+            )
+        )
+        progress(tables.tally.entries)
+    manifest = make_manifest(layout_of(grouped, source), total, tuple(blocks), ())
+    return Dataset("", manifest, tuple(grouped.experts.names), held=tuple(chunks))

@@ -1,24 +1,22 @@
 """The manifest of a dataset: what it holds, which files, which blocks. JSON, versioned, hashed.
 
 A block is one row group of each table: the smallest thing that is read. A dataset without its commit
-marker is not a dataset: it is written last (see ``distagg.dataset.commit``).
+marker is not a dataset: it is written last (see ``distagg.storage.atomic``).
 """
 
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from distagg.dataset.place import P, Place
 from distagg.errors import InputError
+from distagg.storage.atomic import ATTEMPT, MARKER
+from distagg.storage.paths import P, Place
 from distagg.types import SCHEMA_VERSION
 
 MANIFEST = "manifest.json"
 HIDDEN_MANIFEST = "_manifest.json"  # of rankings: readers of Parquet directories pass over it
-MARKER = "_SUCCESS"
-ATTEMPT = re.compile(r"attempt-[0-9a-f]{8}")
 FORMAT = "distagg-dataset"
 
 Partition = Literal["query", "expert"]

@@ -21,10 +21,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from distagg.dataset.dataset import read_groups
 from distagg.dataset.manifest import HIDDEN_MANIFEST, read_committed_json
-from distagg.dataset.place import Place, Store, explained
-from distagg.dataset.reader import read_groups
 from distagg.errors import InputError
+from distagg.storage.paths import Place, Store, explained
 from distagg.types import RANKINGS_TABLE, SCHEMA_VERSION
 
 Format = Literal["parquet", "trec", "csv"]

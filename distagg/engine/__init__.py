@@ -8,20 +8,20 @@ from typing import Any
 
 import pyarrow as pa
 
-from distagg.dataset.reader import Dataset
+from distagg.dataset.dataset import Dataset
 from distagg.engine.compare import DEFAULT_METRICS, compare
 from distagg.engine.complete import evaluate_users, fit_completion
-from distagg.engine.explain import explain
-from distagg.engine.features import features
-from distagg.engine.fit import Goal, Through
-from distagg.engine.fit import fit as fit_params
+from distagg.engine.fitting.fit import Goal, Through
+from distagg.engine.fitting.fit import fit as fit_params
 from distagg.engine.importing import import_dataset
-from distagg.engine.quality import judge_experts
+from distagg.engine.inspect.attribution import explain
+from distagg.engine.inspect.features import features
+from distagg.engine.inspect.quality import judge_experts
+from distagg.engine.rank import NOTHING_MORE, Result
 from distagg.engine.rank import solve as solve_chunks
-from distagg.engine.result import NOTHING_MORE, Result
+from distagg.engine.rank_options import Shown
 from distagg.engine.runner import Runner
 from distagg.engine.saved import Fitted, load_model, save_model
-from distagg.engine.shown import Shown
 from distagg.errors import UsageError
 from distagg.metrics import Evaluation, evaluate_rankings
 from distagg.models import Model, model_named, reseeded
@@ -50,7 +50,7 @@ def fit(
         Where random draws start from: 0 for a model that is named; a model given as one has a seed of its own, which
         this replaces.
     runner
-        Where to run: None is here; ``distagg.engine.cluster`` has ``local_cluster(workers)`` and
+        Where to run: None is here; ``distagg.engine.dask`` has ``local_cluster(workers)`` and
         ``remote_cluster(address)``, context managers that give one.
     **settings
         The model's parameters, where it is named: ``rounds=50``.
@@ -111,7 +111,7 @@ def solve(
         Where random draws start from: 0 for a model that is named; a model given as one has a seed of its own, which
         this replaces.
     runner
-        Where to run: None is here; ``distagg.engine.cluster`` has ``local_cluster(workers)`` and
+        Where to run: None is here; ``distagg.engine.dask`` has ``local_cluster(workers)`` and
         ``remote_cluster(address)``, context managers that give one.
     **settings
         The model's parameters, where it is named: ``errors="standard"``.
@@ -166,7 +166,7 @@ def rank(
         Where random draws start from: 0 for a model that is named; a model given as one has a seed of its own, which
         this replaces.
     runner
-        Where to run: None is here; ``distagg.engine.cluster`` has ``local_cluster(workers)`` and
+        Where to run: None is here; ``distagg.engine.dask`` has ``local_cluster(workers)`` and
         ``remote_cluster(address)``, context managers that give one.
     **settings
         The model's parameters, where it is named: ``c=30``.

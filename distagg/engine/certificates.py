@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from distagg.dataset.commit import staged_directory
-from distagg.engine.cluster import SETTINGS
+from distagg.engine.dask import SETTINGS
 from distagg.errors import InfrastructureError, UsageError
+from distagg.storage.atomic import staged_directory
 
 CONFIGURATION = "distagg.yaml"
 CURVE = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from distagg.dataset.chunk import Chunk
-from distagg.dataset.reader import Dataset
-from distagg.engine.fit import Goal, check_fits, gather, split_query
-from distagg.engine.folds import Fold, make_folds
+from distagg.dataset.dataset import Dataset
+from distagg.engine.fitting.fit import Goal, check_fits, gather, split_query
+from distagg.engine.fitting.folds import Fold, make_folds
+from distagg.engine.fitting.search import fit_folds, variants
 from distagg.engine.progress import Progress, silent
 from distagg.engine.rank import solved
 from distagg.engine.runner import InlineRunner, Runner, Work
-from distagg.engine.search import fit_folds, variants
 from distagg.errors import UsageError, unknown
 from distagg.metrics import check_protocol, compare_all, highest_label, mean_over_queries, parse_metrics, score_chunk
 from distagg.models import Model, Params
@@ -97,7 +97,7 @@ def compare(
     seed
         Of models that draw, unless their settings have one or they are given as models; of searches and tests.
     runner
-        Where to run: None is here; ``distagg.engine.cluster`` has ``local_cluster(workers)`` and
+        Where to run: None is here; ``distagg.engine.dask`` has ``local_cluster(workers)`` and
         ``remote_cluster(address)``, context managers that give one.
     progress
         Called with the number of fits that were done since the last call.

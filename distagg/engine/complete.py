@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from distagg.dataset.chunk import Chunk
-from distagg.dataset.reader import Dataset
-from distagg.engine.fit import Through, run_rounds
+from distagg.dataset.dataset import Dataset
+from distagg.engine.fitting.fit import Through, run_rounds
 from distagg.engine.progress import Progress, silent
 from distagg.engine.runner import InlineRunner, Runner, Work
 from distagg.errors import InputError, UsageError
@@ -38,7 +38,7 @@ def fit_completion(
     dataset
         Ratings, as ``distagg import ratings`` makes them.
     runner
-        Where to run: None is here; ``distagg.engine.cluster`` has ``local_cluster(workers)`` and
+        Where to run: None is here; ``distagg.engine.dask`` has ``local_cluster(workers)`` and
         ``remote_cluster(address)``, context managers that give one.
     progress
         Called with the number of chunks (fits, rows) that were done since the last call.
@@ -100,7 +100,7 @@ def evaluate_users(
     metrics
         ``ndcg@k`` only.
     runner
-        Where to run: None is here; ``distagg.engine.cluster`` has ``local_cluster(workers)`` and
+        Where to run: None is here; ``distagg.engine.dask`` has ``local_cluster(workers)`` and
         ``remote_cluster(address)``, context managers that give one.
     progress
         Called with the number of chunks (fits, rows) that were done since the last call.

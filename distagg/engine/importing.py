@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from distagg.dataset import Dataset, write_dataset
-from distagg.dataset.commit import refuse_existing
-from distagg.dataset.memory import read_dataset
-from distagg.dataset.place import Place, local, place
+from distagg.dataset.frames import read_dataset
 from distagg.engine.progress import Progress, silent
 from distagg.errors import InputError, UsageError, unknown
+from distagg.storage.atomic import refuse_existing
+from distagg.storage.paths import Place, local, place
 
 
 def import_dataset(

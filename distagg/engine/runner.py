@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from distagg.dataset.chunk import Chunk
-from distagg.dataset.reader import ChunkRef
+from distagg.dataset.dataset import ChunkRef
 from distagg.engine.progress import Progress, silent
 from distagg.engine.tree import Node, merge_all, merge_span
 from distagg.models.base import collecting, not_converged

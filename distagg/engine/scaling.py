@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from distagg.dataset.reader import ChunkRef
-from distagg.engine.cluster import SPANS_PER_THREAD, DaskRunner, share_out
+from distagg.dataset.dataset import ChunkRef
+from distagg.engine.dask import SPANS_PER_THREAD, DaskRunner, share_out
 from distagg.engine.runner import Round, Work
 from distagg.models import Model
 

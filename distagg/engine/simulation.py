@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 from distagg.dataset import Dataset
-from distagg.dataset.reader import ChunkRef
-from distagg.engine.cluster import CONNECTIONS, SETTINGS, DaskRunner, share_out
+from distagg.dataset.dataset import ChunkRef
+from distagg.engine.dask import CONNECTIONS, SETTINGS, DaskRunner, share_out
 from distagg.engine.runner import Work
 
 STEP = 100  # workers that are started at once

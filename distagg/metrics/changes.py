@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from distagg.metrics.rankings import index_rankings
+from distagg.metrics.evaluate import index_rankings
 from distagg.metrics.tau import kendall_tau
 from distagg.types import OFFSET, Floats, Offsets
 

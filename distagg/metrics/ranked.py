@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from distagg.arrays import as_arrow, as_numpy
+from distagg.arrow import as_arrow, as_numpy
 from distagg.errors import UsageError
-from distagg.kernels.metric import sums_at_cutoffs
-from distagg.kernels.ordering import order_items, order_spans
+from distagg.metrics.kernels import sums_at_cutoffs
 from distagg.metrics.metric import Protocol
+from distagg.ordering import order_items, order_spans
 from distagg.types import LABEL, NO_LABEL, OFFSET, RANK, Bools, Floats, Indices, Labels, Offsets
 
 if TYPE_CHECKING:

@@ -27,11 +27,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from distagg.errors import UsageError
-from distagg.kernels.metric import precision_at_hits, stop_probability
-from distagg.kernels.ordering import order_spans
+from distagg.metrics.kernels import precision_at_hits, stop_probability
 from distagg.metrics.metric import Metric, Protocol, check_protocol
 from distagg.metrics.ranked import NO_CUTOFF, Ranked, rank_chunk, span_sums
 from distagg.metrics.tau import kendall_tau
+from distagg.ordering import order_spans
 from distagg.types import NO_LABEL, OFFSET, RANK, Floats, Labels, Offsets
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from distagg.kernels.ordering import count_ascents, order_spans
 from distagg.metrics.ranked import rows_of, ties_with_previous
+from distagg.ordering import count_ascents, order_spans
 from distagg.types import OFFSET, RANK, Bools, Floats, Offsets
 
 

@@ -8,28 +8,25 @@ from typing import Any
 
 from distagg.errors import unknown
 from distagg.models.base import Model, NotConvergedWarning, Params, make
-from distagg.models.blend import Blend
-from distagg.models.bradley_terry import BradleyTerry, Thurstone
-from distagg.models.completion import Completion, Constant
-from distagg.models.cps import Cps
-from distagg.models.cranking import Cranking
-from distagg.models.crf import Crf
-from distagg.models.kemeny import Kemeny
-from distagg.models.lambdamart import LambdaMart
-from distagg.models.lambdarank import LambdaRank
-from distagg.models.majority import Condorcet, Copeland
-from distagg.models.mallows import Mallows
-from distagg.models.markov import Mc1, Mc2, Mc3, Mc4
-from distagg.models.mpm import Mpm
-from distagg.models.neighbours import Neighbours
-from distagg.models.plackett_luce import PlackettLuce
-from distagg.models.pmf import Pmf
-from distagg.models.positional import Borda, CombMnz, CombSum, Mean, Rrf
-from distagg.models.single import BestInput, Median
-from distagg.models.stagg import Stagg
-from distagg.models.stagg_lists import StaggBorda, StaggRrf
-from distagg.models.svp import Svp
-from distagg.models.theta_mpm import ThetaMpm, ThetaSupMpm
+from distagg.models.boosted.blend import Blend
+from distagg.models.boosted.model import LambdaMart
+from distagg.models.completion.model import Completion, Constant
+from distagg.models.completion.neighbours import Neighbours
+from distagg.models.completion.pmf import Pmf
+from distagg.models.crf.model import Crf
+from distagg.models.distances.cps import Cps
+from distagg.models.distances.cranking import Cranking
+from distagg.models.distances.kemeny import Kemeny
+from distagg.models.distances.mallows import Mallows
+from distagg.models.majority.model import Condorcet, Copeland, Mc1, Mc2, Mc3, Mc4
+from distagg.models.mpm.model import Mpm, ThetaMpm, ThetaSupMpm
+from distagg.models.pairwise.model import BradleyTerry, Thurstone
+from distagg.models.plackett_luce.model import PlackettLuce
+from distagg.models.positional.expected import StaggBorda, StaggRrf
+from distagg.models.positional.model import BestInput, Borda, CombMnz, CombSum, Mean, Median, Rrf
+from distagg.models.projection.model import Svp
+from distagg.models.scorers.lambdarank import LambdaRank
+from distagg.models.scorers.stagg import Stagg
 
 MODELS: dict[str, type[Model]] = {
     model.name: model

@@ -17,7 +17,7 @@ import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError, unknown
-from distagg.kernels.lists import sum_by_item
+from distagg.models.lists import sum_by_item
 from distagg.models.outcome import FIT_COLUMNS, Outcome
 from distagg.types import Floats
 

@@ -13,9 +13,9 @@ from statistics import NormalDist
 import numpy as np
 
 from distagg.errors import UsageError
-from distagg.kernels.links import DAVIDSON, RAO_KUPPER, Slopes, slopes
-from distagg.kernels.newton import GAMMA, GAUSSIAN
-from distagg.models.counts import Counts
+from distagg.models.pairwise.counts import Counts
+from distagg.models.pairwise.kernels import GAMMA, GAUSSIAN
+from distagg.models.pairwise.links import DAVIDSON, RAO_KUPPER, Slopes, slopes
 from distagg.types import Bools, Floats, Indices, Labels, Offsets
 
 MOST_ITEMS = 12_000  # a matrix of 1.1 GiB

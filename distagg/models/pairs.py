@@ -9,7 +9,8 @@ import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
-from distagg.kernels.lists import (
+from distagg.models.base import param
+from distagg.models.lists import (
     BINARY,
     DIFFERENCE,
     NORMALISED,
@@ -22,7 +23,6 @@ from distagg.kernels.lists import (
     pair_sums,
     pair_values,
 )
-from distagg.models.base import param
 from distagg.types import Floats, Offsets
 
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.models.base import Model, Params, Statistics, param
-from distagg.models.kept import kept
+from distagg.models.chunk_cache import kept
 
 MODES = ("serial", "average", "gradient")
 MODE_HELP = (

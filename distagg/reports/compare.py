@@ -9,13 +9,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from distagg.reports import svg
+from distagg.reports import charts as svg
 from distagg.reports.comparison import LEVEL, Comparison, PairedTest, read_comparison
 from distagg.reports.dataset import dataset_facts, dataset_name, dataset_pictures
 from distagg.reports.markup import Child, Markup, element, join
 from distagg.reports.page import figure, figures, folded, page, section, table
-from distagg.reports.rankings import rankings_section
 from distagg.reports.text import NOTHING, count, number, p_value, percent, plural, seconds
+from distagg.reports.top import rankings_section
 
 _WORSE, _BETTER = "▾", "▴"
 _OPEN_MODELS = 16  # above this many, small multiples start folded

@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
-from distagg.reports import svg
+from distagg.reports import charts as svg
 from distagg.reports.markup import Child, Markup, element
 from distagg.reports.page import facts, figure, figures, folded, page, section, table
-from distagg.reports.rankings import rankings_section
 from distagg.reports.text import NOTHING, count, number, plural, share
+from distagg.reports.top import rankings_section
 
 _COUNTS = ("queries", "items", "experts", "lists", "entries", "ties")
 _SPREADS = {"list_lengths": "list length", "query_sizes": "query size"}

@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from distagg.reports.hinton import hinton
+from distagg.reports.charts import hinton
 from distagg.reports.markup import Markup
 from distagg.reports.page import facts, figure, figures, page, section, table
 from distagg.reports.terminal import render_table

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from distagg.reports.lines import Axis, lines
+from distagg.reports.curves import Axis, lines
 from distagg.reports.markup import Markup
 from distagg.reports.page import figure, figures, section, table
 

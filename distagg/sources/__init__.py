@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from distagg.sources.letor import LetorSource
 from distagg.sources.pairs import PairsSource
-from distagg.sources.rankings import RankingsSource
+from distagg.sources.ranked_lists import RankingsSource
 from distagg.sources.ratings import RatingsSource
 from distagg.sources.source import Source, SourceTable
 from distagg.sources.trec import TrecSource

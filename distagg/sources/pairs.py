@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from distagg.sources.columns import Column
-from distagg.sources.longtable import LongTable, open_long_table
+from distagg.sources.cells import Column
 from distagg.sources.source import SourceTable
+from distagg.sources.tables import LongTable, open_long_table
 
 ID = "an id: text that is not empty, or a whole number"
 _SHARED = (

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from distagg.errors import InputError, UsageError
-from distagg.sources.fields import FINITE, REPEATED, Layout, find_lines, read_tables
+from distagg.sources.delimited import FINITE, REPEATED, Layout, find_lines, read_tables
 from distagg.sources.source import SourceTable, open_bytes
 from distagg.types import ITEMS
 

@@ -13,9 +13,9 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from distagg.arrays import as_arrow, as_words
+from distagg.arrow import as_arrow, as_words
 from distagg.errors import UsageError, unknown
-from distagg.sources.fields import FINITE, POSITION, REPEATED, WHOLE, WORD, Layout, find_lines, read_tables
+from distagg.sources.delimited import FINITE, POSITION, REPEATED, WHOLE, WORD, Layout, find_lines, read_tables
 from distagg.sources.source import SourceTable
 
 RUN_FIELDS = ("query", "Q0", "item", "rank", "score", "tag")

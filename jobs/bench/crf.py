@@ -25,9 +25,9 @@ from goals import print_table
 
 from distagg.dataset import Dataset, write_dataset
 from distagg.dataset.chunk import Chunk
-from distagg.engine.cluster import local_cluster
-from distagg.engine.train import train
-from distagg.models.crf import Crf
+from distagg.engine.dask import local_cluster
+from distagg.engine.fitting.train import train
+from distagg.models.crf.model import Crf
 from distagg.sources.synthetic import SyntheticSource
 
 SIZES = (6, 8, 10, 12)

@@ -11,8 +11,8 @@ from goals import print_table
 from lists import make_dataset
 
 from distagg.dataset import Chunk
-from distagg.kernels.ordering import order_items
 from distagg.models import Model, model_named
+from distagg.ordering import order_items
 from distagg.sources.synthetic import SyntheticSource
 
 MODELS = ("rrf", "borda", "median", "condorcet", "mc4")

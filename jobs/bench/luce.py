@@ -26,8 +26,8 @@ from contest import Spread
 from goals import print_table
 
 from distagg.dataset.chunk import Chunk, chunk_from_tables
-from distagg.kernels.plackett_luce import count_choices, expect, gather_choices
 from distagg.models import model_named
+from distagg.models.plackett_luce.kernels import count_choices, expect, gather_choices
 from distagg.sources.synthetic import SyntheticSource
 
 GOAL = 200.0

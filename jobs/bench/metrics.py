@@ -41,7 +41,7 @@ def seconds(work: Callable[[], Any], clock: Callable[[], float] = time.perf_coun
 
 def start_numba() -> None:
     """Compile something trivial: what the first kernel of any process pays, whichever it is."""
-    from distagg.kernels.jit import kernel
+    from distagg.jit import kernel
 
     def add(values: np.ndarray) -> float:
         total = 0.0

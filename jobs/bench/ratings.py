@@ -29,9 +29,9 @@ from typing import Any
 from goals import print_table
 
 from distagg.dataset import Dataset, write_dataset
-from distagg.dataset.reader import read_groups
+from distagg.dataset.dataset import read_groups
 from distagg.engine import runner as place
-from distagg.engine.cluster import local_cluster
+from distagg.engine.dask import local_cluster
 from distagg.engine.rank import solve
 from distagg.engine.runner import InlineRunner
 from distagg.models import model_named

@@ -26,9 +26,9 @@ from goals import print_table
 from lists import make_dataset
 
 from distagg.dataset.chunk import Chunk, chunk_from_tables
-from distagg.kernels.lists import PAIR_FUNCTIONS
 from distagg.models import model_named
-from distagg.models.features import FeatureSettings, chunk_features
+from distagg.models.lists import PAIR_FUNCTIONS
+from distagg.models.scorers.features import FeatureSettings, chunk_features
 from distagg.sources.synthetic import SyntheticSource
 from distagg.types import LISTS_TABLE, PAIRS_TABLE, QUERIES_TABLE
 

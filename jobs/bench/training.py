@@ -23,11 +23,11 @@ from goals import print_table
 
 from distagg.dataset import Dataset, write_dataset
 from distagg.engine.compare import evaluate_model
-from distagg.engine.fit import fit
-from distagg.engine.folds import Fold, make_folds
+from distagg.engine.fitting.fit import fit
+from distagg.engine.fitting.folds import Fold, make_folds
 from distagg.metrics import highest_label, parse_metrics, score_chunk
 from distagg.models import model_named
-from distagg.models.lambdamart import LambdaMart
+from distagg.models.boosted.model import LambdaMart
 from distagg.sources.synthetic import SyntheticSource
 from distagg.types import NO_LABEL
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from distagg.reports.charts import WIDTH, Bar, bars
 from distagg.reports.markup import Markup, element
-from distagg.reports.svg import WIDTH, Bar, bars
 
 ROOT = Path(__file__).parents[2]
 TARGET = Path(__file__).with_name("results.svg")

@@ -16,10 +16,10 @@ import numpy as np
 from distagg.dataset import Dataset
 from distagg.dataset.chunk import Chunk
 from distagg.dataset.expand import expand_chunk
-from distagg.engine.explain import explain
-from distagg.engine.fit import fit
-from distagg.engine.folds import make_folds
-from distagg.engine.quality import as_rows, judge_experts, retrain, unheard, weight_rows
+from distagg.engine.fitting.fit import fit
+from distagg.engine.fitting.folds import make_folds
+from distagg.engine.inspect.attribution import explain
+from distagg.engine.inspect.quality import as_rows, judge_experts, retrain, unheard, weight_rows
 from distagg.engine.rank import solved
 from distagg.engine.saved import Fitted
 from distagg.metrics import highest_label, parse_metrics, score_chunk

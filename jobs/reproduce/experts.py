@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from scipy.stats import spearmanr
 
-from distagg.reports import svg
-from distagg.reports.columns import columns
+from distagg.reports import charts as svg
+from distagg.reports.column_chart import columns
 from distagg.reports.experts import hinton_figure, what_experts_said
 from distagg.reports.page import figure, figures, section, table
 from distagg.reports.paper import Claim, Figures, Finding, Row, above, fact, level

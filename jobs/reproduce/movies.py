@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from scipy.stats import spearmanr
 
-from distagg.reports.consensus import ends_table, variance_pictures
-from distagg.reports.lines import Axis, lines
+from distagg.reports.curves import Axis, lines
 from distagg.reports.page import figure, figures, section, table
 from distagg.reports.paper import Claim, Figures, Finding, Row, above, fact
+from distagg.reports.top import ends_table, variance_pictures
 from jobs.reproduce.experiments import Experiment
 from jobs.reproduce.plan import PAPERS, REASONS, Found, Item, Plan
 from jobs.reproduce.ratings import DEPTHS

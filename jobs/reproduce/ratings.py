@@ -9,7 +9,7 @@ import numpy as np
 
 from distagg import evaluate_users, fit_completion, rank, solve
 from distagg.dataset import Dataset
-from distagg.engine.shown import Shown
+from distagg.engine.rank_options import Shown
 from distagg.types import Floats
 
 DEPTHS = tuple(f"ndcg@{k}" for k in range(1, 11))

@@ -6,7 +6,7 @@ import statistics
 
 import numpy as np
 
-from distagg.reports.lines import Axis, lines
+from distagg.reports.curves import Axis, lines
 from distagg.reports.page import figure, figures, section, table
 from distagg.reports.paper import Claim, Finding
 from jobs.reproduce.experiments import Experiment

@@ -6,8 +6,8 @@ from functools import partial
 
 import numpy as np
 
-from distagg.reports.columns import columns
-from distagg.reports.lines import Axis, lines
+from distagg.reports.column_chart import columns
+from distagg.reports.curves import Axis, lines
 from distagg.reports.page import figure, figures, section, table
 from distagg.reports.paper import Claim, Finding, above
 from jobs.reproduce.experiments import Experiment

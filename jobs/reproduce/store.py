@@ -27,7 +27,7 @@ from distagg.errors import DistaggError
 from jobs.reproduce import experiments, ratings
 from jobs.reproduce.experiments import Experiment
 
-COMPUTES = ("dataset", "engine", "kernels", "metrics", "models", "sources", "types.py")
+COMPUTES = ("dataset", "engine", "jit.py", "metrics", "models", "ordering.py", "sources", "types.py")
 LIBRARIES = ("numpy", "scipy", "numba", "pyarrow", "lightgbm")
 KINDS: dict[str, Callable[..., dict[str, Any]]] = {
     function.__name__: function

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from distagg.dataset import Dataset
-from distagg.engine.cluster import remote_cluster
+from distagg.engine.dask import remote_cluster
 from distagg.engine.runner import InlineRunner, Work
 
 

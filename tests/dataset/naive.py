@@ -1,4 +1,4 @@
-"""Regrouping as anybody would write it: dictionaries and sorted lists. The twin of ``distagg.dataset.regroup``."""
+"""Regrouping as anybody would write it, with dictionaries and sorted lists."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Literal
 import pyarrow as pa
 
 from distagg.dataset.chunk import Chunk
-from distagg.dataset.reader import Dataset
+from distagg.dataset.dataset import Dataset
 from distagg.types import ENTRIES, ITEMS, NO_LABEL, PAIRS
 
 Partition = Literal["query", "expert"]

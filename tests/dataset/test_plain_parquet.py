@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from distagg.dataset.rankings import publish_directory, write_part
-from distagg.engine.rankings import read_rankings
-from distagg.engine.reuse import Earlier, Recipe
+from distagg.engine.rank_incremental import Earlier, Recipe
+from distagg.engine.read_rankings import read_rankings
 from distagg.types import RANKINGS_TABLE
 
 

@@ -15,11 +15,11 @@ from distagg import Dataset, Shown, fit_completion, rank, solve
 from distagg.cli.main import main
 from distagg.dataset.chunk import Chunk
 from distagg.engine import evaluate_users, import_dataset
-from distagg.engine.cluster import local_cluster
 from distagg.engine.complete import predict, user_ndcg
+from distagg.engine.dask import local_cluster
 from distagg.errors import InputError, UsageError
 from distagg.models import NotConvergedWarning, completion_named
-from distagg.models.completion import some_lists
+from distagg.models.completion.model import some_lists
 
 USERS, ITEMS = 150, 40
 

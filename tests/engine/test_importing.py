@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import distagg
-from distagg.dataset import memory
+from distagg.dataset import frames as memory
 from distagg.errors import InputError, UsageError
 from distagg.sources.trec import TrecSource
 from tests.dataset.naive import read_back

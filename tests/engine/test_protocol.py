@@ -13,7 +13,7 @@ from distagg.cli.main import main
 from distagg.dataset import Dataset, expanded
 from distagg.dataset.expand import expand_dataset
 from distagg.dataset.manifest import MANIFEST
-from distagg.engine.goal import Goal
+from distagg.engine.fitting.train import Goal
 from distagg.reports import compare_report
 
 METRICS = ["ndcg@10", "map"]

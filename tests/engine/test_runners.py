@@ -16,10 +16,10 @@ import pyarrow as pa
 import pytest
 
 from distagg.dataset import Dataset
-from distagg.dataset.reader import ChunkRef
-from distagg.engine.cluster import DaskRunner, local_cluster, remote_cluster, share_out
+from distagg.dataset.dataset import ChunkRef
 from distagg.engine.compare import compare
-from distagg.engine.fit import fit, gather
+from distagg.engine.dask import DaskRunner, local_cluster, remote_cluster, share_out
+from distagg.engine.fitting.fit import fit, gather
 from distagg.engine.rank import rank_to, solve
 from distagg.engine.runner import Cache, InlineRunner, Runner, Work
 from distagg.engine.saved import Fitted

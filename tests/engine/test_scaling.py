@@ -9,7 +9,7 @@ import pytest
 
 from distagg.dataset import Dataset
 from distagg.engine import law
-from distagg.engine.cluster import local_cluster
+from distagg.engine.dask import local_cluster
 from distagg.engine.scaling import passes, round_cost
 from distagg.engine.simulation import crowd, rounds_at, simulated_refs
 from distagg.models import model_named

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from strategies import Query, build_chunk, chunks
 
 from distagg.dataset.chunk import Chunk
-from distagg.engine.boost import grow
+from distagg.engine.fitting.boost import grow
 from distagg.models import MODELS, Model
 from distagg.models.base import Params
-from distagg.models.blend import Blend
-from distagg.models.lambdamart import LambdaMart
+from distagg.models.boosted.blend import Blend
+from distagg.models.boosted.model import LambdaMart
 from distagg.models.trained import Trained
 
 EVERY = sorted(MODELS)

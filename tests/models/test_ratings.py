@@ -14,8 +14,8 @@ from strategies import Query, build_chunk
 from distagg.dataset import Dataset
 from distagg.engine import fit, rank, solve
 from distagg.errors import UsageError
-from distagg.kernels.lists import NORMALISED, PAIR_FUNCTIONS
 from distagg.models import MODELS
+from distagg.models.lists import NORMALISED, PAIR_FUNCTIONS
 from distagg.models.pairs import list_sums
 
 QUERIES, ITEMS, USERS, SHIFT = 12, 9, 8, 6.0

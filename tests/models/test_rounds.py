@@ -13,18 +13,18 @@ from hypothesis import strategies as st
 
 from distagg.cli.main import main
 from distagg.dataset import Dataset
-from distagg.dataset.reader import ChunkRef
+from distagg.dataset.dataset import ChunkRef
 from distagg.engine import solve
-from distagg.engine.cluster import local_cluster
-from distagg.engine.result import Result
+from distagg.engine.dask import local_cluster
+from distagg.engine.rank import Result
 from distagg.errors import UsageError
-from distagg.models import NotConvergedWarning, pairwise_rounds
-from distagg.models.ascent import ascend, begin
+from distagg.models import NotConvergedWarning
 from distagg.models.base import Statistics
-from distagg.models.counts import PAIR_BYTES
-from distagg.models.luce_rounds import join
-from distagg.models.pairwise import Pairwise
-from distagg.models.pairwise_rounds import edge
+from distagg.models.pairwise import rounds as pairwise_rounds
+from distagg.models.pairwise.counts import PAIR_BYTES
+from distagg.models.pairwise.rounds import edge
+from distagg.models.pairwise.solver import Pairwise
+from distagg.models.plackett_luce.rounds import ascend, begin, join
 
 SETTINGS = [
     ("plackett_luce", {}), ("plackett_luce", {"solver": "mm", "tolerance": 1e-9}),

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distagg.reports import svg
+from distagg.reports import charts as svg
+from distagg.reports.charts import hinton
 from distagg.reports.experts import experts_report, explanation_report, explanation_text, quality_text
-from distagg.reports.hinton import hinton
 from tests.reports.reading import Report
 
 HOSTILE = "<script>alert(1)</script>"

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distagg.metrics import paired_tests
-from distagg.reports.columns import columns
+from distagg.reports.column_chart import columns
 from distagg.reports.paper import Claim, Figures, Finding, Row, above, fact, level, paper_page, summary
 from tests.reports.reading import Report
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distagg.errors import InputError
-from distagg.sources import letor_lines
+from distagg.sources import letor as letor_lines
 from distagg.sources.letor import LetorSource
 from distagg.types import ITEMS
 

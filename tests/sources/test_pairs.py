@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distagg.errors import InputError
-from distagg.sources import longtable
+from distagg.sources import tables as longtable
 from distagg.sources.pairs import PairsSource
 from distagg.types import PAIRS
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from distagg.errors import InputError
 from distagg.sources import preflib
-from distagg.sources.rankings import RankingsSource
+from distagg.sources.ranked_lists import RankingsSource
 
 HEAD = """\
 # FILE NAME: made-up.toi

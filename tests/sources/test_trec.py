@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from distagg.dataset import Dataset, write_dataset
 from distagg.errors import InputError, UsageError
-from distagg.sources import fields
-from distagg.sources.fields import Lines, _parse_exact, _parse_fast
+from distagg.sources import delimited as fields
+from distagg.sources.delimited import Lines, _parse_exact, _parse_fast
 from distagg.sources.trec import TrecSource
 
 RUN = b"1 Q0 x 1 9.5 bm25\n1 Q0 y 2 7 bm25\n1 Q0 z 3 7 bm25\n2 Q0 x 1 0.5 bm25\n"

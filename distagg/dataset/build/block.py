@@ -1,0 +1,268 @@
+"""One block of a dataset from the gathered rows of whole queries, or of whole experts of the one query."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from distagg.arrow import as_arrow, as_numpy, as_words, one_array
+from distagg.dataset.build.merge import KEY, GroupedRows, key_major, key_minor, run_starts
+from distagg.dataset.build.positions import Clash, Mentions, NumberedItems, find_repeated, number_items, order_lists
+from distagg.dataset.build.tally import Tally, count_labels, count_values
+from distagg.types import (
+    INDEX,
+    LISTS_TABLE,
+    NO_LABEL,
+    OFFSET,
+    PAIRS_TABLE,
+    QUERIES_TABLE,
+    RANK,
+    Floats,
+    Indices,
+    Labels,
+    Offsets,
+)
+
+BLOCK = 1 << 20  # mentions that are looked at together
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BlockTables:
+    """A block as the dataset's tables hold it. ``queries`` is None after the first block of the one query."""
+
+    first_query: int
+    queries: pa.Table | None
+    rows: pa.Table  # LISTS_TABLE or PAIRS_TABLE
+    parts: tuple[str, ...]
+    tally: Tally = field(default_factory=Tally)  # of this block alone
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class QueryRows:
+    """Gathered rows of consecutive queries, keyed ``query code, expert code``."""
+
+    codes: NDArray[np.int64]  # (Q,) ascending codes of the queries that stay
+    first_query: int  # dataset position of the first one
+    names: list[str]  # (Q,)
+    parts: list[str]  # (Q,)
+    ranked: GroupedRows  # entries: key, item, rank, score; pairs: key, winner, loser, weight, tie
+    declared: GroupedRows  # key, item, label
+    judged: GroupedRows  # key, item, label
+    scores: bool
+
+
+def query_block(rows: QueryRows) -> BlockTables:
+    """A block of whole queries."""
+    pairs = "winner" in rows.ranked.schema.names
+    sides = 2 if pairs else 1
+    if pairs:
+        table, words = coded_table(rows.ranked, ("winner", "loser"))
+        winner, loser = (as_numpy(one_array(table[name])) for name in ("winner", "loser"))
+        item = mentioned(winner, loser, words)
+        del winner, loser
+        table = table.drop_columns(["winner", "loser"])
+    else:
+        table = rows.ranked.table()
+        item = one_array(_column(table, "item", pa.string()))
+    runs = Runs.of(as_numpy(one_array(table[KEY])), lambda major: np.searchsorted(rows.codes, major))
+    table = table.drop_columns([KEY])
+    ranked = Mentions(spread(runs.query, runs.lengths * sides), item)
+    try:
+        declared, judged = (_mentions(some, rows.codes) for some in (rows.declared, rows.judged))
+        items = number_items(len(rows.codes), declared, ranked, judged)
+    except Clash as clash:
+        clash.query = int(rows.codes[clash.query])
+        raise
+    tally = Tally(
+        queries=len(rows.codes),
+        items=len(items.labels),
+        labels=count_labels(items.labels),
+        query_sizes=count_values(np.diff(items.offsets)),
+    )
+    runs = replace(runs, query=runs.query + rows.first_query)
+    try:
+        if pairs:
+            blocked = pair_rows(table, runs, items.position.reshape(-1, 2), tally)
+        else:
+            blocked = list_rows(table, runs, items.position, rows.scores, tally)
+    except BadRow as bad:
+        run = int(np.searchsorted(runs.starts, bad.row, side="right")) - 1
+        query, expert = int(rows.codes[runs.query[run] - rows.first_query]), int(runs.expert[run])
+        raise Clash(bad.kind, query, expert, item[bad.row * sides].as_py()) from None
+    queries = queries_table(rows.names, rows.parts, items)
+    return BlockTables(rows.first_query, queries, blocked, tuple(dict.fromkeys(rows.parts)), tally)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Runs:
+    """The rows of a block by (query, expert): lists, or the pairs of an expert. L runs."""
+
+    starts: NDArray[np.intp]  # (L,) first row
+    lengths: NDArray[np.intp]  # (L,)
+    query: NDArray[np.int64]  # (L,)
+    expert: Indices  # (L,)
+
+    @classmethod
+    def of(cls, key: NDArray[np.int64], query: Callable[[NDArray[np.int64]], NDArray[np.int64]]) -> Runs:
+        """Runs of equal keys; ``query`` maps the majors of keys to queries."""
+        starts = run_starts(key)
+        first = key[starts]
+        return cls(starts, np.diff(starts, append=len(key)), query(key_major(first)), key_minor(first))
+
+
+class BadRow(Exception):  # noqa: N818  # becomes a Clash where the ids are known
+    """The row, among those of a block, that must not be."""
+
+    def __init__(self, kind: Literal["entry", "self"], row: int) -> None:
+        super().__init__(kind, row)
+        self.kind: Literal["entry", "self"] = kind
+        self.row = row
+
+
+def list_rows(entries: pa.Table, runs: Runs, position: Indices, scores: bool, tally: Tally) -> pa.Table:
+    """LISTS_TABLE rows of entries, one for each run; counts go to ``tally``."""
+    repeated = find_repeated(runs.starts, position)
+    if repeated is not None:
+        raise BadRow("entry", repeated)
+    lists = order_lists(runs.starts, position, floats(entries, "rank"), _scores(entries))
+    offsets = np.append(runs.starts, len(position))
+    tally.lists += len(runs.starts)
+    tally.entries += len(position)
+    tally.ties += lists.ties
+    tally.positive &= bool((lists.rank > 0).all())
+    tally.list_lengths.update(count_values(runs.lengths))
+    columns = {
+        "query": as_arrow(runs.query),
+        "expert": as_arrow(runs.expert),
+        "item": list_column(offsets, as_arrow(lists.position)),
+        "rank": list_column(offsets, as_arrow(lists.rank)),
+    }
+    if scores and lists.score is not None:
+        columns["score"] = list_column(offsets, as_arrow(lists.score))
+    return pa.table(columns, schema=lists_schema(scores))
+
+
+def pair_rows(pairs: pa.Table, runs: Runs, position: NDArray[np.int32], tally: Tally) -> pa.Table:
+    """PAIRS_TABLE rows; ``position`` has winner and loser of every pair, shape (P, 2)."""
+    same = position[:, 0] == position[:, 1]
+    if same.any():
+        raise BadRow("self", int(np.argmax(same)))
+    tie = pc.fill_null(one_array(_column(pairs, "tie", pa.bool_())), False)
+    weight = None if _absent(pairs, "weight") else pc.fill_null(one_array(pairs["weight"]), 1.0)
+    tally.entries += len(position)
+    tally.ties += int(pc.sum(tie).as_py() or 0)
+    columns = [
+        as_arrow(np.repeat(runs.query, runs.lengths)),
+        as_arrow(np.repeat(runs.expert, runs.lengths)),
+        as_arrow(position[:, 0]), as_arrow(position[:, 1]),
+        as_arrow(np.ones(len(position))) if weight is None else weight, tie,
+    ]  # fmt: skip
+    return pa.table(columns, schema=PAIRS_TABLE)
+
+
+def lists_schema(scores: bool) -> pa.Schema:
+    return LISTS_TABLE if scores else LISTS_TABLE.remove(LISTS_TABLE.get_field_index("score"))
+
+
+def queries_table(names: list[str], parts: list[str], items: NumberedItems) -> pa.Table:
+    columns = [
+        as_words(names),
+        as_words(parts),
+        list_column(items.offsets, items.ids),
+        list_column(items.offsets, nullable(items.labels)),
+        list_column(items.missed_offsets, nullable(items.missed_labels)),
+    ]
+    return pa.table(columns, schema=QUERIES_TABLE)
+
+
+def floats(table: pa.Table, name: str) -> Floats:
+    """A column as float64, NaN where it is null or absent."""
+    if _absent(table, name):
+        return np.full(len(table), np.nan, dtype=RANK)
+    return as_numpy(one_array(table[name]))
+
+
+def _scores(entries: pa.Table) -> Floats | None:
+    return None if _absent(entries, "score") else floats(entries, "score")
+
+
+def _absent(table: pa.Table, name: str) -> bool:
+    """Whether a column is not there, or without any value."""
+    return name not in table.column_names or pa.types.is_null(table.schema.field(name).type)
+
+
+def _mentions(rows: GroupedRows, codes: NDArray[np.int64]) -> Mentions:
+    """Labelled rows of the queries that stay."""
+    if not rows.pieces:
+        return Mentions(np.zeros(0, np.int64), as_words([]), pa.nulls(0, pa.int32()))
+    table = rows.table()
+    code = key_major(as_numpy(one_array(table[KEY])))
+    query = np.searchsorted(codes, code)
+    stays = codes[np.minimum(query, len(codes) - 1)] == code
+    if not stays.all():
+        table, query = table.filter(as_arrow(stays)), query[stays]
+    return Mentions(
+        query, one_array(_column(table, "item", pa.string())), one_array(_column(table, "label", pa.int32()))
+    )
+
+
+def interleaved(winner: pa.Array, loser: pa.Array) -> pa.Array:
+    """Winner, loser, winner, loser, ...: the order in which pairs mention items."""
+    order = np.arange(2 * len(winner)).reshape(2, -1).T.ravel()
+    return pa.concat_arrays([winner, loser]).take(as_arrow(order))
+
+
+def coded_table(rows: GroupedRows, names: tuple[str, ...]) -> tuple[pa.Table, pa.Array]:
+    """Rows put together with numbers for the words of some columns, and the words."""
+    columns = [piece[name] for name in names for piece in rows.pieces]
+    if not columns:
+        return rows.table(), as_words([])
+    found = pa.chunked_array(columns, pa.string()).dictionary_encode().chunks
+    schema, pieces = rows.schema, rows.pieces
+    for n, name in enumerate(names):
+        at, own = schema.get_field_index(name), found[n * len(pieces) : (n + 1) * len(pieces)]
+        schema = schema.set(at, pa.field(name, pa.int32()))
+        pieces = [piece.set_column(at, name, words.indices) for piece, words in zip(pieces, own, strict=True)]
+    return GroupedRows(pieces, schema).table(), found[0].dictionary
+
+
+def mentioned(winner: Indices, loser: Indices, words: pa.Array) -> pa.DictionaryArray:
+    """Winner, loser, winner, loser, ..., with the words in the order of their first mention."""
+    both = np.empty(2 * len(winner), dtype=INDEX)
+    both[::2], both[1::2] = winner, loser
+    first = np.empty(len(words), dtype=OFFSET)
+    for end in range(len(both), 0, -BLOCK):  # backwards: what is written last stays
+        start = max(end - BLOCK, 0)
+        first[both[start:end][::-1]] = np.arange(start, end)[::-1]
+    order = np.argsort(first)
+    number = np.empty(len(words), dtype=INDEX)
+    number[order] = np.arange(len(words))
+    return pa.DictionaryArray.from_arrays(as_arrow(number[both]), words.take(as_arrow(order)))
+
+
+def spread(values: NDArray[np.int64], lengths: NDArray[np.intp]) -> NDArray[np.int64]:
+    """Every value so many times; a single one takes no memory for each."""
+    return np.broadcast_to(values, int(lengths[0])) if len(values) == 1 else np.repeat(values, lengths)
+
+
+def _column(table: pa.Table, name: str, dtype: pa.DataType) -> pa.ChunkedArray:
+    """A column by name; all null when the source has none."""
+    if name not in table.column_names:
+        return pa.chunked_array([pa.nulls(len(table), dtype)])
+    return table[name].cast(dtype)
+
+
+def list_column(offsets: Offsets | NDArray[np.intp], values: pa.Array) -> pa.ListArray:
+    """A column of lists from flat values."""
+    return pa.ListArray.from_arrays(as_arrow(offsets.astype(np.int32)), values)
+
+
+def nullable(labels: Labels) -> pa.Array:
+    """Labels, null where there is none."""
+    return as_arrow(labels, labels != NO_LABEL)

@@ -1,0 +1,186 @@
+"""What both ways of regrouping share: names to codes, rows to groupers, clashes to errors that name lines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Literal, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from distagg.arrow import as_arrow, as_numpy
+from distagg.dataset.build.block import BlockTables
+from distagg.dataset.build.merge import Grouper, run_starts
+from distagg.dataset.build.positions import Clash, Locator, clash_error
+from distagg.dataset.manifest import Kind, Partition
+from distagg.errors import InputError
+from distagg.types import INDEX, Indices, Offsets
+
+Progress = Callable[[int], None]  # called with the number of rows just read, and again when they are written
+
+
+class Rows(Protocol):
+    """A table of rows, as ``distagg.sources.SourceTable``."""
+
+    @property
+    def kind(self) -> Literal["entries", "items", "judgements", "pairs"]: ...
+    @property
+    def table(self) -> pa.Table: ...
+    @property
+    def part(self) -> str: ...
+
+
+class RowSource(Locator, Protocol):
+    """Where rows come from, as ``distagg.sources.Source``."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def partition(self) -> Partition: ...
+
+    def tables(self) -> Iterator[Rows]: ...
+
+
+class Codes:
+    """Names to numbers, in order of first appearance.
+
+    >>> codes = Codes()
+    >>> codes.encode(pa.array(["b", "a", "b"])).tolist(), codes.names
+    ([0, 1, 0], ['b', 'a'])
+    """
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.last: list[int] = []  # the codes that the last call met
+        self._code: dict[str, int] = {}
+
+    def encode(self, column: pa.Array) -> Indices:
+        words = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+        if words.null_count:
+            raise InputError("<table>", found="an empty id", expected="every query, expert and item named")
+        index = as_numpy(words.indices)
+        starts = run_starts(index)  # sources are full of runs: one expert's list, one query's items
+        if len(starts) > len(index) // 4:
+            return self._codes(words, index)
+        return np.repeat(self._codes(words, index[starts]), np.diff(starts, append=len(index)))
+
+    def _codes(self, words: pa.DictionaryArray, index: NDArray[np.int32]) -> Indices:
+        # A dictionary may hold words that no row uses, in any order.
+        used = as_arrow(index).unique()
+        local = np.zeros(len(words.dictionary), dtype=INDEX)
+        self.last = []
+        for at, name in zip(used.to_pylist(), words.dictionary.take(used).to_pylist(), strict=True):
+            code = self._code.setdefault(name, len(self.names))
+            if code == len(self.names):
+                self.names.append(name)
+            local[at] = code
+            self.last.append(code)
+        return local[index]
+
+
+def strings(column: pa.Array) -> pa.Array:
+    return column if pa.types.is_string(column.type) else column.cast(pa.string())
+
+
+def number_column(batch: pa.RecordBatch, name: str, dtype: pa.DataType) -> pa.Array:
+    """A column, of type null where the batch has no value in it: such columns take no room in spills."""
+    at = batch.schema.get_field_index(name)
+    if at < 0 or batch.column(at).null_count == batch.num_rows:
+        return pa.nulls(batch.num_rows)
+    column = batch.column(at)
+    return column if column.type == dtype else column.cast(dtype)
+
+
+class Regroup:
+    """What both ways of grouping share: codes, the grouper of ranked rows, spilling, errors."""
+
+    partition: Partition
+
+    def __init__(self, source: RowSource, directory: Path) -> None:
+        self.source = source
+        self.queries, self.experts = Codes(), Codes()
+        self.ranked = Grouper("ranked", directory)
+        self.kind: Kind = "lists"
+        self.scores = True  # until a row has none
+        self.parts: dict[int, str] = {}
+
+    @property
+    def groupers(self) -> list[Grouper]:
+        return [self.ranked]
+
+    def read(self, memory_bytes: int, progress: Progress) -> None:
+        """Take in all rows of the source."""
+        try:
+            for rows in self.source.tables():
+                self._take(rows)
+                # Half of the memory fills while the other half is on its way to disk.
+                if 2 * sum(grouper.nbytes for grouper in self.groupers) > memory_bytes:
+                    max(self.groupers, key=lambda grouper: grouper.nbytes).spill()
+                progress(rows.table.num_rows)
+            for grouper in self.groupers:
+                grouper.finish()
+        except BaseException:
+            for grouper in self.groupers:
+                grouper.abandon()
+            raise
+        self.scores &= self.ranked.n_rows > 0
+
+    def _take(self, rows: Rows) -> None:
+        if rows.kind in ("entries", "pairs"):
+            kind: Kind = "lists" if rows.kind == "entries" else "pairs"
+            if self.ranked.n_rows and kind != self.kind:
+                raise self.bad_source("lists and pairs", "one of the two")
+            self.kind = kind
+            self.scores &= kind == "lists"
+        for batch in rows.table.to_batches():
+            if batch.num_rows:
+                self.add(rows, batch)
+
+    def add(self, rows: Rows, batch: pa.RecordBatch) -> None:
+        raise NotImplementedError
+
+    def blocks(self, block_entries: int) -> Iterator[BlockTables]:
+        """The blocks of the dataset, in order; once."""
+        raise NotImplementedError
+
+    def ranks(self, batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
+        """Rank and score of entries; an entry must have one of them."""
+        rank, score = number_column(batch, "rank", pa.float64()), number_column(batch, "score", pa.float64())
+        self.scores &= score.null_count == 0
+        if rank.null_count and score.null_count and not pc.all(pc.or_(rank.is_valid(), score.is_valid())).as_py():
+            raise self.bad_source("an entry without rank and score", "one of the two")
+        return rank, score
+
+    def note_parts(self, part: str) -> None:
+        """The queries just encoded belong to this part, unless an earlier one had them."""
+        for code in self.queries.last:
+            self.parts.setdefault(code, part)
+
+    def bad_source(self, found: str, expected: str) -> InputError:
+        return InputError(str(self.source.files[0]) if self.source.files else "<table>", found=found, expected=expected)
+
+    def explained(self, blocks: Iterator[BlockTables]) -> Iterator[BlockTables]:
+        """The blocks, with a clash among their rows turned into an error that names lines."""
+        try:
+            yield from blocks
+        except Clash as clash:
+            expert = None if clash.expert is None else self.experts.names[clash.expert]
+            raise clash_error(clash, self.source, self.queries.names[clash.query], expert) from None
+
+
+def cut(weights: NDArray[np.int64] | Offsets, limit: int) -> Iterator[tuple[int, int]]:
+    """Consecutive ranges whose weights add up to at most ``limit``, or of one member.
+
+    >>> list(cut(np.array([2, 2, 9, 1]), 4))
+    [(0, 2), (2, 3), (3, 4)]
+    """
+    ends = np.cumsum(weights)
+    lo = 0
+    while lo < len(weights):
+        before = int(ends[lo - 1]) if lo else 0
+        hi = max(lo + 1, int(np.searchsorted(ends, before + limit, side="right")))
+        yield lo, hi
+        lo = hi

@@ -1,0 +1,288 @@
+"""Rows that contradict one another, and the error that names their lines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from distagg.arrow import as_arrow, as_numpy, as_words
+from distagg.errors import InputError
+from distagg.types import INDEX, LABEL, NO_LABEL, OFFSET, RANK, Bools, Floats, Indices, Labels, Offsets
+
+_SAID = {
+    "entry": ("item '{item}' again in the list of '{expert}' for query '{query}'", "each item once in a list"),
+    "label": ("another label for item '{item}' of query '{query}'", "one label for each item of a query"),
+    "self": ("item '{item}' of query '{query}' paired with itself by '{expert}'", "two different items"),
+}
+
+
+@dataclass(eq=False)
+class Clash(Exception):  # noqa: N818  # never leaves the package: it becomes an InputError
+    """Rows that exclude one another: found among codes, before anybody knows their lines."""
+
+    kind: Literal["entry", "label", "self"]
+    query: int  # code
+    expert: int | None  # code
+    item: str
+
+
+class Locator(Protocol):
+    @property
+    def files(self) -> tuple[Path, ...]: ...
+
+    def locate(self, query: str, expert: str | None, item: str) -> list[tuple[str, int]]: ...
+
+
+def clash_error(clash: Clash, source: Locator, query: str, expert: str | None) -> InputError:
+    """The error with file and line of the second mention, and where the first one stands."""
+    said, expected = _SAID[clash.kind]
+    found = said.format(item=clash.item, query=query, expert=expert)
+    places = source.locate(query, expert, clash.item)
+    if not places:
+        return InputError(str(source.files[0]) if source.files else "<table>", found=found, expected=expected)
+    file, line = places[-1] if clash.kind == "label" else places[min(1, len(places) - 1)]
+    if places[0] != (file, line):
+        found += f" (first at {Path(places[0][0]).name}:{places[0][1]})"
+    return InputError(file, line=line, found=found, expected=expected, remedy="remove one of the two rows")
+
+
+# Item ids to positions inside their query, with labels joined: two hash passes over rows of whole queries.
+#
+# Positions follow first mention: declared items in their order, then items that somebody ranks. Judged items that
+# neither names are missed: only their labels stay.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Mentions:
+    """Items as rows name them: the query's position in the block, the id, the label or null."""
+
+    query: NDArray[np.int64]  # (n,)
+    item: pa.Array  # (n,) string, or a dictionary of such in the order of first mention
+    label: pa.Array | None = None  # (n,) int32
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NumberedItems:
+    """The items of Q queries, and the positions that the ranked rows name."""
+
+    offsets: Offsets  # (Q + 1,)
+    ids: pa.StringArray  # (I,)
+    labels: Labels  # (I,)
+    missed_offsets: Offsets  # (Q + 1,)
+    missed_labels: Labels  # (J,)
+    position: Indices  # (n,) of the item of every ranked row in its query
+
+
+def number_items(n_queries: int, declared: Mentions, ranked: Mentions, judged: Mentions) -> NumberedItems:
+    """Positions of items in order of first mention.
+
+    Raises
+    ------
+    Clash
+        When an item has two different labels; the clash's query is the position in the block.
+    """
+    groups = (declared, ranked, judged)
+    dictionary, word = _words([group.item for group in groups if len(group.item)])
+    number, item_query, item_word = _number(groups, word, len(dictionary), n_queries)
+
+    labels = _join_labels(groups, number, len(item_query), item_query, dictionary, item_word)
+    last_ranked = len(declared.query) + len(ranked.query)
+    n_known = int(number[:last_ranked].max(initial=-1)) + 1  # numbers follow first mention, judged items come last
+    order, offsets = _by_query(item_query[:n_known], n_queries)
+    position = number[len(declared.query) : last_ranked]
+    if n_queries > 1:
+        place = np.empty(n_known, dtype=INDEX)
+        place[order] = np.arange(n_known) - offsets[item_query[:n_known][order]]
+        position = place[position]
+    missed = n_known + np.flatnonzero(labels[n_known:] != NO_LABEL)
+    missed_order, missed_offsets = _by_query(item_query[missed], n_queries)
+    return NumberedItems(
+        offsets=offsets,
+        ids=dictionary.take(as_arrow(item_word[:n_known][order])),
+        labels=labels[:n_known][order],
+        missed_offsets=missed_offsets,
+        missed_labels=labels[missed][missed_order],
+        position=position,
+    )
+
+
+def _words(items: list[pa.Array]) -> tuple[pa.StringArray, NDArray[np.int32]]:
+    """The words in order of first mention, and the number of each row's; items may come as such numbers already."""
+    if not items:
+        return as_words([]), np.zeros(0, INDEX)
+    if any(pa.types.is_dictionary(item.type) for item in items):
+        items = [item if pa.types.is_dictionary(item.type) else item.dictionary_encode() for item in items]
+        words = pa.chunked_array(items).unify_dictionaries()
+    else:
+        words = pa.chunked_array(items, pa.string()).dictionary_encode()
+    index = [as_numpy(chunk.indices) for chunk in words.chunks]
+    return words.chunk(0).dictionary, index[0] if len(index) == 1 else np.concatenate(index)
+
+
+def _number(
+    groups: tuple[Mentions, ...], word: NDArray[np.int32], n_words: int, n_queries: int
+) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
+    """The number of each row's (query, word) by first mention; query and word of each number."""
+    if n_queries == 1:
+        return word, np.zeros(n_words, dtype=OFFSET), np.arange(n_words)
+    query = np.concatenate([group.query for group in groups])
+    coded = as_arrow(query * max(n_words, 1) + word).dictionary_encode()
+    item_query, item_word = np.divmod(as_numpy(coded.dictionary), max(n_words, 1))
+    return as_numpy(coded.indices), item_query, item_word
+
+
+def _by_query(item_query: NDArray[np.int64], n_queries: int) -> tuple[NDArray[np.intp], Offsets]:
+    """The order that puts items of a query together, and the queries' offsets in it."""
+    offsets = np.zeros(n_queries + 1, dtype=OFFSET)
+    np.cumsum(np.bincount(item_query, minlength=n_queries), out=offsets[1:])
+    return np.argsort(item_query, kind="stable"), offsets
+
+
+def _join_labels(
+    groups: tuple[Mentions, ...],
+    number: NDArray[np.int32],
+    n_numbers: int,
+    item_query: NDArray[np.int64],
+    dictionary: pa.StringArray,
+    item_word: NDArray[np.int64],
+) -> Labels:
+    """One label for each number; NO_LABEL where nobody gives one."""
+    labels = np.full(n_numbers, NO_LABEL, dtype=LABEL)
+    at = 0
+    for group in groups:
+        rows = number[at : at + len(group.query)]
+        at += len(group.query)
+        if group.label is None:
+            continue
+        given = as_numpy(group.label.is_valid())
+        rows, values = rows[given], as_numpy(group.label.drop_null())
+        before = labels[rows]
+        labels[rows] = values  # where two rows differ the last one stays, and the comparison below finds the others
+        wrong = ((before != NO_LABEL) & (before != values)) | (labels[rows] != values)
+        if wrong.any():
+            bad = rows[np.argmax(wrong)]
+            raise Clash("label", int(item_query[bad]), None, dictionary[int(item_word[bad])].as_py())
+    return labels
+
+
+# Lists put in order: entries by rank, then item position; ranks from scores where a list gives scores alone.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OrderedLists:
+    position: Indices  # (E,) item
+    rank: Floats  # (E,) ascending inside a list
+    score: Floats | None  # (E,)
+    ties: int  # entries that share their rank with another entry of their list
+
+
+def find_repeated(starts: NDArray[np.intp], position: Indices) -> int | None:
+    """The first row whose item stands in its list already."""
+    n = len(position)
+    width = int(position.max(initial=0)) + 1
+    first: NDArray[np.integer] = np.arange(len(starts)) * width  # cell of the list's item 0
+    if len(starts) * width < 2**31:
+        first = first.astype(np.int32)  # sorting half as many bytes takes half the time
+    cell = np.repeat(first, np.diff(starts, append=n)) + position
+    ordered = np.sort(cell)  # vectorised by numpy: much faster than hashing
+    repeated = ordered[1:][ordered[1:] == ordered[:-1]]
+    if not len(repeated):
+        return None
+    rows = np.flatnonzero(np.isin(cell, repeated))
+    _, mentioned = np.unique(cell[rows], return_index=True)
+    return int(np.delete(rows, mentioned)[0])
+
+
+def order_lists(starts: NDArray[np.intp], position: Indices, rank: Floats, score: Floats | None) -> OrderedLists:
+    """Sort every list by rank, then item position.
+
+    Parameters
+    ----------
+    starts : (L,)
+        First row of every list.
+    rank : (E,)
+        NaN in lists that are ranked by score: rank = 1 + number of strictly larger scores.
+
+    >>> lists = order_lists(np.array([0]), np.arange(3, dtype=np.int32), np.full(3, np.nan), np.array([5.0, 7.0, 5.0]))
+    >>> lists.position.tolist(), lists.rank.tolist(), lists.ties
+    ([1, 0, 2], [1.0, 2.0, 2.0], 2)
+    """
+    n = len(position)
+    if n == 0:
+        return OrderedLists(position, rank, score, 0)
+    lengths = np.diff(starts, append=n)
+    by_score = _ranked_by_score(starts, rank)
+    if by_score is None:
+        key = rank
+    elif by_score.all() and score is not None:
+        key = -score
+    else:
+        assert score is not None
+        key = np.where(np.repeat(by_score, lengths), -score, rank)
+    if by_score is not None and np.isnan(key).any():
+        raise InputError(
+            "<list>", found="a list where some entries have only a rank, others only a score", expected="one of the two"
+        )
+    order = _by_key(starts, lengths, key)
+    key = key if order is None else key[order]
+    opens = np.empty(n, dtype=bool)  # where a run of equal ranks begins
+    opens[0] = True
+    np.not_equal(key[1:], key[:-1], out=opens[1:])
+    opens[starts] = True
+    first = np.flatnonzero(opens)
+    tied = np.flatnonzero(~(opens & np.append(opens[1:], True)))
+    order = _ties_by_position(order, tied, np.searchsorted(first, tied, side="right"), position)
+    if order is not None:
+        position = position[order]
+        score = None if score is None else score[order]
+    ranks = key
+    if by_score is not None:
+        runs = np.diff(np.searchsorted(first, starts), append=len(first))  # of every list
+        place = first - np.repeat(starts, runs) + 1  # of the first entry of the run in its list
+        ranks = np.repeat(place, np.diff(first, append=n)).astype(RANK)
+        if not by_score.all():
+            ranks = np.where(np.repeat(by_score, lengths), ranks, key)
+    return OrderedLists(position, ranks, score, len(tied))
+
+
+def _ranked_by_score(starts: NDArray[np.intp], rank: Floats) -> Bools | None:
+    """Which lists lack a rank somewhere; None when none does."""
+    missing = np.isnan(rank)
+    return np.logical_or.reduceat(missing, starts) if missing.any() else None
+
+
+def _by_key(starts: NDArray[np.intp], lengths: NDArray[np.intp], key: Floats) -> NDArray[np.intp] | None:
+    """The order of all rows by key inside their list, or None when they have it: other lists are left alone."""
+    falls = key[1:] < key[:-1]
+    falls[starts[1:] - 1] = False  # from the last entry of a list to the first of the next
+    if not falls.any():
+        return None
+    which = np.zeros(len(starts), dtype=bool)
+    which[np.searchsorted(starts, np.flatnonzero(falls), side="right") - 1] = True
+    rows = np.flatnonzero(np.repeat(which, lengths))
+    lists = np.repeat(np.arange(len(starts)), lengths)[rows]
+    order = np.arange(len(key))
+    order[rows] = rows[np.lexsort((key[rows], lists))]
+    return order
+
+
+def _ties_by_position(
+    order: NDArray[np.intp] | None, tied: NDArray[np.intp], run: NDArray[np.intp], position: Indices
+) -> NDArray[np.intp] | None:
+    """The order with tied rows by item position; ``run`` numbers the runs of equal ranks."""
+    at = position[tied if order is None else order[tied]]
+    cell = run * (int(at.max(initial=0)) + 1) + at  # no two alike: an item stands once in a list
+    if not (cell[1:] < cell[:-1]).any():
+        return order
+    sorted_rows = tied[np.argsort(cell)]
+    if order is None:
+        order = np.arange(len(position))
+        order[tied] = sorted_rows
+    else:
+        order[tied] = order[sorted_rows]
+    return order

@@ -1,0 +1,232 @@
+"""Regrouping for many queries: blocks of whole queries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from distagg.arrow import as_arrow
+from distagg.dataset.build.block import (
+    BadRow,
+    BlockTables,
+    QueryRows,
+    Runs,
+    interleaved,
+    list_rows,
+    pair_rows,
+    queries_table,
+    query_block,
+)
+from distagg.dataset.build.intake import Codes, Progress, Regroup, Rows, RowSource, cut, number_column, strings
+from distagg.dataset.build.merge import KEY, GroupedRows, Grouper, key_major, make_key
+from distagg.dataset.build.positions import Clash, Mentions, NumberedItems, number_items
+from distagg.dataset.build.tally import Tally, count_labels
+from distagg.dataset.manifest import Kind, Partition
+from distagg.threads import ordered_map
+from distagg.types import INDEX, Indices
+
+
+class QueryRegroup(Regroup):
+    """Rows to blocks of whole queries."""
+
+    partition: Partition = "query"
+
+    def __init__(self, source: RowSource, directory: Path) -> None:
+        super().__init__(source, directory)
+        self.declared, self.judged = Grouper("declared", directory), Grouper("judged", directory)
+
+    @property
+    def groupers(self) -> list[Grouper]:
+        return [self.ranked, self.declared, self.judged]
+
+    def add(self, rows: Rows, batch: pa.RecordBatch) -> None:
+        query = self.queries.encode(batch["query"])
+        if rows.kind != "judgements":
+            self.note_parts(rows.part)
+        if rows.kind in ("items", "judgements"):
+            columns = {KEY: as_arrow(make_key(query, 0)), "item": strings(batch["item"])}
+            columns["label"] = number_column(batch, "label", pa.int32())
+            (self.declared if rows.kind == "items" else self.judged).add(pa.record_batch(columns))
+            return
+        key = as_arrow(make_key(query, self.experts.encode(batch["expert"])))
+        if rows.kind == "entries":
+            rank, score = self.ranks(batch)
+            columns = {KEY: key, "item": strings(batch["item"]), "rank": rank, "score": score}
+        else:
+            columns = {KEY: key, "winner": strings(batch["winner"]), "loser": strings(batch["loser"])}
+            columns["weight"] = number_column(batch, "weight", pa.float64())
+            columns["tie"] = number_column(batch, "tie", pa.bool_())
+        self.ranked.add(pa.record_batch(columns))
+
+    def blocks(self, block_entries: int) -> Iterator[BlockTables]:
+        return self.explained(ordered_map(query_block, self._rows(block_entries)))
+
+    def _rows(self, block_entries: int) -> Iterator[QueryRows]:
+        n = len(self.queries.names)
+        weights = self.ranked.counts(n) + self.declared.counts(n)
+        first_query = 0
+        for lo, hi in cut(weights, block_entries):
+            # Queries that only judgements name have nothing to rank: they are dropped here.
+            codes = lo + np.flatnonzero(weights[lo:hi])
+            if not len(codes):
+                continue
+            yield QueryRows(
+                codes=codes,
+                first_query=first_query,
+                names=[self.queries.names[code] for code in codes],
+                parts=[self.parts[code] for code in codes.tolist()],
+                ranked=self.ranked.rows(lo, hi),
+                declared=self.declared.rows(lo, hi),
+                judged=self.judged.rows(lo, hi),
+                scores=self.scores,
+            )
+            first_query += len(codes)
+
+
+# Regrouping for one query that very many experts rank: blocks of whole experts.
+#
+# The items are numbered while reading and stay in memory, so rows are a few numbers each.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _ExpertRows:
+    """Gathered rows of consecutive experts."""
+
+    ranked: GroupedRows  # entries: key, item, rank, score; pairs: key, winner, loser, weight, tie; items are codes
+    kind: Kind
+    position: Indices  # (I,) of every item code
+    scores: bool
+
+
+class ExpertRegroup(Regroup):
+    """Rows of the one query to blocks of whole experts (pairs: cut anywhere)."""
+
+    partition: Partition = "expert"
+
+    def __init__(self, source: RowSource, directory: Path) -> None:
+        super().__init__(source, directory)
+        self.items = Codes()
+        self.declared: list[pa.RecordBatch] = []
+        self.judged: list[pa.RecordBatch] = []
+
+    def add(self, rows: Rows, batch: pa.RecordBatch) -> None:
+        self.queries.encode(batch["query"])
+        if len(self.queries.names) > 1:
+            raise self.bad_source(f"queries {' and '.join(map(repr, self.queries.names[:2]))}", "one query")
+        if rows.kind in ("items", "judgements"):
+            (self.declared if rows.kind == "items" else self.judged).append(batch)
+        else:
+            self._add_ranked(rows, batch)
+        if rows.kind != "judgements":
+            self.note_parts(rows.part)
+
+    def _add_ranked(self, rows: Rows, batch: pa.RecordBatch) -> None:
+        key = as_arrow(make_key(self.experts.encode(batch["expert"]), 0))
+        if rows.kind == "entries":
+            item = as_arrow(self.items.encode(batch["item"]))
+            rank, score = self.ranks(batch)
+            self.ranked.add(pa.record_batch({KEY: key, "item": item, "rank": rank, "score": score}))
+            return
+        both = self.items.encode(interleaved(strings(batch["winner"]), strings(batch["loser"]))).reshape(-1, 2)
+        columns = {KEY: key, "winner": as_arrow(both[:, 0]), "loser": as_arrow(both[:, 1])}
+        columns["weight"] = number_column(batch, "weight", pa.float64())
+        columns["tie"] = number_column(batch, "tie", pa.bool_())
+        self.ranked.add(pa.record_batch(columns))
+
+    def blocks(self, block_entries: int) -> Iterator[BlockTables]:
+        return self.explained(self._blocks(block_entries))
+
+    def _blocks(self, block_entries: int) -> Iterator[BlockTables]:
+        names = pa.array(self.items.names, pa.string())
+        ranked = Mentions(np.zeros(len(names), dtype=np.int64), names)
+        items = number_items(1, _mentions(self.declared), ranked, _mentions(self.judged))
+        part = self.parts[0]
+        queries: pa.Table | None = queries_table(self.queries.names, [part], items)
+        tables = (_ExpertRows(table, self.kind, items.position, self.scores) for table in self._tables(block_entries))
+        for rows, tally in ordered_map(self._block, tables):
+            if queries is not None:
+                _count_query(tally, items)
+            yield BlockTables(0, queries, rows, (part,), tally)
+            queries = None
+
+    def _tables(self, block_entries: int) -> Iterator[GroupedRows]:
+        counts = self.ranked.counts(len(self.experts.names))
+        if not len(counts):
+            yield self.ranked.rows(0, 0)
+        for lo, hi in cut(counts, block_entries):
+            if self.kind == "pairs" and hi == lo + 1 and counts[lo] > block_entries:
+                yield from self.ranked.slices(lo, block_entries)
+            else:
+                yield self.ranked.rows(lo, hi)
+
+    def _block(self, rows: _ExpertRows) -> tuple[pa.Table, Tally]:
+        table = rows.ranked.table()
+        key = table[KEY].to_numpy()
+        runs = Runs.of(key, np.zeros_like)
+        runs = replace(runs, expert=key_major(key[runs.starts]).astype(INDEX))
+        tally = Tally()
+        try:
+            if rows.kind == "pairs":
+                both = [rows.position[table[name].to_numpy()] for name in ("winner", "loser")]
+                return pair_rows(table, runs, np.stack(both, axis=1), tally), tally
+            position = rows.position[_codes(table)]
+            return list_rows(table, runs, position, rows.scores, tally), tally
+        except BadRow as bad:
+            name = "winner" if rows.kind == "pairs" else "item"
+            item = self.items.names[table[name][bad.row].as_py()]
+            raise Clash(bad.kind, 0, int(key_major(key)[bad.row]), item) from None
+
+
+def _codes(ranked: pa.Table) -> NDArray[np.int32]:
+    codes: NDArray[np.int32] = ranked["item"].to_numpy() if "item" in ranked.column_names else np.zeros(0, INDEX)
+    return codes
+
+
+def _count_query(tally: Tally, items: NumberedItems) -> None:
+    tally.queries, tally.items = 1, len(items.labels)
+    tally.labels.update(count_labels(items.labels))
+    tally.query_sizes[len(items.labels)] += 1
+
+
+def _mentions(batches: list[pa.RecordBatch]) -> Mentions:
+    """Labelled rows of the one query."""
+    items = [strings(batch["item"]) for batch in batches]
+    labels = [number_column(batch, "label", pa.int32()).cast(pa.int32()) for batch in batches]
+    item = pa.concat_arrays(items) if items else pa.array([], pa.string())
+    label = pa.concat_arrays(labels) if labels else pa.array([], pa.int32())
+    return Mentions(np.zeros(len(item), dtype=np.int64), item, label)
+
+
+# Rows of a source, in any order, to the blocks of a dataset, in bounded memory.
+#
+# Queries and experts become codes in order of first appearance; rows go to groupers (``spill.py``) keyed by them, and
+# come back query by query (``queries.py``) or, where one query has very many experts, expert by expert
+# (``experts.py``). Blocks are built on two threads and come in order. Cost: linear in rows.
+
+
+MEMORY_BYTES = 256 << 20
+
+
+def no_progress(rows: int) -> None:
+    """Say nothing."""
+
+
+def regroup(
+    source: RowSource,
+    directory: Path,
+    *,
+    memory_bytes: int = MEMORY_BYTES,
+    progress: Progress = no_progress,
+) -> Regroup:
+    """Read a source; the result's ``blocks`` gives the dataset. Spills, if any, go to ``directory``."""
+    how = ExpertRegroup if source.partition == "expert" else QueryRegroup
+    grouped = how(source, directory)
+    grouped.read(memory_bytes, progress)
+    if not len(grouped.parts):
+        raise grouped.bad_source("an empty source: no row names anything to rank", "at least one row")
+    return grouped

@@ -1,0 +1,250 @@
+"""Write a dataset: blocks to Parquet row groups, then the manifest, then all of it appears at once.
+
+Encodings were chosen by measuring (126 lists of 1,000 entries to a block): LZ4, item positions as packed differences,
+ranks and scores split by byte. That reads an entry in 18 ns and writes it in 42; dictionaries, plain values and
+Zstandard are all slower one way or the other. No statistics: nothing reads them. The same rows give the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from distagg.arrow import as_words
+from distagg.dataset.build.block import BlockTables, lists_schema
+from distagg.dataset.build.intake import Progress, Regroup, RowSource
+from distagg.dataset.build.regroup import MEMORY_BYTES, no_progress, regroup
+from distagg.dataset.build.tally import Tally, spread
+from distagg.dataset.dataset import ITEMS_FILE
+from distagg.dataset.manifest import MANIFEST, Block, File, Kind, Manifest, Partition
+from distagg.errors import DistaggError, InfrastructureError
+from distagg.storage.atomic import digest, scratch, staged_directory
+from distagg.storage.paths import Place, Sink, Store, place
+from distagg.types import PAIRS_TABLE, QUERIES_TABLE
+
+BLOCK_ENTRIES = 1 << 17
+FILE_BLOCKS = 64
+
+_SHARED: dict[str, Any] = {"compression": "lz4", "write_statistics": False}
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "queries": {"use_dictionary": ["part", "label.list.element", "missed.list.element"]},
+    "lists": {
+        "use_dictionary": ["query", "expert"],
+        "column_encoding": {
+            "item.list.element": "DELTA_BINARY_PACKED",
+            "rank.list.element": "BYTE_STREAM_SPLIT",
+            "score.list.element": "BYTE_STREAM_SPLIT",
+        },
+    },
+    "pairs": {
+        "use_dictionary": ["query", "expert", "weight"],
+        "column_encoding": {"winner": "DELTA_BINARY_PACKED", "loser": "DELTA_BINARY_PACKED"},
+    },
+}
+
+
+def write_dataset(
+    source: RowSource,
+    target: str | Place,
+    *,
+    progress: Progress | None = None,
+    memory_bytes: int = MEMORY_BYTES,
+    block_entries: int = BLOCK_ENTRIES,
+    users: pa.Table | None = None,
+    items: pa.Table | None = None,
+) -> Manifest:
+    """Import a source into a new dataset directory.
+
+    Parameters
+    ----------
+    source
+        Files to read, as in ``distagg.sources``.
+    target
+        The directory to make, by path or URL; it must not exist, and appears only when the import has succeeded.
+    progress
+        Called with the number of rows just read and, in the second pass, with the number just written.
+    memory_bytes
+        Rows held before they are spilled to disk; the process needs a small multiple of it.
+    block_entries
+        About how many entries a block holds: the least that is read at once.
+    users, items
+        What is known of experts and items: the id in the first column, a row for each.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from distagg.dataset.frames import TableSource
+    >>> table = pa.table({"query": ["q", "q"], "expert": ["a", "a"], "item": ["x", "y"], "rank": [1.0, 2.0]})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_dataset(TableSource(table), f"{folder}/dataset").entries
+    2
+    """
+    said = progress or no_progress
+    try:
+        with staged_directory(place(target)) as staging:
+            with scratch(staging, "spills") as spills:
+                grouped = regroup(source, spills, memory_bytes=memory_bytes, progress=said)
+                with DatasetWriter(staging, layout := layout_of(grouped, source)) as writer:
+                    for block in grouped.blocks(block_entries):
+                        writer.write(block)
+                        said(block.tally.entries)
+                    files = writer.finish(users, items)
+            manifest = make_manifest(layout, writer.total, tuple(writer.blocks), files)
+            (staging / MANIFEST).write_text(manifest.to_json(), encoding="utf-8")
+    except OSError as error:
+        raise InfrastructureError(
+            f"importing into {target} failed: {error}; check the disk and run it again"
+        ) from error
+    return manifest
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What the tables of a dataset depend on."""
+
+    kind: Kind
+    partition: Partition
+    scores: bool
+    experts: Sequence[str]
+    source: str
+
+
+def layout_of(grouped: Regroup, source: RowSource) -> Layout:
+    """Known when all rows have been regrouped."""
+    return Layout(grouped.kind, grouped.partition, grouped.scores, grouped.experts.names, source.name)
+
+
+def make_manifest(layout: Layout, total: Tally, blocks: tuple[Block, ...], files: tuple[File, ...]) -> Manifest:
+    """The manifest of what was written."""
+    return Manifest(
+        kind=layout.kind,
+        partition=layout.partition,
+        queries=total.queries,
+        items=total.items,
+        experts=len(layout.experts),
+        lists=total.lists,
+        entries=total.entries,
+        ties=total.ties,
+        scores=layout.scores,
+        positive=total.positive,
+        labels=total.label_counts(),
+        list_lengths=spread(total.list_lengths),
+        query_sizes=spread(total.query_sizes),
+        parts=tuple(dict.fromkeys(part for block in blocks for part in block.parts)),
+        files=files,
+        blocks=blocks,
+        source=layout.source,
+    )
+
+
+def make_block(tables: BlockTables, total: Tally, file: int, group: int) -> Block:
+    """The manifest's entry for a block, whose tally ``total`` includes already."""
+    one_query = tables.queries is None  # every block of the one query covers all of its items
+    return Block(
+        file=file,
+        group=group,
+        first_query=tables.first_query,
+        queries=1 if one_query else tables.tally.queries,
+        items=total.items if one_query else tables.tally.items,
+        lists=tables.tally.lists,
+        entries=tables.tally.entries,
+        parts=tables.parts,
+    )
+
+
+class DatasetWriter:
+    """Rolling Parquet files; finished ones are hashed on a thread while the next are written."""
+
+    def __init__(self, directory: Place, layout: Layout) -> None:
+        self.total = Tally()
+        self.blocks: list[Block] = []
+        self._directory, self._layout = directory, layout
+        self._open: dict[str, pq.ParquetWriter] = {}
+        self._sinks: dict[str, Path | Sink] = {}
+        self._rows: dict[str, int] = {}
+        self._files: list[Future[File]] = []
+        self._items: pa.ChunkedArray | None = None  # of the last block's queries
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="distagg-hash")
+
+    def __enter__(self) -> DatasetWriter:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for writer in self._open.values():
+            writer.close()
+        for sink in self._sinks.values():  # after a failure: not later, when what was written is removed already
+            if isinstance(sink, Sink):
+                with suppress(DistaggError):
+                    sink.close()
+        self._pool.shutdown(cancel_futures=True)
+
+    def write(self, tables: BlockTables) -> None:
+        file, group = divmod(len(self.blocks), FILE_BLOCKS)
+        if group == 0:
+            self._close()
+        self.total.add(tables.tally)
+        self.blocks.append(make_block(tables, self.total, file, group))
+        if tables.queries is not None:
+            self._items = tables.queries["item"]
+            self._append("queries", file, QUERIES_TABLE, tables.queries)
+        kind = self._layout.kind
+        schema = PAIRS_TABLE if kind == "pairs" else lists_schema(self._layout.scores)
+        self._append(kind, file, schema, tables.rows)
+
+    def finish(self, users: pa.Table | None = None, items: pa.Table | None = None) -> tuple[File, ...]:
+        """Close everything and give the files in the order of their names."""
+        self._close()
+        self._about("experts.parquet", as_words(self._layout.experts), "expert", users)
+        if items is not None and self._items is not None:
+            self._about(ITEMS_FILE, pc.list_flatten(self._items), "item", items)
+        return tuple(sorted((future.result() for future in self._files), key=lambda file: file.path))
+
+    def _about(self, file: str, ids: pa.Array, name: str, known: pa.Table | None) -> None:
+        """A row for each id, with the columns of a table about them; null where it has no row."""
+        table = pa.table({name: ids})
+        if known is not None:
+            rows = pc.index_in(ids, known.column(0).combine_chunks())
+            for column in known.column_names[1:]:
+                table = table.append_column(column, known[column].take(rows))
+        sink = _sink(self._directory / file)
+        pq.write_table(table, sink, use_dictionary=False, **_SHARED)
+        self._described(sink, len(table))
+
+    def _append(self, table: str, file: int, schema: pa.Schema, rows: pa.Table) -> None:
+        name = f"{table}-{file:05d}.parquet"
+        if name not in self._open:
+            self._sinks[name] = _sink(self._directory / name)
+            self._open[name] = pq.ParquetWriter(self._sinks[name], schema, **_SHARED, **_OPTIONS[table])
+            self._rows[name] = 0
+        self._open[name].write_table(rows, row_group_size=max(1, len(rows)))
+        self._rows[name] += len(rows)
+
+    def _close(self) -> None:
+        for name, writer in self._open.items():
+            writer.close()
+            self._described(self._sinks.pop(name), self._rows[name])
+        self._open = {}
+
+    def _described(self, written: Path | Sink, rows: int) -> None:
+        if isinstance(written, Sink):  # at once: what is not closed holds memory
+            written.close()
+        self._files.append(self._pool.submit(_describe, written, rows))
+
+
+def _sink(file: Place) -> Path | Sink:
+    return Sink(file) if isinstance(file, Store) else file
+
+
+def _describe(written: Path | Sink, rows: int) -> File:
+    """The manifest's entry for a file."""
+    if isinstance(written, Sink):
+        return File(path=written.name, rows=rows, bytes=written.bytes, sha256=written.sha256)
+    return File(path=written.name, rows=rows, bytes=written.stat().st_size, sha256=digest(written))

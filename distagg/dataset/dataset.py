@@ -1,0 +1,342 @@
+"""A dataset, on disk or in memory, and the plan that cuts it into chunks.
+
+The plan depends on the data and the chunk budget alone, never on the number of workers.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from distagg.arrow import as_numpy, as_words
+from distagg.dataset.chunk import Chunk, chunk_from_tables
+from distagg.dataset.manifest import Block, Kind, Manifest, Partition, load_manifest
+from distagg.dataset.select import audience, drawn
+from distagg.errors import InputError, UsageError, unknown
+from distagg.storage.paths import Place, Store, place, reason
+
+if TYPE_CHECKING:
+    from distagg.dataset.expand import Piece
+
+ITEMS_FILE = "items.parquet"
+CHUNK_ENTRIES = 1 << 20  # about 12 MB of ranks; tens of milliseconds of work for a linear model
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which queries of a dataset: those of some source parts, or some residues of the position. And which experts:
+    those for whom a condition holds, or as many drawn from them with replacement, by seed and number of the draw;
+    and whom not to hear.
+    """
+
+    parts: frozenset[str] | None = None
+    modulus: int = 0
+    residues: frozenset[int] = frozenset()
+    without: frozenset[int] = frozenset()  # experts, by position
+    audience: str = ""
+    draw: tuple[int, int] | None = None
+
+    def mask(self, parts: pa.StringArray, first_query: int) -> np.ndarray:
+        keep = np.ones(len(parts), dtype=bool)
+        if self.parts is not None:
+            keep &= as_numpy(pc.is_in(parts, value_set=as_words(sorted(self.parts))))
+        if self.modulus:
+            position = np.arange(first_query, first_query + len(parts))
+            keep &= np.isin(position % self.modulus, sorted(self.residues))
+        return keep
+
+
+EVERYTHING = Selection()
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkRef:
+    """How to load one chunk: recomputable anywhere from a few words. ``held`` is a chunk in memory."""
+
+    path: str
+    kind: Kind
+    partition: Partition
+    blocks: tuple[Block, ...]
+    n_experts: int
+    scores: bool
+    where: Selection = EVERYTHING
+    held: Chunk | None = None
+    pieces: tuple[Piece, ...] = ()  # of a view, for each block: how it is made
+
+    @property
+    def entries(self) -> int:
+        return sum(block.entries for block in self.blocks)
+
+    def load(self, *, ids: bool = True) -> Chunk:
+        """The chunk; without ``ids`` the item ids stay on disk."""
+        chunk = self.held if self.held is not None else self._read(ids)
+        if self.where == EVERYTHING:
+            return chunk
+        chunk = chunk.select(self.where.mask(chunk.parts, self.blocks[0].first_query)).without(self.where.without)
+        if self.where.draw is not None:
+            return chunk.repeat_experts(drawn(self.path, self.where.audience, self.n_experts, *self.where.draw))
+        return chunk.repeat_experts(audience(self.path, self.where.audience)) if self.where.audience else chunk
+
+    def _read(self, ids: bool) -> Chunk:
+        if self.pieces:
+            from distagg.dataset.expand import read_pieces
+
+            return read_pieces(self, ids)
+        query_columns = ["query", "part", "label", "missed"] + (["item"] if ids else [])
+        columns = ["query", "expert", "item", "rank"] + (["score"] if self.scores else [])
+        if self.partition == "expert":  # every block holds lists of the one query
+            queries = read_groups(place(self.path) / "queries-00000.parquet", [0], query_columns)
+        else:
+            queries = self._rows("queries", query_columns)
+        rows = self._rows(self.kind, columns if self.kind == "lists" else None)
+        return chunk_from_tables(
+            queries,
+            rows if self.kind == "lists" else None,
+            rows if self.kind == "pairs" else None,
+            n_experts=self.n_experts,
+            first_query=self.blocks[0].first_query,
+        )
+
+    def _rows(self, table: str, columns: list[str] | None) -> pa.Table:
+        """The blocks' row groups of one of the tables, in order."""
+        pieces = []
+        for file in dict.fromkeys(block.file for block in self.blocks):
+            groups = [block.group for block in self.blocks if block.file == file]
+            pieces.append(read_groups(place(self.path) / f"{table}-{file:05d}.parquet", groups, columns))
+        return pa.concat_tables(pieces)
+
+
+def read_groups(file: Place, groups: list[int] | None, columns: list[str] | None) -> pa.Table:
+    """Row groups (None: all) of a Parquet file; damage is an InputError that names the file."""
+    try:
+        with open_parquet(file) as parquet:
+            wanted = list(range(parquet.num_row_groups)) if groups is None else groups
+            return parquet.read_row_groups(wanted, columns=columns, use_threads=False)
+    except (OSError, pa.ArrowException) as error:
+        raise reason(file, error) or InputError(
+            str(file),
+            found=f"an unreadable Parquet file ({error})",
+            expected="the part that the manifest names",
+            remedy="the dataset is damaged; import it again",
+        ) from error
+
+
+def open_parquet(file: Place) -> pq.ParquetFile:
+    """A Parquet file on a disk or in a store."""
+    if isinstance(file, Store):  # many small reads are joined into few
+        return pq.ParquetFile(file.inside, filesystem=file.filesystem, pre_buffer=True)
+    return pq.ParquetFile(file, memory_map=False)
+
+
+def _sizes(directory: Place, names: list[str]) -> dict[str, int | None]:
+    """Bytes of the files that a directory should hold; None where there is none."""
+    if isinstance(directory, Store):
+        there = directory.sizes()
+        return {name: there.get(name) for name in names}
+    files = {name: directory / name for name in names}
+    return {name: file.stat().st_size if file.is_file() else None for name, file in files.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """Queries, items, lists and labels: opened from a directory, or built in memory.
+
+    ``path`` is its directory, ``manifest`` what it holds, ``experts`` their names; ``where`` is what ``select`` chose,
+    ``held`` the chunks of a dataset in memory, ``pieces`` how those of a view (``expanded``) are made. Make one with
+    ``open``, ``from_arrow``, ``from_pandas``, ``from_polars``, or ``distagg.import_dataset``.
+
+    >>> import pyarrow as pa
+    >>> table = pa.table({"query": ["q"] * 3, "expert": ["a"] * 3, "item": ["x", "y", "z"], "rank": [1, 2, 3]})
+    >>> Dataset.from_arrow(table).manifest.entries
+    3
+    """
+
+    path: str  # "" when in memory
+    manifest: Manifest
+    experts: tuple[str, ...]
+    where: Selection = EVERYTHING
+    held: tuple[Chunk, ...] = ()
+    pieces: tuple[Piece, ...] = ()  # of a view (``expanded``), for each block
+
+    @classmethod
+    def open(cls, path: str | Place) -> Dataset:
+        """Open a committed dataset directory, given by its path or URL."""
+        directory, manifest = load_manifest(place(path))
+        sizes = _sizes(directory, [file.path for file in manifest.files])
+        for file in manifest.files:
+            found = sizes[file.path]
+            if found != file.bytes:
+                raise InputError(
+                    str(directory / file.path),
+                    found="no such file" if found is None else f"{found} bytes",
+                    expected=f"the {file.bytes} bytes that the manifest names",
+                    remedy="the dataset is damaged; import it again",
+                )
+        experts = read_groups(directory / "experts.parquet", [0], ["expert"])["expert"].to_pylist()
+        return cls(str(directory), manifest, tuple(experts))
+
+    @classmethod
+    def from_arrow(
+        cls, table: pa.Table, *, labels: pa.Table | None = None, judgements: pa.Table | None = None
+    ) -> Dataset:
+        """A dataset in memory from a long table.
+
+        Parameters
+        ----------
+        table
+            Columns query, expert, item and rank or score, and perhaps label; or winner, loser, and perhaps query,
+            expert, weight, tie. Without a query column all rows are of one query, "all".
+        labels
+            Columns query, item, label: items to rank in this order, ranked by somebody or not.
+        judgements
+            The same columns, labels only: an item that nobody ranks is missed, not to be ranked.
+        """
+        from distagg.dataset.frames import dataset_from_arrow
+
+        return dataset_from_arrow(table, labels=labels, judgements=judgements)
+
+    @classmethod
+    def from_pandas(cls, frame: Any, *, labels: Any = None, judgements: Any = None) -> Dataset:
+        """As ``from_arrow``, from pandas frames."""
+        tables = [None if f is None else pa.Table.from_pandas(f, preserve_index=False) for f in (labels, judgements)]
+        table = pa.Table.from_pandas(frame, preserve_index=False)
+        return cls.from_arrow(table, labels=tables[0], judgements=tables[1])
+
+    @classmethod
+    def from_polars(cls, frame: Any, *, labels: Any = None, judgements: Any = None) -> Dataset:
+        """As ``from_arrow``, from polars frames."""
+        tables = [None if f is None else f.to_arrow() for f in (labels, judgements)]
+        return cls.from_arrow(frame.to_arrow(), labels=tables[0], judgements=tables[1])
+
+    def to_arrow(self) -> pa.Table:
+        """The rows as one long table with ids, as ``from_arrow`` takes it."""
+        from distagg.dataset.frames import dataset_to_arrow
+
+        return dataset_to_arrow(self)
+
+    def to_pandas(self) -> Any:
+        """The rows as a pandas frame."""
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> Any:
+        """The rows as a polars frame."""
+        import polars
+
+        return polars.from_arrow(self.to_arrow())
+
+    def select(
+        self,
+        *,
+        parts: list[str] | None = None,
+        fold: tuple[int, set[int]] | None = None,
+        without: Collection[str] = (),
+        audience: str | None = None,
+        draw: tuple[int, int] | None = None,
+    ) -> Dataset:
+        """Some queries, or some experts.
+
+        Parameters
+        ----------
+        parts
+            The queries of these source parts.
+        fold
+            The queries whose position has some residues (modulus, residues).
+        without
+            Experts that are not heard: they stay among ``experts``, and have no lists.
+        audience
+            The experts for whom a condition on their columns holds: ``age < 25 and gender = 'F'``.
+        draw
+            As many experts as are heard, drawn with replacement: seed, and number of the draw.
+        """
+        where = self.where
+        if parts is not None:
+            for part in parts:
+                if part not in self.manifest.parts:
+                    raise UsageError(f"no part '{part}' in the dataset; it has {', '.join(self.manifest.parts)}")
+            where = replace(where, parts=frozenset(parts))
+        if fold is not None:
+            where = replace(where, modulus=fold[0], residues=frozenset(fold[1]))
+        for name in without:
+            if name not in self.experts:
+                raise unknown("expert", name, self.experts)
+            where = replace(where, without=where.without | {self.experts.index(name)})
+        if audience is not None:
+            where = replace(where, audience=self._checked_audience(audience))
+        if draw is not None:
+            where = replace(where, draw=draw)
+        return replace(self, where=where)
+
+    def _checked_audience(self, text: str) -> str:
+        if not self.path or self.pieces:
+            raise UsageError("experts are chosen by the columns of a dataset on disk; import it with --users")
+        if not audience(self.path, text).any():
+            raise UsageError(f"condition {text!r}: it holds for none of the {self.manifest.experts:,} experts")
+        return text
+
+    @property
+    def audience_size(self) -> int:
+        """How many experts are heard."""
+        return int(audience(self.path, self.where.audience).sum()) if self.where.audience else self.manifest.experts
+
+    @property
+    def titles(self) -> pa.Table | None:
+        """Columns item, title and whatever else was imported about items; None where nothing was."""
+        if all(file.path != ITEMS_FILE for file in self.manifest.files):
+            return None
+        return read_groups(place(self.path) / ITEMS_FILE, None, None)
+
+    def plan(self, chunk_entries: int = CHUNK_ENTRIES) -> tuple[ChunkRef, ...]:
+        """Consecutive blocks gathered up to the budget; one entry per chunk, in dataset order."""
+        make = functools.partial(
+            ChunkRef,
+            self.path,
+            self.manifest.kind,
+            self.manifest.partition,
+            n_experts=self.manifest.experts,
+            scores=self.manifest.scores,
+            where=self.where,
+        )
+        if self.held:
+            return tuple(make((b,), held=c) for b, c in zip(self.manifest.blocks, self.held, strict=True))
+        groups: list[list[Block]] = []
+        cost = 0
+        for block in self.manifest.blocks:
+            if self.where.parts is not None and self.where.parts.isdisjoint(block.parts):
+                continue
+            # Lists of one query share its items: they count once, and little.
+            weight = block.entries + (block.items if self.manifest.partition == "query" else 0)
+            if groups and groups[-1] and cost + weight <= chunk_entries and _adjacent(groups[-1][-1], block):
+                groups[-1].append(block)
+                cost += weight
+            else:
+                groups.append([block])
+                cost = weight
+        made = dict(zip(self.manifest.blocks, self.pieces, strict=True)) if self.pieces else {}
+        return tuple(make(tuple(group), pieces=tuple(made[b] for b in group if made)) for group in groups)
+
+    def chunks(self, *, ids: bool = True) -> Iterator[Chunk]:
+        """The chunks of the plan, loaded one at a time; without ``ids`` their ids are left on disk."""
+        for ref in self.plan():
+            yield ref.load(ids=ids)
+
+    def info(self) -> dict[str, Any]:
+        """What is in the dataset, as ``distagg info --json`` prints it."""
+        m = self.manifest
+        return {
+            "source": m.source or "unknown", "kind": m.kind, "partition": m.partition, "queries": m.queries,
+            "items": m.items, "experts": m.experts, "lists": m.lists, "entries": m.entries, "missing": m.missing,
+            "labels": m.labels, "ties": m.ties, "scores": m.scores, "list_lengths": m.list_lengths,
+            "query_sizes": m.query_sizes, "parts": list(m.parts), "blocks": len(m.blocks),
+        }  # fmt: skip
+
+
+def _adjacent(a: Block, b: Block) -> bool:
+    """Whether the queries of ``b`` follow those of ``a``, or both hold lists of the same query."""
+    return b.first_query in (a.first_query + a.queries, a.first_query)

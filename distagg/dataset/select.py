@@ -1,0 +1,167 @@
+"""Which experts are heard: conditions on the columns of experts.parquet, and draws with replacement.
+
+A condition such as ``age < 25 and gender = 'F'`` is evaluated while it is read, column by column. Both are a few words,
+from which any worker finds the same experts again.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from distagg.errors import UsageError, unknown
+from distagg.storage.paths import place
+from distagg.types import Offsets
+
+_TOKEN = re.compile(
+    r"\s*(?:(?P<number>-?\d+\.?\d*)|(?P<text>'[^']*'|\"[^\"]*\")|(?P<sign><=|>=|!=|==|[=<>(),])|(?P<word>\w+))"
+)
+_SIGNS: dict[str, Callable[[Any, Any], Any]] = {
+    "=": pc.equal, "==": pc.equal, "!=": pc.not_equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater,
+    ">=": pc.greater_equal,
+}  # fmt: skip
+DEEPEST = 100  # parentheses within each other
+EXAMPLE = "such as \"age < 25 and gender = 'F'\", with =, !=, <, <=, >, >=, in (...), and, or, not, parentheses"
+
+
+def condition(text: str, table: pa.Table) -> pa.ChunkedArray:
+    """For which rows the condition holds; null where a cell that decides is empty.
+
+    >>> people = pa.table({"age": [20, 30, None], "gender": ["F", "M", "M"]})
+    >>> condition("age < 25 and not gender in ('M')", people).to_pylist()
+    [True, False, False]
+    """
+    reader = _Reader(text, table)
+    found = reader.either()
+    if reader.at < len(reader.tokens):
+        raise reader.wrong("'and' or 'or'")
+    return found
+
+
+class _Reader:
+    """Recursive descent over the words of a condition."""
+
+    def __init__(self, text: str, table: pa.Table) -> None:
+        self.text, self.table, self.at, self.depth = text, table, 0, 0
+        self.tokens: list[tuple[str, str]] = []
+        place = 0
+        while place < len(text.rstrip()):
+            match = _TOKEN.match(text, place)
+            if match is None:
+                raise UsageError(f"condition {text!r}: found {text[place:].strip()[:10]!r}, expected {EXAMPLE}")
+            self.tokens.append((str(match.lastgroup), match[str(match.lastgroup)]))
+            place = match.end()
+
+    def wrong(self, expected: str) -> UsageError:
+        found = f"'{self.tokens[self.at][1]}'" if self.at < len(self.tokens) else "its end"
+        text = self.text if len(self.text) <= 200 else f"{self.text[:200]}..."
+        return UsageError(f"condition {text!r}: found {found}, expected {expected}; write it {EXAMPLE}")
+
+    def next_is(self, word: str) -> bool:
+        """Whether the next word is this one, and then it is read."""
+        here = self.at < len(self.tokens) and self.tokens[self.at][1].lower() == word
+        here = here and self.tokens[self.at][0] != "text"
+        self.at += here
+        return here
+
+    def either(self) -> pa.ChunkedArray:
+        found = self.both()
+        while self.next_is("or"):
+            found = pc.or_kleene(found, self.both())
+        return found
+
+    def both(self) -> pa.ChunkedArray:
+        found = self.one()
+        while self.next_is("and"):
+            found = pc.and_kleene(found, self.one())
+        return found
+
+    def one(self) -> pa.ChunkedArray:
+        self.depth += 1
+        if self.depth > DEEPEST:
+            raise self.wrong(f"at most {DEEPEST} times 'not' or '(' within each other")
+        found = self.inner()
+        self.depth -= 1
+        return found
+
+    def inner(self) -> pa.ChunkedArray:
+        if self.next_is("not"):
+            return pc.invert(self.one())
+        if self.next_is("("):
+            found = self.either()
+            if not self.next_is(")"):
+                raise self.wrong("')'")
+            return found
+        if self.at >= len(self.tokens) or self.tokens[self.at][0] != "word":
+            raise self.wrong("a column")
+        name = self.tokens[self.at][1]
+        if name not in self.table.column_names:
+            raise unknown("column of the experts", name, self.table.column_names)
+        self.at += 1
+        return self.comparison(self.table[name])
+
+    def comparison(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
+        if self.next_is("not"):
+            if not self.next_is("in"):
+                raise self.wrong("'in'")
+            return pc.invert(self.among(column))
+        if self.next_is("in"):
+            return self.among(column)
+        if self.at >= len(self.tokens) or self.tokens[self.at][1] not in _SIGNS:
+            raise self.wrong(f"one of {' '.join(_SIGNS)} or in")
+        sign = _SIGNS[self.tokens[self.at][1]]
+        self.at += 1
+        return sign(column, self.value(column.type))
+
+    def among(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
+        if not self.next_is("("):
+            raise self.wrong("'(' and values")
+        found = pc.equal(column, self.value(column.type))
+        while self.next_is(","):
+            found = pc.or_kleene(found, pc.equal(column, self.value(column.type)))
+        if not self.next_is(")"):
+            raise self.wrong("',' or ')'")
+        return found
+
+    def value(self, column: pa.DataType) -> pa.Scalar:
+        kind, word = self.tokens[self.at] if self.at < len(self.tokens) else ("", "")
+        if kind == "number":
+            self.at += 1
+            whole = "." not in word and len(word) < 20 and abs(int(word)) < 2**63  # what Arrow's int64 holds
+            return pa.scalar(int(word) if whole else float(word))
+        if kind == "text":
+            self.at += 1
+            text = pa.scalar(word[1:-1])
+            return text.cast(column) if pa.types.is_temporal(column) else text
+        raise self.wrong("a number, or text in quotes")
+
+
+@functools.lru_cache(maxsize=8)
+def audience(path: str, text: str) -> Offsets:
+    """How often each expert of the dataset at ``path`` is heard: 1 where the condition holds, else 0."""
+    from distagg.dataset.dataset import read_groups
+
+    experts = read_groups(place(path) / "experts.parquet", None, None)
+    try:
+        holds = condition(text, experts)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        types = ", ".join(f"{field.name} ({field.type})" for field in experts.schema)
+        raise UsageError(
+            f"condition {text!r}: its values do not fit the columns {types}: {str(error).splitlines()[0]}"
+        ) from error
+    return pc.fill_null(holds, False).to_numpy().astype(np.int64)
+
+
+@functools.lru_cache(maxsize=8)
+def drawn(path: str, text: str, n_experts: int, seed: int, number: int) -> Offsets:
+    """How often draw ``number`` holds each expert: as many draws, with replacement, as experts are heard."""
+    heard = np.flatnonzero(audience(path, text)) if text else np.arange(n_experts)
+    draw = np.random.default_rng(np.random.SeedSequence([seed, number]))
+    picked = heard[draw.integers(0, len(heard), len(heard))] if len(heard) else heard
+    return np.bincount(picked, minlength=n_experts)

@@ -1,0 +1,193 @@
+"""Growing trees with LightGBM, here or on the workers, and keeping as many as do best on the validation queries."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from distagg.dataset.chunk import Chunk
+from distagg.dataset.dataset import ChunkRef, Dataset
+from distagg.engine.fitting.train import Goal
+from distagg.engine.progress import Progress, silent
+from distagg.engine.runner import InlineRunner, Runner, Work
+from distagg.engine.saved import align_experts
+from distagg.errors import UsageError
+from distagg.metrics import highest_label, parse_metric, score_chunk
+from distagg.models import Params
+from distagg.models.boosted.model import LambdaMart
+from distagg.types import NO_LABEL
+
+MOST_ITEMS = 10_000  # in a query, for LightGBM
+HIGHEST_LABEL = 30  # for LightGBM, whose gain is 2^label - 1
+MANY = 1_000_000  # items
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+def boost(
+    model: LambdaMart,
+    train: Dataset,
+    valid: Dataset | None = None,
+    goal: Goal | None = None,
+    runner: Runner | None = None,
+    progress: Progress = silent,
+) -> Params:
+    """Trees as arrays: ``tree_nodes`` (column, threshold or value, left, right) x nodes, and where each tree starts.
+
+    ``curve`` is the metric on the validation queries after each tree; trees after the best are dropped.
+    """
+    runner, goal = runner or InlineRunner(), goal or Goal()
+    judged = valid if valid is not None else train
+    goal = goal.on(judged)
+    for dataset in (train, judged):
+        if not dataset.manifest.labels:
+            raise UsageError(f"{model.name} learns from labels, and {dataset.path or 'the dataset'} has none")
+    spread = model.mode == "spread" and not isinstance(runner, InlineRunner)
+    trees = _grown_by_workers(model, train, runner) if spread else _grown_here(model, train, progress)
+    params = {**trees, "expert_row": np.arange(train.manifest.experts, dtype=np.float64)}
+    aligned = align_experts(model, params, train.experts, judged.experts)
+    work = Work(_curve_task, (model, aligned, goal, highest_label(judged.manifest)), ids=goal.protocol == "trec")
+    total = runner.map_reduce(work, judged.plan(), np.add)
+    if total is None or not total[-1]:
+        raise UsageError(f"no labelled query to choose the number of trees of {model.name} on")
+    curve = total[:-1] / total[-1]
+    return {**_first(params, int(np.argmax(curve)) + 1), "curve": curve}
+
+
+def _settings(model: LambdaMart, rows: int) -> dict[str, Any]:
+    return {
+        "objective": "lambdarank", "learning_rate": model.rate, "num_leaves": int(model.leaves),
+        "min_data_in_leaf": int(max(1, min(model.least, rows // 100))), "feature_fraction": model.columns,
+        "bagging_fraction": model.items, "bagging_freq": 1, "seed": int(model.seed), "deterministic": True,
+        "force_row_wise": True, "use_missing": False, "verbosity": -1,
+        "num_threads": 1 if rows < MANY else 0,  # trees are the same; small ones wait for threads more than they gain
+    }  # fmt: skip
+
+
+def grow(model: LambdaMart, table: np.ndarray, labels: np.ndarray, sizes: np.ndarray) -> Params:
+    """Trees on features (items, columns), labels (items,) and numbers of items of queries, in this process."""
+    lightgbm = _lightgbm()
+    data = lightgbm.Dataset(table, labels, group=sizes)
+    return _arrays(lightgbm.train(_settings(model, len(labels)), data, int(model.trees)))
+
+
+def _grown_here(model: LambdaMart, train: Dataset, progress: Progress) -> Params:
+    pieces = []
+    for ref in train.plan():
+        pieces.append(_table(model, ref))
+        progress(1)
+    if not pieces:
+        raise UsageError(f"nothing to train {model.name} on: no query is selected")
+    table, labels, sizes = (np.concatenate(parts) for parts in zip(*pieces, strict=True))
+    _check(model, train, labels, sizes)
+    return grow(model, table, labels, sizes)
+
+
+def _grown_by_workers(model: LambdaMart, train: Dataset, runner: Any) -> Params:
+    """Trees grown by LightGBM's Dask interface from the chunks that workers load themselves."""
+    lightgbm = _lightgbm()
+    hosts = {address.rpartition("://")[2].rpartition(":")[0].strip("[]") for address in runner.client.nthreads()}
+    if not model.plain and not hosts <= set(LOOPBACK):
+        raise UsageError(
+            f"{model.name} with mode=spread: workers are on {', '.join(sorted(hosts))}, and LightGBM's own connections "
+            "are not encrypted; take mode=serial, or plain=true if the network is yours"
+        )
+    import dask
+    import dask.array
+
+    refs = train.plan()
+    counts = list(runner.map(Work(_count_task, None), refs))
+    labels, sizes = (np.concatenate([part[n] for part in counts]) for n in range(2))
+    _check(model, train, labels, sizes)
+    kept = [(ref, len(part[0]), len(part[1])) for ref, part in zip(refs, counts, strict=True) if len(part[0])]
+    width = _table(model, kept[0][0])[0].shape[1]
+    tables = [(dask.delayed(_table, nout=3, pure=True)(model, ref), items, queries) for ref, items, queries in kept]
+    x = dask.array.concatenate([dask.array.from_delayed(t[0], (n, width), float) for t, n, _ in tables])
+    y = dask.array.concatenate([dask.array.from_delayed(t[1], (n,), np.int32) for t, n, _ in tables])
+    group = dask.array.concatenate([dask.array.from_delayed(t[2], (q,), np.int64) for t, _, q in tables])
+    settings = {key: value for key, value in _settings(model, len(labels)).items() if key != "num_threads"}
+    ranker = lightgbm.DaskLGBMRanker(client=runner.client, n_estimators=int(model.trees), **settings)
+    with warnings.catch_warnings(), runner.client.as_current():
+        warnings.filterwarnings("ignore", "Parameter n_jobs will be ignored")  # it sets it itself
+        return _arrays(ranker.fit(x, y, group=group).booster_)
+
+
+def _check(model: LambdaMart, train: Dataset, labels: np.ndarray, sizes: np.ndarray) -> None:
+    where = train.path or "the dataset"
+    if not any(len(np.unique(part)) > 1 for part in np.split(labels, np.cumsum(sizes)[:-1])):
+        raise UsageError(f"nothing to train {model.name} on: no query of {where} has two items with different labels")
+    if labels.max() > HIGHEST_LABEL:
+        raise UsageError(
+            f"{where} has the label {labels.max():,}, and LightGBM takes labels up to {HIGHEST_LABEL}; use smaller "
+            "grades, or choose crf"
+        )
+    if sizes.max() > MOST_ITEMS:
+        raise UsageError(
+            f"a query of {where} has {sizes.max():,} labelled items, and LightGBM takes {MOST_ITEMS:,}; choose crf"
+        )
+
+
+def _table(model: LambdaMart, ref: ChunkRef) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Features, labels and sizes of queries; items without a label and queries without items are left out."""
+    chunk = ref.load(ids=False)
+    labels, sizes = _count_task(chunk, 0, None)
+    return model.dense(chunk)[chunk.labels != NO_LABEL], labels, sizes
+
+
+def _count_task(chunk: Chunk, index: int, payload: None) -> tuple[np.ndarray, np.ndarray]:
+    known = chunk.labels != NO_LABEL
+    sizes = np.bincount(chunk.item_query()[known], minlength=chunk.n_queries)
+    return chunk.grades()[known], sizes[sizes > 0]
+
+
+def _curve_task(chunk: Chunk, index: int, payload: tuple[Any, ...]) -> np.ndarray:
+    """Sum of the metric over queries after each tree, and the number of queries that have one."""
+    model, params, goal, max_grade = payload
+    metrics = [parse_metric(goal.metric)]
+    values = [
+        score_chunk(chunk, score, metrics, protocol=goal.protocol, max_grade=max_grade)[:, 0]
+        for score in model.stages(chunk, params)
+    ]
+    return np.append(np.nansum(values, axis=1), np.isfinite(values[0]).sum())
+
+
+def _arrays(booster: Any) -> Params:
+    """The trees of a booster."""
+    told = booster.dump_model()
+    trees = [_nodes(tree["tree_structure"]) for tree in told["tree_info"]]
+    starts = np.concatenate([[0], np.cumsum([len(tree) for tree in trees])])
+    return {
+        "tree_nodes": np.concatenate([np.array(tree, dtype=np.float64) for tree in trees]).T.copy(),
+        "tree_starts": starts.astype(np.float64),
+        "tree_columns": np.array([float(told["max_feature_idx"]) + 1.0]),
+    }
+
+
+def _nodes(root: dict[str, Any]) -> list[tuple[float, float, int, int]]:
+    """A tree's nodes: column, threshold, left and right, from the root on; leaves are column -1 and their value."""
+    nodes: list[Any] = [root]
+    rows: list[tuple[float, float, int, int]] = []
+    while len(rows) < len(nodes):
+        node = nodes[len(rows)]
+        if "leaf_value" in node and "split_feature" not in node:
+            rows.append((-1, node["leaf_value"], 0, 0))
+            continue
+        rows.append((node["split_feature"], node["threshold"], len(nodes), len(nodes) + 1))
+        nodes += [node["left_child"], node["right_child"]]
+    return rows
+
+
+def _first(params: Params, trees: int) -> Params:
+    starts = params["tree_starts"][: trees + 1]
+    return {**params, "tree_starts": starts, "tree_nodes": params["tree_nodes"][:, : int(starts[-1])].copy()}
+
+
+def _lightgbm() -> Any:
+    try:
+        import lightgbm
+    except ImportError as error:
+        raise UsageError(
+            f"lambdamart needs LightGBM ({error}): pip install 'distagg[lightgbm]'; without it there is crf"
+        ) from error
+    return lightgbm

@@ -1,0 +1,189 @@
+"""What is chosen by: a metric under a protocol, on labelled queries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from distagg.dataset.chunk import Chunk
+from distagg.dataset.dataset import Dataset
+from distagg.engine.fitting.checkpoint import Keeper, NoKeeper, packed, saving_on_stop, unpacked
+from distagg.engine.progress import Progress, silent
+from distagg.engine.runner import InlineRunner, Round, Runner, Work, run_span
+from distagg.engine.saved import align_experts
+from distagg.errors import UsageError
+from distagg.metrics import highest_label, parse_metric, score_chunk
+from distagg.models import Model, Params
+from distagg.models.base import Statistics, not_converged
+from distagg.models.trained import Trained
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What is chosen by: a metric under a protocol; without one, that of the data it is counted on."""
+
+    metric: str = "map"
+    protocol: str | None = None
+
+    def on(self, dataset: Dataset) -> Goal:
+        """The goal with the protocol that counts on a dataset."""
+        return self if self.protocol else replace(self, protocol=dataset.manifest.protocol)
+
+
+def evaluate_candidates(
+    model: Model,
+    candidates: list[Params],
+    dataset: Dataset,
+    goal: Goal,
+    runner: Runner,
+    progress: Progress = silent,
+    *,
+    repeated: bool = False,
+) -> np.ndarray:
+    """Mean metric of every candidate over labelled queries, -inf for one that gives scores which are no numbers.
+
+    ``repeated`` says that the same queries will be asked again.
+    """
+    todo = judging(model, candidates, dataset, goal, repeated=repeated)
+    return values_of(model, runner.map_reduce(todo.work, todo.refs, todo.reduce, progress))
+
+
+def judging(model: Model, candidates: list[Params], dataset: Dataset, goal: Goal, *, repeated: bool = True) -> Round:
+    """The round that gives every candidate's metric; ``values_of`` reads it."""
+    if dataset.manifest.partition == "expert" and len(dataset.plan()) > 1:
+        raise UsageError(f"{model.name} chooses by a metric on whole queries, and the dataset is partitioned by expert")
+    goal = goal.on(dataset)
+    payload = (model, candidates, goal, highest_label(dataset.manifest))
+    work = Work(_candidates_task, payload, ids=goal.protocol == "trec", repeated=repeated)
+    return Round(work, dataset.plan(), np.add)
+
+
+def values_of(model: Model, total: np.ndarray | None) -> np.ndarray:
+    """Mean metric of every candidate."""
+    if total is None or not total[1].any():
+        raise UsageError(f"no labelled query to choose the parameters of {model.name} on")
+    return np.asarray(total[0] / np.maximum(total[1], 1))
+
+
+def _candidates_task(chunk: Chunk, index: int, payload: tuple[Any, ...]) -> np.ndarray:
+    """Sum of the metric and number of queries that have one, for each candidate, shape (2, candidates)."""
+    model, candidates, goal, max_grade = payload
+    metrics = [parse_metric(goal.metric)]
+    total = np.zeros((2, len(candidates)))
+    for n, params in enumerate(candidates):
+        scores = model.score(chunk, params)
+        if np.isnan(scores).any() or (isinstance(model, Trained) and not np.isfinite(scores).all()):
+            total[:, n] = -np.inf, 1  # numbers that overflow choose nothing
+            continue
+        values = score_chunk(chunk, scores, metrics, protocol=goal.protocol, max_grade=max_grade)[:, 0]
+        total[:, n] = np.nansum(values), np.isfinite(values).sum()
+    return total
+
+
+# Training in rounds: the driver decides, chunks do the work, sums merge in the fixed tree.
+
+
+TRAIN_ENTRIES = 1 << 17  # smaller chunks than a single pass takes: a round should keep all workers busy
+
+
+def train(
+    model: Trained,
+    train: Dataset,
+    valid: Dataset | None = None,
+    goal: Goal | None = None,
+    runner: Runner | None = None,
+    progress: Progress = silent,
+    keeper: Keeper | None = None,
+) -> Params:
+    """The weights that do best on the validation queries, among those after each round.
+
+    Without ``valid`` they are validated on the training queries: early stopping then only saves time. Experts of
+    ``valid`` are matched by name. Training ends after ``rounds``, or after ``patience`` rounds without a better
+    value; weights or scores that are no longer finite end it too, and are said. Beside the weights, the result holds
+    ``curve`` (the value after each round) and ``round`` (that of the weights kept). A ``keeper`` is offered the state
+    after each round, and training goes on from the state that it kept.
+    """
+    runner, goal, keeper = runner or InlineRunner(), goal or Goal(), keeper or NoKeeper()
+    judged = valid if valid is not None else train
+    for dataset in (train, judged):
+        if not dataset.manifest.labels:
+            raise UsageError(f"{model.name} learns from labels, and {dataset.path or 'the dataset'} has none")
+    params = {
+        **model.start(train.manifest.experts),
+        "round": np.zeros(1), "highest": np.array([float(highest_label(train.manifest))]),
+    }  # fmt: skip
+    align_experts(model, params, train.experts, judged.experts)  # refused before any work
+    curve: list[float] = []
+    best, value, reached = params, -np.inf, 0
+    kept = keeper.load()
+    if kept is not None:
+        params, best = unpacked(kept, "params"), unpacked(kept, "best")
+        curve = [float(one) for one in kept["curve"]]
+        reached = int(kept["reached"][0])
+        value = curve[reached - 1] if reached else -np.inf
+    ahead: Iterator[Any] = runner.rounds([_learning(model, params, train)])
+    with saving_on_stop(keeper):
+        while not model.done(params) and len(curve) - reached < model.patience:
+            params = _round(model, params, train, ahead, progress)
+            finite, now = all(np.isfinite(params[name]).all() for name in model.weights), -np.inf
+            if finite:
+                aligned = align_experts(model, params, train.experts, judged.experts)
+                # The next round starts from the weights that are validated now: both in one message to workers.
+                last = model.mode == "serial" or model.done(params)
+                validation = judging(model, [aligned], judged, goal)
+                ahead = runner.rounds([validation] if last else [validation, _learning(model, params, train)])
+                now = float(values_of(model, next(ahead))[0])
+            if now == -np.inf:
+                not_converged(
+                    f"{model.name}: {'scores' if finite else 'weights'} were no longer finite after round "
+                    f"{len(curve) + 1}; the weights of round {reached} are kept; lower rate"
+                )
+                break
+            curve.append(now)
+            if curve[-1] > value:
+                best, value, reached = params, curve[-1], len(curve)
+            told = {"curve": np.array(curve), "reached": np.array([float(reached)])}
+            keeper.offer(len(curve), {**packed(params=params, best=best), **told})
+    learned = {name: best[name] for name in (*model.weights, "highest")}
+    return {**learned, "round": np.array([float(reached)]), "curve": np.array(curve)}
+
+
+def _round(model: Trained, params: Params, dataset: Dataset, ahead: Iterator[Any], progress: Progress) -> Params:
+    """One round: through all chunks in turn, or by the sums that come next."""
+    refs = dataset.plan(TRAIN_ENTRIES)
+    if model.mode == "serial":
+        learned = 0
+        for n, ref in enumerate(refs):
+            work = Work(_learn_task, (model, params), repeated=True)
+            weights, count = next(run_span(work, [ref], n))
+            params, learned = {**params, **weights}, learned + count
+            progress(1)
+        params = {**params, "round": params["round"] + 1.0}
+    else:
+        statistics = next(ahead)
+        progress(len(refs))
+        learned = 0 if statistics is None else int(statistics["count"][0])
+        params = params if statistics is None else model.finish(statistics, params)
+    if not learned:
+        raise UsageError(
+            f"nothing to train {model.name} on: no query of {dataset.path or 'the dataset'} has two items with "
+            "different labels"
+        )
+    return params
+
+
+def _learning(model: Trained, params: Params, dataset: Dataset) -> Round:
+    return Round(Work(_map_task, (model, params), repeated=True), dataset.plan(TRAIN_ENTRIES), model.reduce)
+
+
+def _learn_task(chunk: Chunk, index: int, payload: tuple[Trained, Params]) -> tuple[Params, int]:
+    model, params = payload
+    return model.learn(chunk, params)
+
+
+def _map_task(chunk: Chunk, index: int, payload: tuple[Trained, Params]) -> Statistics:
+    model, params = payload
+    return model.map(chunk, params)

@@ -1,0 +1,218 @@
+"""Parts of an earlier ranking that need not be ranked again, and why the others must be.
+
+Beside a ranking its *recipe* is kept: what all parts depend on (model, settings, learned parameters, format, experts,
+and what the caller adds: code, seed), and for every part the digests of its input blocks. A part whose recipe is the
+same, whatever its number was, has the same bytes: they are taken from the earlier ranking, and checked by their hash.
+Blocks are digested as they lie on the disk, without decoding: a second for some gigabytes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from distagg.dataset.dataset import ChunkRef, Dataset, open_parquet, read_groups
+from distagg.dataset.manifest import Block
+from distagg.dataset.rankings import FITS, Format, RankedPart, Written
+from distagg.engine.runner import Runner
+from distagg.models import Model, Params, draws
+from distagg.storage.atomic import digest, write_whole
+from distagg.storage.paths import Place, place
+
+Slip = tuple[RankedPart, list[str]]  # a part, and what its model noted
+SHOWN = 4
+_WORDS = {
+    "model": "another model", "settings": "the model's settings changed", "params": "the model was fitted anew",
+    "format": "another format", "code": "the code changed", "seed": "another seed", "experts": "the experts changed",
+    "data": "another kind of data",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Reuse:
+    """Where this ranking's recipe goes, what else its parts depend on, and the earlier ranking with its recipe."""
+
+    recipe: Path
+    context: dict[str, Any]
+    earlier: Path | None = None
+    earlier_recipe: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What parts depend on: ``shared`` by all, and the blocks of each."""
+
+    shared: dict[str, Any]
+    blocks: list[list[str]]  # digests, by part
+
+    def key(self, number: int) -> str:
+        return json.dumps([self.shared, self.blocks[number]], sort_keys=True)
+
+    def write(self, file: Path, parts: Sequence[Slip]) -> None:
+        """Keep it, with what must be true of every part and what was noted of it."""
+        rows = [
+            {"blocks": mine, "notes": notes, **dataclasses.asdict(part)}
+            for mine, (part, notes) in zip(self.blocks, parts, strict=True)
+        ]
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(file, (json.dumps({"shared": self.shared, "parts": rows}, indent=1) + "\n").encode())
+
+
+def recipe_of(
+    model: Model, params: Params, dataset: Dataset, refs: Sequence[ChunkRef], fmt: Format, runner: Runner,
+    context: dict[str, Any],
+) -> Recipe:  # fmt: skip
+    """The recipe of a ranking that is about to be made."""
+    about = dataset.manifest
+    shared = {
+        "model": model.name, "settings": dataclasses.asdict(model), "params": learned(params), "format": fmt,
+        "experts": about.experts, "data": [about.kind, about.partition, about.scores], **context,
+    }  # fmt: skip
+    shared = json.loads(json.dumps(shared))  # as it will be read again
+    if about.partition == "expert":  # one part, of everything
+        return Recipe(shared, [[hashlib.sha256(about.to_json().encode()).hexdigest()] for _ in refs])
+    payloads = [(ref.path, about.kind, ref.blocks, draws(type(model))) for ref in refs]
+    return Recipe(shared, list(runner.each(block_digests, payloads)))
+
+
+def learned(params: Params) -> str:
+    """A hash of parameters."""
+    total = hashlib.sha256()
+    for name in sorted(params):
+        array = np.ascontiguousarray(params[name])
+        total.update(f"{name} {array.dtype} {array.shape}".encode() + array.tobytes())
+    return total.hexdigest()
+
+
+def block_digests(payload: tuple[str, str, Sequence[Block], bool]) -> list[str]:
+    """The digest of what each block holds; with ``placed`` also of where in the dataset its queries stand.
+
+    Models that draw do so by a query's place. For all others a query that comes in front changes nothing: the places
+    that lists name are digested from the block's first query on.
+    """
+    path, kind, blocks, placed = payload
+    found = []
+    for block in blocks:
+        total = hashlib.sha256(f"{block.queries} {block.first_query if placed else ''}".encode())
+        for table in ("queries", kind):
+            file = place(path) / f"{table}-{block.file:05d}.parquet"
+            _add_columns(total, file, block.group, without="" if table == "queries" else "query")
+        rows = read_groups(place(path) / f"{kind}-{block.file:05d}.parquet", [block.group], ["query"])
+        total.update(np.ascontiguousarray(rows["query"].to_numpy() - block.first_query).tobytes())
+        found.append(total.hexdigest())
+    return found
+
+
+def _add_columns(total: Any, file: Place, group: int, *, without: str) -> None:
+    """Digest the columns of a row group as they lie in the file."""
+    with open_parquet(file) as parquet, file.open("rb") as raw:
+        columns = parquet.metadata.row_group(group)
+        for n in range(columns.num_columns):
+            column = columns.column(n)
+            if column.path_in_schema == without:
+                continue
+            starts = [column.data_page_offset, column.dictionary_page_offset]
+            raw.seek(min(start for start in starts if start))
+            total.update(f"{column.path_in_schema} {column.num_values} {column.encodings}".encode())
+            total.update(raw.read(column.total_compressed_size))
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """An earlier ranking whose parts may serve again."""
+
+    made: Path
+    recipe: Recipe
+    rows: list[dict[str, Any]]
+
+    @classmethod
+    def open(cls, reuse: Reuse) -> Earlier | None:
+        """None where there is none, or none that can be read."""
+        if reuse.earlier is None or reuse.earlier_recipe is None:
+            return None
+        try:
+            body = json.loads(reuse.earlier_recipe.read_text(encoding="utf-8"))
+            return cls(reuse.earlier, Recipe(body["shared"], [row["blocks"] for row in body["parts"]]), body["parts"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def find(self, recipe: Recipe) -> dict[int, int]:
+        """For every part of another recipe that was made before: its number then."""
+        then = {self.recipe.key(n): n for n in range(len(self.rows))}
+        keys = {n: recipe.key(n) for n in range(len(recipe.blocks))}
+        return {n: then[key] for n, key in keys.items() if key in then}
+
+    def why(self, recipe: Recipe, number: int) -> str:
+        """Why a part must be ranked (again)."""
+        old, new = self.recipe.shared, recipe.shared
+        apart = [name for name in sorted(old | new) if old.get(name) != new.get(name)]
+        if apart:
+            return "; ".join(f"{_WORDS.get(name, name)}{_told(old.get(name), new.get(name))}" for name in apart)
+        before = [digest for part in self.recipe.blocks for digest in part]
+        known, first = set(before), sum(len(part) for part in recipe.blocks[:number])
+        strange = [first + n for n, one in enumerate(recipe.blocks[number]) if one not in known]
+        changed, new_ones = ([n for n in strange if (n < len(before)) == there] for there in (True, False))
+        told = [f"input {_blocks(some)} {word}" for some, word in ((changed, "changed"), (new_ones, "new")) if some]
+        return "; ".join(told) or "the same input blocks, in other parts"
+
+    def take(self, then: int, staging: Path, number: int) -> Slip | None:
+        """Put a part of then into staging as an attempt of part ``number``; None where its bytes are not there."""
+        row = self.rows[then]
+        try:
+            ranking = self._copy(row["ranking"], f"part-{number:05d}", staging, then)
+            fits = self._copy_fits(row["fits"], number, staging, then) if row["fits"] else None
+        except (OSError, ValueError):
+            return None
+        return RankedPart(ranking, fits, tuple(row["columns"]), row["unfinished"]), row["notes"]
+
+    def _copy_fits(self, written: dict[str, Any], number: int, staging: Path, then: int) -> Written:
+        (staging / FITS).mkdir(exist_ok=True)
+        return self._copy(written, f"{FITS}/fits-{number:05d}", staging, then)
+
+    def _copy(self, written: dict[str, Any], stem: str, staging: Path, then: int) -> Written:
+        attempt = f"{stem}.{uuid.uuid4().hex[:8]}"
+        target = staging / attempt
+        if self.made.is_dir():
+            link(self.made / f"{stem[:-5]}{then:05d}.parquet", target)
+        else:
+            behind = sum(row["ranking"]["bytes"] for row in self.rows[then:])
+            with self.made.open("rb") as file:  # a file ends with its parts; csv has a line before them
+                file.seek(-behind, os.SEEK_END)
+                target.write_bytes(file.read(written["bytes"]))
+        if digest(target) != written["sha256"]:
+            target.unlink()
+            raise ValueError(f"{self.made} is damaged")
+        return Written(attempt, written["rows"], written["bytes"], written["sha256"])
+
+
+def link(source: Path, target: Path) -> None:
+    """The same bytes under another name."""
+    try:
+        os.link(source, target)
+    except FileNotFoundError:
+        raise
+    except OSError:  # no links on this file system
+        shutil.copyfile(source, target)
+
+
+def _told(old: Any, new: Any) -> str:
+    if isinstance(old, dict) and isinstance(new, dict):
+        apart = [name for name in sorted(old | new) if old.get(name) != new.get(name)]
+        return f" ({', '.join(apart)})"
+    short = all(isinstance(value, int) or (isinstance(value, str) and len(value) < 40) for value in (old, new))
+    return f" (was {old}, is {new})" if short else ""
+
+
+def _blocks(numbers: list[int]) -> str:
+    shown = ", ".join(map(str, numbers[:SHOWN])) + (f" and {len(numbers) - SHOWN} more" if numbers[SHOWN:] else "")
+    return f"block{'s' if len(numbers) > 1 else ''} {shown}"

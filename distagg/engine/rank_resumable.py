@@ -1,0 +1,201 @@
+"""Rankings whose parts outlive the driver: what was ranked before a crash is taken up again, not ranked again.
+
+Workers write every part under the name of its attempt into a staging folder, and beside it, last, a slip of JSON that
+says what must be true of it. Whoever drives takes for each part the first attempt whose slip and bytes agree, has the
+others ranked, and publishes all at once. The folder belongs to one model, its parameters, one dataset, one format:
+found with another purpose, it is emptied.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
+from typing import Any
+
+from distagg.dataset.chunk import Chunk
+from distagg.dataset.dataset import CHUNK_ENTRIES, Dataset
+from distagg.dataset.rankings import FITS, Format, RankedPart, Written, publish_directory, publish_file
+from distagg.engine.fitting.checkpoint import nothing_said
+from distagg.engine.progress import Progress, silent
+from distagg.engine.rank import ready, write_task
+from distagg.engine.rank_incremental import Earlier, Recipe, Reuse, Slip, learned, link, recipe_of
+from distagg.engine.runner import InlineRunner, Runner, Work
+from distagg.errors import InputError
+from distagg.models import Model, Params
+from distagg.models.base import collecting, not_converged
+from distagg.storage.atomic import digest, staged_directory, staged_file, sync, write_whole
+from distagg.storage.paths import Place, Store, place
+
+PURPOSE = "purpose.json"
+
+
+def rank_in_parts(
+    target: Place,
+    staging: Place,
+    model: Model,
+    params: Params,
+    dataset: Dataset,
+    *,
+    fmt: Format = "parquet",
+    chunk_entries: int | None = None,
+    runner: Runner | None = None,
+    progress: Progress = silent,
+    say: Callable[..., None] = nothing_said,
+    before_publishing: Callable[[list[str]], None] = lambda notes: None,
+    reuse: Reuse | None = None,
+) -> int:
+    """Write rankings to ``target``, keeping finished parts in ``staging`` until then; gives the number of rows.
+
+    ``before_publishing`` is told what models noted (not converged), also of parts that were there already. ``reuse``
+    takes parts of an earlier ranking whose inputs are the same, says why the others are ranked, and keeps the recipe.
+    """
+    runner = runner or InlineRunner()
+    params, refs, shown = ready(model, params, dataset, runner, chunk_entries=chunk_entries or CHUNK_ENTRIES)
+    _claim(staging, _purpose(model, params, dataset, fmt, len(refs)))
+    parts, damaged = accepted_parts(staging)
+    for name in damaged:
+        say("part damaged", file=name)
+    taken = len(parts)
+    recipe = recipe_of(model, params, dataset, refs, fmt, runner, reuse.context) if reuse is not None else None
+    if reuse is not None and recipe is not None:
+        _take_earlier(reuse, recipe, parts, staging, say)
+    missing = [n for n in range(len(refs)) if n not in parts]
+    say("parts", total=len(refs), taken=taken, missing=len(missing))
+    work = Work(_part_task, (model, params, shown, str(staging.resolve()), fmt, missing), ids=True)
+    done = runner.map(work, [refs[n] for n in missing], progress)
+    for n, (part, notes) in zip(missing, done, strict=True):
+        parts[n] = (part, notes)
+        say("part", number=n, rows=part.rows)
+    ordered = [parts[n] for n in range(len(refs))]
+    notes = list(dict.fromkeys(note for _, said in ordered for note in said))
+    before_publishing(notes)
+    if reuse is not None and recipe is not None:
+        recipe.write(reuse.recipe, [(_unnamed(part), said) for part, said in ordered])
+    _publish(target, staging, [part for part, _ in ordered], fmt, model, dataset)
+    _remove(staging, quietly=True)  # a worker that lost its driver may still be writing
+    for note in notes:
+        not_converged(note)
+    return sum(part.rows for part, _ in ordered)
+
+
+def _take_earlier(
+    reuse: Reuse, recipe: Recipe, parts: dict[int, Slip], staging: Place, say: Callable[..., None]
+) -> None:
+    """Add what an earlier ranking has, and say why the rest must be ranked; such runs are on a disk."""
+    earlier = Earlier.open(reuse)
+    if earlier is None or isinstance(staging, Store):
+        return
+    then = earlier.find(recipe)
+    reused = 0
+    for n in range(len(recipe.blocks)):
+        if n in parts:
+            continue
+        slip = earlier.take(then[n], staging, n) if n in then else None
+        if slip is None:
+            say("part anew", number=n, why="the earlier part is damaged" if n in then else earlier.why(recipe, n))
+            continue
+        _write_slip(staging, n, *slip)
+        parts[n] = slip
+        reused += 1
+    say("parts reused", count=reused, of=len(recipe.blocks))
+
+
+def accepted_parts(staging: Place) -> tuple[dict[int, Slip], list[str]]:
+    """For each part the first attempt whose slip and bytes agree, with its notes; and the names that do not."""
+    parts: dict[int, Slip] = {}
+    damaged = []
+    slips: list[Place] = sorted([*staging.glob("part-*.json")], key=str)
+    for slip in slips:
+        try:
+            body = json.loads(slip.read_text(encoding="utf-8"))
+            fits = Written(**body["fits"]) if body["fits"] else None
+            part = RankedPart(Written(**body["ranking"]), fits, tuple(body["columns"]), body["unfinished"])
+            whole = all(digest(staging / one.attempt) == one.sha256 for one in (part.ranking, fits) if one)
+        except (OSError, InputError, ValueError, KeyError, TypeError):
+            whole = False
+        if not whole:
+            damaged.append(slip.stem)
+            slip.unlink()
+        elif body["number"] not in parts:
+            parts[body["number"]] = (part, body["notes"])
+    return parts, damaged
+
+
+def _part_task(chunk: Chunk, index: int, payload: tuple[Any, ...]) -> Slip:
+    model, params, shown, staging, fmt, numbers = payload
+    number, folder = numbers[index], place(staging)
+    part, notes = collecting(lambda: write_task(chunk, number, (model, params, shown, staging, fmt)))
+    for written in (part.ranking, part.fits):
+        if written is not None:
+            sync(folder / written.attempt)
+    _write_slip(folder, number, part, notes)
+    return part, notes
+
+
+def _write_slip(folder: Place, number: int, part: RankedPart, notes: list[str]) -> None:
+    slip = {"number": number, "notes": notes, **dataclasses.asdict(part)}
+    write_whole(folder / f"{part.ranking.attempt}.json", json.dumps(slip).encode())
+
+
+def _unnamed(part: RankedPart) -> RankedPart:
+    """Without the names of attempts, which differ from run to run."""
+    fits = dataclasses.replace(part.fits, attempt="") if part.fits is not None else None
+    return dataclasses.replace(part, ranking=dataclasses.replace(part.ranking, attempt=""), fits=fits)
+
+
+def _publish(
+    target: Place, staging: Place, parts: list[RankedPart], fmt: Format, model: Model, dataset: Dataset
+) -> None:
+    if fmt != "parquet":
+        with staged_file(target) as file:
+            publish_file(staging, parts, file, fmt)
+        return
+    with staged_directory(target) as folder:
+        if any(part.fits for part in parts):
+            (folder / FITS).mkdir()
+        for part in parts:
+            for written in (part.ranking, part.fits):
+                if written is not None:
+                    _link(staging / written.attempt, folder / written.attempt)  # the first stays, should the driver die
+        converged = not any(part.unfinished for part in parts)
+        about = {"model": model.name, "queries": dataset.manifest.queries, "converged": converged}
+        publish_directory(folder, parts, about)
+
+
+def _link(source: Place, target: Place) -> None:
+    """The same bytes under another name; the first name stays, in case the driver dies before the end."""
+    if isinstance(source, Store) and isinstance(target, Store):
+        source.copy_to(target)
+        return
+    if isinstance(source, Store) or isinstance(target, Store):
+        target.write_bytes(source.read_bytes())
+        return
+    link(source, target)
+
+
+def _remove(folder: Place, *, quietly: bool = False) -> None:
+    if isinstance(folder, Store):
+        folder.rmdir()
+    else:
+        shutil.rmtree(folder, ignore_errors=quietly)
+
+
+def _claim(staging: Place, purpose: bytes) -> None:
+    file = staging / PURPOSE
+    if staging.exists() and not (file.is_file() and file.read_bytes() == purpose):
+        _remove(staging)
+    if not staging.exists():
+        staging.mkdir(parents=True)
+        write_whole(file, purpose)
+
+
+def _purpose(model: Model, params: Params, dataset: Dataset, fmt: Format, parts: int) -> bytes:
+    """What the parts depend on."""
+    body = {
+        "model": model.name, "settings": dataclasses.asdict(model), "params": learned(params), "format": fmt,
+        "dataset": hashlib.sha256(dataset.manifest.to_json().encode()).hexdigest(), "parts": parts,
+    }  # fmt: skip
+    return json.dumps(body, sort_keys=True).encode()

@@ -1,0 +1,78 @@
+"""blend: several supervised models, trained apart, with one voice. The recommendation where labels are at hand.
+
+Each member's scores are standardised in every query and added up. Members that err apart (a linear field over
+rankings, boosted trees) and random starts average out. Where training and validation queries are parts of one dataset,
+as in folds, members hold out the parts in turn: all labelled queries teach, and every member has some to stop by.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from distagg.dataset.chunk import Chunk
+from distagg.errors import UsageError
+from distagg.models.base import Model, Params, param
+from distagg.models.boosted.model import LambdaMart, standardised
+from distagg.models.crf.model import Crf
+from distagg.models.scorers.lambdarank import LambdaRank
+from distagg.types import Floats
+
+CRF: tuple[dict[str, Any], ...] = (
+    {},
+    {"pairs": "log+binary"},
+    {"pairs": "log+binary", "metric": "err"},
+)  # taken in turn
+
+
+@dataclass(frozen=True, kw_only=True)
+class Blend(Model):
+    """How many of each kind are trained, each from another seed."""
+
+    name: ClassVar[str] = "blend"
+    summary: ClassVar[str] = "several crf and lambdamart (or lambdarank) together: the most accurate with labels"
+    paper: ClassVar[str] = "000 sections 3.5 and 3.6"
+    cost: ClassVar[str] = "the sum of its members'"
+    supervised: ClassVar[bool] = True
+    positive: ClassVar[bool] = True
+    package: ClassVar[str] = "lightgbm"
+    unseen: ClassVar[float] = -np.inf  # told from known experts, whose parameters are finite
+
+    crf: Any = param(12, "members that are crf: with pairs log, log+binary, and that for err, in turn", least=0)
+    lambdamart: Any = param(12, "members that are lambdamart; they need LightGBM", least=0)
+    lambdarank: Any = param(0, "members that are lambdarank", least=0)
+    seed: Any = param(0, "where random draws start from", least=0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.crf + self.lambdamart + self.lambdarank:
+            raise UsageError("blend has no members; raise crf, lambdamart or lambdarank")
+
+    @property
+    def members(self) -> dict[str, Model]:
+        """The models, by name and number."""
+        seeds = [int(self.seed) * 1000 + n for n in range(int(max(self.crf, self.lambdamart, self.lambdarank)))]
+        return {
+            **{f"crf {n + 1}": Crf(seed=seeds[n], **CRF[n % len(CRF)]) for n in range(int(self.crf))},
+            **{f"lambdamart {n + 1}": LambdaMart(seed=seeds[n]) for n in range(int(self.lambdamart))},
+            **{f"lambdarank {n + 1}": LambdaRank(seed=seeds[n]) for n in range(int(self.lambdarank))},
+        }
+
+    @staticmethod
+    def turn(member: str) -> int:
+        """The number of a member among its kind, from 0: which part of the labelled queries it holds out."""
+        return int(member.rpartition(" ")[2]) - 1
+
+    def joined(self, learned: dict[str, Params]) -> Params:
+        """The members' parameters in one: each under its name and whose it is."""
+        return {f"{name} of {member}": value for member, params in learned.items() for name, value in params.items()}
+
+    def score(self, chunk: Chunk, params: Params) -> Floats:
+        total = np.zeros(chunk.n_items)
+        for member, model in self.members.items():
+            tail = f" of {member}"
+            own = {name.removesuffix(tail): value for name, value in params.items() if name.endswith(tail)}
+            total += standardised(chunk, model.score(chunk, own))
+        return total

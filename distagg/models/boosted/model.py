@@ -1,0 +1,152 @@
+"""lambdamart: boosted trees on what every expert's list says of an item. Burges 2010.
+
+Trees are grown by LightGBM (an optional extra), and kept as plain arrays: ranking needs no LightGBM. They ask what an
+expert won and lost, as the CRF does, and what a few models without labels say of the item.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from distagg.dataset.chunk import Chunk
+from distagg.errors import UsageError
+from distagg.models.base import Model, Params, param, sum_entries
+from distagg.models.boosted.kernels import Trees, add_trees
+from distagg.models.lists import PAIR_FUNCTIONS
+from distagg.models.mpm.model import Mpm
+from distagg.models.pairs import won_and_lost, won_and_lost_names
+from distagg.models.positional.model import Borda, Rrf
+from distagg.models.scorers.features import KINDS, Features, FeatureSettings, chunk_features
+from distagg.models.scorers.kernels import Rows
+from distagg.types import OFFSET, Floats, Offsets
+
+PAIRS, RECIPROCAL = ("log", "binary"), 10.0
+UNLABELLED = (Rrf(), Borda(), Mpm())
+DIGITS = 6  # decimals of their scores: trees must not tell apart what rounding does
+COMMON = (*(model.name for model in UNLABELLED), "lists")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LambdaMart(Model):
+    """Experts unseen in training are silent."""
+
+    name: ClassVar[str] = "lambdamart"
+    summary: ClassVar[str] = "boosted trees on every expert's list, grown by LightGBM (an extra) from labels"
+    paper: ClassVar[str] = "Burges 2010; Ke et al. 2017"
+    cost: ClassVar[str] = "entries + items x trees"
+    supervised: ClassVar[bool] = True
+    positive: ClassVar[bool] = True
+    package: ClassVar[str] = "lightgbm"
+    unseen: ClassVar[float] = -np.inf  # told from known experts, whose parameters are finite
+
+    features: Any = param(
+        "won",
+        "what lists say of items: won (what was won and lost, as the CRF takes it), svd, borda or cp, as lambdarank",
+        choices=("won", *KINDS),
+    )
+    pairs: Any = param("log", "how two ranks become a preference, for svd and cp", choices=(*PAIR_FUNCTIONS, "all"))
+    rank: Any = param(1, "how many singular triplets, or factors of cp", least=1)
+    trees: Any = param(300, "trees to grow; those up to the best value on the validation queries are kept", least=1)
+    leaves: Any = param(7, "leaves of a tree", least=2)
+    rate: Any = param(0.05, "how much of each tree is added", above=0.0)
+    least: Any = param(50, "items in a leaf, at least, or a hundredth of all where that is fewer", least=1)
+    columns: Any = param(0.3, "share of the columns that a tree may ask", above=0.0)
+    items: Any = param(0.7, "share of the items that a tree learns from", above=0.0)
+    mode: Any = param(
+        "serial",
+        "serial (in one process: the same bits anywhere) or spread (over the workers of the cluster, by LightGBM's "
+        "own Dask interface: for data that do not fit in one; bits follow the number of workers)",
+        choices=("serial", "spread"),
+    )
+    plain: Any = param(False, "spread over several machines although LightGBM's own connections are not encrypted")
+    seed: Any = param(0, "where random draws start from", least=0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for key in ("columns", "items"):
+            if getattr(self, key) > 1.0:
+                found = getattr(self, key)
+                raise UsageError(f"parameter {key} of {self.name}: found {found}, expected a share, at most 1")
+
+    def dense(self, chunk: Chunk) -> Floats:
+        """Features of every item, as trees are grown on: experts x columns, then COMMON, shape (I, F)."""
+        said = self._said(chunk)
+        rows = np.zeros((chunk.n_items, self._owners(chunk), said.values.shape[1]))
+        rows[np.repeat(chunk.item_offsets[:-1], np.diff(said.offsets)) + said.item, said.expert] = said.values
+        return np.concatenate([rows.reshape(chunk.n_items, -1), _common(chunk)], axis=1)
+
+    def column_names(self, experts: tuple[str, ...]) -> list[str]:
+        """The columns of ``dense``."""
+        won = self.features == "won"
+        names = won_and_lost_names(PAIRS, RECIPROCAL)[1:] if won else self._settings.names
+        owners = ("all",) if not won and self._settings.shared else experts
+        return [f"{owner}:{name}" for owner in owners for name in names] + list(COMMON)
+
+    @property
+    def _settings(self) -> FeatureSettings:
+        return FeatureSettings(self.features, self.pairs, self.rank)
+
+    def _owners(self, chunk: Chunk) -> int:
+        """How many sets of columns there are: one for every expert, or one that all share."""
+        return 1 if self.features != "won" and self._settings.shared else chunk.n_experts
+
+    def _said(self, chunk: Chunk) -> Features:
+        """What lists say of items, without the missing-expert bias: trees see who is missing."""
+        if self.features == "won":
+            values = won_and_lost(self.name, chunk, PAIRS, RECIPROCAL)[:, 1:]
+            expert = np.repeat(chunk.list_expert, np.diff(chunk.entry_offsets))
+            offsets = chunk.entry_offsets[chunk.list_offsets]
+            return Features(offsets, chunk.entry_item, expert, np.ascontiguousarray(values))
+        said = chunk_features(chunk, self._settings)
+        return replace(said, values=np.ascontiguousarray(said.values[:, :-1]))
+
+    def score(self, chunk: Chunk, params: Params) -> Floats:
+        score: Floats = self._walk(chunk, params, 1)[0]
+        return score
+
+    def stages(self, chunk: Chunk, params: Params) -> Floats:
+        """Scores after each tree, shape (trees, I)."""
+        return self._walk(chunk, params, len(params["tree_starts"]) - 1)
+
+    def _walk(self, chunk: Chunk, params: Params, stages: int) -> Floats:
+        said = self._said(chunk)
+        column, places, common_places, columns = self._compact(chunk, params, said.values.shape[1])
+        threshold, left, right = params["tree_nodes"][1:]
+        score = np.zeros((stages, chunk.n_items))
+        starts = params["tree_starts"].astype(OFFSET)
+        trees = Trees(starts, column, threshold, left.astype(OFFSET), right.astype(OFFSET))
+        rows = Rows(chunk.item_offsets, said.offsets, said.item, said.expert, said.values)
+        add_trees(trees, rows, places, _common(chunk), common_places, columns, score)
+        return score
+
+    def _compact(self, chunk: Chunk, params: Params, width: int) -> tuple[Offsets, Offsets, Offsets, int]:
+        """Columns that trees ask, numbered anew: by node, by expert and column, of COMMON; and how many."""
+        asked = params["tree_nodes"][0].astype(OFFSET)
+        used = np.unique(asked[asked >= 0])
+        number = np.full(int(params["tree_columns"][0]) + 1, -1, dtype=OFFSET)  # the last one is for leaves
+        number[used] = np.arange(len(used))
+        owners = self._owners(chunk)
+        row = params["expert_row"] if owners == chunk.n_experts else np.zeros(1)
+        known = np.isfinite(row)
+        places = np.full((owners, width), -1, dtype=OFFSET)
+        places[known] = number[(row[known].astype(OFFSET) * width)[:, None] + np.arange(width)]
+        return number[asked], places, number[-1 - len(COMMON) : -1].copy(), len(used)
+
+
+def _common(chunk: Chunk) -> Floats:
+    """What models without labels say of items, standardised in the query, and the share of lists that hold them."""
+    scores = [np.round(standardised(chunk, model.score(chunk, {})), DIGITS) + 0.0 for model in UNLABELLED]
+    lists = np.repeat(np.maximum(np.diff(chunk.list_offsets), 1), np.diff(chunk.item_offsets))
+    share = sum_entries(chunk, np.ones(chunk.n_entries)) / lists
+    return np.stack([*scores, share], axis=1)
+
+
+def standardised(chunk: Chunk, score: Floats) -> Floats:
+    """Scores with mean 0 and deviation 1 in every query; zeros where all are equal."""
+    owner, size = chunk.item_query(), np.maximum(np.diff(chunk.item_offsets), 1)
+    centred = score - (np.bincount(owner, score, chunk.n_queries) / size)[owner]
+    deviation = np.sqrt(np.bincount(owner, centred**2, chunk.n_queries) / size)
+    return np.asarray(centred / np.where(deviation > 0.0, deviation, 1.0)[owner])

@@ -1,0 +1,206 @@
+"""User-based nearest neighbours: predictions of all items for users, from a pool of other users.
+
+Two users are as alike as their deviations from the baseline correlate over the items that both rated, shrunk where
+these are few. An item's prediction is the mean deviation of the nearest users who rated it, weighted by likeness, and
+drawn to the baseline where there are few of them.
+Cost for each user: one pass over the pool's ratings and a sort of its users.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from distagg.jit import kernel
+from distagg.types import Bools, Floats, Indices, Offsets
+
+
+class Ratings(NamedTuple):
+    """What U users' ratings deviate from their baselines by."""
+
+    offsets: Offsets  # (U + 1,)
+    item: Indices  # (N,)
+    deviation: Floats  # (N,)
+    expert: Indices  # (U,) who they are
+
+
+@kernel
+def nearest(
+    most: int,  # neighbours for each item
+    shrink: float,
+    damp: float,  # likeness of nobody in particular, who deviates by nothing
+    users: Ratings,  # to predict for
+    pool: Ratings,
+    n_items: int,
+) -> Floats:  # (users, items)
+    """Predicted deviations, 0 where no neighbour rated the item."""
+    predicted = np.empty((len(users.expert), n_items))
+    for a in range(len(users.expert)):
+        own, rated = by_item(users, a, n_items)
+        likeness = alike(own, rated, users.expert[a], shrink, pool)
+        predict_user(most, damp, likeness, pool, predicted[a])
+    return predicted
+
+
+@kernel
+def by_item(users: Ratings, a: int, n_items: int) -> tuple[Floats, Bools]:  # (items,), (items,)
+    """The deviation of user a for every item, and whether the user rated it."""
+    own, rated = np.zeros(n_items), np.zeros(n_items, dtype=np.bool_)
+    for e in range(users.offsets[a], users.offsets[a + 1]):
+        own[users.item[e]], rated[users.item[e]] = users.deviation[e], True
+    return own, rated
+
+
+@kernel
+def alike(own: Floats, rated: Bools, expert: int, shrink: float, pool: Ratings) -> Floats:  # (users of the pool,)
+    """How alike everybody in the pool is to one user; nobody is alike to itself."""
+    offsets, item, deviation, _ = pool
+    likeness = np.zeros(len(pool.expert))
+    for v in range(len(likeness)):
+        if pool.expert[v] == expert:
+            continue
+        both, mine, theirs, shared = 0.0, 0.0, 0.0, 0
+        for e in range(offsets[v], offsets[v + 1]):
+            i = item[e]
+            if rated[i]:
+                both += own[i] * deviation[e]
+                mine += own[i] * own[i]
+                theirs += deviation[e] * deviation[e]
+                shared += 1
+        if shared > 1 and mine > 0.0 and theirs > 0.0:
+            likeness[v] = both / np.sqrt(mine * theirs) * (shared - 1) / (shared - 1 + shrink)
+    return likeness
+
+
+@kernel
+def predict_user(most: int, damp: float, likeness: Floats, pool: Ratings, predicted: Floats) -> None:
+    """Fill ``predicted`` (items,) with the mean deviations of the nearest users who rated each item."""
+    weight, count = np.zeros(len(predicted)), np.zeros(len(predicted), dtype=np.int64)
+    predicted[:] = 0.0
+    for v in np.argsort(-likeness):
+        like = likeness[v]
+        if like <= 0.0:
+            break
+        for e in range(pool.offsets[v], pool.offsets[v + 1]):
+            i = pool.item[e]
+            if count[i] < most:
+                count[i] += 1
+                weight[i] += like
+                predicted[i] += like * pool.deviation[e]
+    for i in range(len(predicted)):
+        if weight[i] > 0.0:
+            predicted[i] /= weight[i] + damp
+
+
+# One half of alternating least squares: every user's best factors, and what they say about the items.
+#
+# A rating is mean + c_u + b_i + u . v_i. With the items' b and v held, a user's (c, u) is a ridge regression on its own
+# ratings; with users held, an item's (b, v) is one whose sums add up over chunks. Cost: O(entries x factors^2).
+
+
+@kernel
+def solve_ridge(matrix: Floats, right: Floats) -> None:
+    """Cholesky in place of a symmetric positive definite matrix (d, d); ``right`` (d,) becomes the solution."""
+    size = len(right)
+    for i in range(size):
+        for j in range(i + 1):
+            total = matrix[i, j]
+            for k in range(j):
+                total -= matrix[i, k] * matrix[j, k]
+            matrix[i, j] = np.sqrt(total) if i == j else total / matrix[j, j]
+    for i in range(size):
+        for k in range(i):
+            right[i] -= matrix[i, k] * right[k]
+        right[i] /= matrix[i, i]
+    for i in range(size - 1, -1, -1):
+        for k in range(i + 1, size):
+            right[i] -= matrix[k, i] * right[k]
+        right[i] /= matrix[i, i]
+
+
+@kernel
+def fit_users(
+    mean: float,
+    ridge: Floats,  # (1 + d,)
+    entry_offsets: Offsets,  # (L + 1,)
+    entry_item: Indices,  # (E,)
+    rating: Floats,  # (E,)
+    item: Floats,  # (I, 1 + d): b, v
+    user: Floats,  # (L, 1 + d) filled: c, u
+) -> None:
+    """Every user's offset and factors at the present items."""
+    size = item.shape[1]
+    matrix, right = np.empty((size, size)), np.empty(size)
+    for a in range(len(entry_offsets) - 1):
+        first, last = entry_offsets[a], entry_offsets[a + 1]
+        for i in range(size):
+            right[i] = 0.0
+            for j in range(size):
+                matrix[i, j] = 0.0
+            matrix[i, i] = ridge[i]
+        for e in range(first, last):
+            i = entry_item[e]
+            left = rating[e] - mean - item[i, 0]
+            matrix[0, 0] += 1.0
+            right[0] += left
+            for j in range(1, size):
+                right[j] += left * item[i, j]
+                matrix[j, 0] += item[i, j]
+                for k in range(1, j + 1):
+                    matrix[j, k] += item[i, j] * item[i, k]
+        solve_ridge(matrix, right)
+        for j in range(size):
+            user[a, j] = right[j]
+
+
+@kernel
+def item_sums(
+    mean: float,
+    entry_offsets: Offsets,  # (L + 1,)
+    entry_item: Indices,  # (E,)
+    rating: Floats,  # (E,)
+    user: Floats,  # (L, 1 + d)
+    item: Floats,  # (I, 1 + d)
+    matrix: Floats,  # (I, 1 + d, 1 + d) filled, lower triangles: sums of x x' with x = (1, u)
+    right: Floats,  # (I, 1 + d) filled: sums of x times what is left
+) -> float:
+    """What users say about items; gives the squared error before items move."""
+    size, squared = item.shape[1], 0.0
+    for a in range(len(entry_offsets) - 1):
+        for e in range(entry_offsets[a], entry_offsets[a + 1]):
+            i = entry_item[e]
+            left = rating[e] - mean - user[a, 0]
+            error = left - item[i, 0]
+            matrix[i, 0, 0] += 1.0
+            right[i, 0] += left
+            for j in range(1, size):
+                error -= user[a, j] * item[i, j]
+                right[i, j] += left * user[a, j]
+                matrix[i, j, 0] += user[a, j]
+                for k in range(1, j + 1):
+                    matrix[i, j, k] += user[a, j] * user[a, k]
+            squared += error * error
+    return squared
+
+
+@kernel
+def predict_all(mean: float, user: Floats, item: Floats, out: Floats) -> None:  # (L, 1 + d), (1 + d, I), (L, I)
+    """Every user's rating of every item. Not BLAS: its threads would decide the last bits."""
+    for a in range(len(user)):
+        for i in range(item.shape[1]):
+            out[a, i] = mean + user[a, 0] + item[0, i]
+        for j in range(1, len(item)):
+            u = user[a, j]
+            for i in range(item.shape[1]):
+                out[a, i] += u * item[j, i]
+
+
+@kernel
+def fit_items(ridge: Floats, matrix: Floats, right: Floats) -> None:
+    """Every item's offset and factors from the sums, into ``right``."""
+    size = right.shape[1]
+    for i in range(len(right)):
+        for j in range(size):
+            matrix[i, j, j] += ridge[j]
+        solve_ridge(matrix[i], right[i])

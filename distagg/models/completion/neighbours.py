@@ -1,0 +1,84 @@
+"""neighbours: ratings predicted from the users who are most alike (user-based nearest neighbours).
+
+Deviations are from a baseline, mean + c_u + b_i, both offsets shrunk. A pool of users, drawn by the seed where there
+are more, is all that travels: memory is bounded by it, cost is users x ratings of the pool.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from distagg.dataset.chunk import Chunk
+from distagg.models.base import Params, Statistics, param
+from distagg.models.completion.kernels import Ratings, nearest
+from distagg.models.completion.model import Completion, add_sums, rating_sums, scale_and_mean
+from distagg.types import OFFSET, Floats
+
+POOL = ("pool_length", "pool_item", "pool_deviation", "pool_expert")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Neighbours(Completion):
+    """The baseline, and what the nearest users who rated the item deviate from theirs."""
+
+    name: ClassVar[str] = "neighbours"
+    summary: ClassVar[str] = "user-based nearest neighbours on deviations from a baseline"
+    paper: ClassVar[str] = "000 section 2.7; Koren 2010"
+
+    most: Any = param(40, "neighbours for each prediction", least=1)
+    shrink: Any = param(100.0, "likeness is multiplied by n / (n + shrink) for n + 1 items in common", least=0.0)
+    damp: Any = param(0.3, "likeness at which a prediction stands halfway between neighbours and baseline", least=0.0)
+    offset: Any = param(5.0, "ratings of nothing special that a user's or item's offset begins with", above=0.0)
+    pool: Any = param(5000, "most users that neighbours are sought among", least=1)
+    seed: Any = param(0, "of the draw of the pool", least=0)
+
+    def sent(self, params: Params) -> Params:
+        return {name: value for name, value in params.items() if name not in ("over", "count")}
+
+    def map(self, chunk: Chunk, params: Params) -> Statistics:
+        if "item" not in params:
+            return rating_sums(chunk)
+        order = np.random.default_rng(np.random.SeedSequence([self.seed])).permutation(chunk.n_experts)
+        chosen = np.zeros(chunk.n_experts, dtype=np.int64)
+        chosen[order[: self.pool]] = 1
+        some = chunk.repeat_experts(chosen)
+        _, deviation = self._baseline(some, params)
+        made = (np.diff(some.entry_offsets), some.entry_item, deviation, some.list_expert)
+        return dict(zip(POOL, made, strict=True))
+
+    def reduce(self, a: Statistics, b: Statistics) -> Statistics:
+        if "pool_item" in a:
+            return {name: np.concatenate([a[name], b[name]]) for name in POOL}
+        return add_sums(a, b)
+
+    def finish(self, statistics: Statistics, params: Params) -> Params:
+        if "item" in params:
+            return {**params, **statistics, "over": np.ones(1)}
+        known = scale_and_mean(statistics)
+        left = statistics["total"] - known["mean"] * statistics["count"]
+        return {**known, "item": left / (self.offset + statistics["count"])}
+
+    def done(self, params: Params) -> bool:
+        return "over" in params
+
+    def predict(self, chunk: Chunk, params: Params) -> Floats:
+        user, deviation = self._baseline(chunk, params)
+        offsets = np.concatenate([[0], np.cumsum(params["pool_length"])]).astype(OFFSET)
+        item, theirs, expert = (params[name] for name in POOL[1:])
+        for array in (deviation, offsets, item, theirs, expert):
+            array.setflags(write=False)
+        users = Ratings(chunk.entry_offsets, chunk.entry_item, deviation, chunk.list_expert)
+        pool = Ratings(offsets, item, theirs, expert)
+        predicted = nearest(int(self.most), float(self.shrink), float(self.damp), users, pool, chunk.n_items)
+        return predicted + user[:, None] + params["item"] + params["mean"]
+
+    def _baseline(self, chunk: Chunk, params: Params) -> tuple[Floats, Floats]:
+        """Offsets of users (L,), and what ratings deviate from the baseline (E,)."""
+        length = np.diff(chunk.entry_offsets)
+        left = -chunk.entry_rank - params["mean"] - params["item"][chunk.entry_item]
+        users = np.repeat(np.arange(chunk.n_lists), length)
+        offset = np.bincount(users, left, chunk.n_lists) / (self.offset + length)
+        return offset, left - offset[users]

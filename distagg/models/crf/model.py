@@ -1,0 +1,221 @@
+"""crf: a conditional random field over rankings, trained on the expected metric. Papers 000 (section 3.6) and 001.
+
+An item's score is a sum over the experts that list it: weights of the expert times what it won and lost there, and its
+bias. Training takes a few items of each query at a time, at least one of every label, and climbs the exact gradient of
+the expected metric under the field. Ranking sorts by score: one pass over the entries.
+
+Queries that have no two items with different labels teach nothing and are passed over, items without a label are never
+sampled; with more labels than the sample holds, random ones of them are represented.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from itertools import combinations
+from typing import Any, ClassVar
+
+import numpy as np
+
+from distagg.dataset.chunk import Chunk
+from distagg.errors import UsageError
+from distagg.models.base import Params, param
+from distagg.models.crf.kernels import (
+    ALONE,
+    AS_IS,
+    CASCADE,
+    HITS,
+    IDEAL,
+    MOST,
+    TOTAL,
+    Field,
+    Potentials,
+    Room,
+    Samples,
+    climb,
+    draw_samples,
+    index_by_item,
+    normalise,
+    score_lists,
+)
+from distagg.models.lists import NORMALISED, PAIR_FUNCTIONS
+from distagg.models.pairs import check_ranks, list_arrays, pair_ranks, won_and_lost, won_and_lost_names
+from distagg.models.trained import Trained
+from distagg.types import Bools, Floats, Labels, Offsets
+
+OBJECTIVES = ("ndcg", "ndcg@1", "ndcg@3", "ndcg@5", "ndcg@10", "p@1", "p@3", "p@5", "p@10", "map", "err", "rbp")
+PERSISTENCE = 0.8  # of rbp
+HIDDEN = 0.2  # mixed sharing: how often a known expert's list is taken as a stranger's in training
+
+
+def _pair_choices() -> Iterator[str]:
+    """The pair functions alone, and any of them together: log+binary."""
+    names = ("log", "binary", "normalised", "difference")
+    for count in range(1, len(names) + 1):
+        for some in combinations(names, count):
+            yield "+".join(some)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Crf(Trained):
+    """Weights for each expert (b, positive, negative), shared by all (consensus), or both (mixed)."""
+
+    name: ClassVar[str] = "crf"
+    summary: ClassVar[str] = "conditional random field over rankings, trained on the expected metric"
+    paper: ClassVar[str] = "000 section 3.6; 001"
+    cost: ClassVar[str] = "entries; training: queries x 2^sample x sample a round"
+    unseen: ClassVar[float] = -np.inf  # told from known experts, whose parameters are finite
+
+    pairs: Any = param(
+        "log",
+        "how two ranks become a preference: log, binary, normalised, difference, or several at once",
+        choices=tuple(_pair_choices()),
+    )
+    reciprocal: Any = param(10.0, "c of one more potential, c / (c + rank); 0 leaves it out, as the paper", least=0)
+    metric: Any = param("ndcg", "the metric whose expectation is maximised", choices=OBJECTIVES)
+    sample: Any = param(6, f"items of a query in a training step, 2 to {MOST}", least=2)
+    sharing: Any = param(
+        "individual",
+        "individual (weights for each expert, strangers are silent), consensus (the same for all), mixed (known "
+        "experts their own, strangers the consensus)",
+        choices=("individual", "consensus", "mixed"),
+    )
+    rate: Any = param(4.0, "length of a step of SGD; Adam's is a tenth of it", above=0.0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.sample > MOST:
+            raise UsageError(f"parameter sample of crf: found {self.sample}, expected at most {MOST}")
+        if self.metric.startswith("p@") and int(self.metric[2:]) >= self.sample:
+            raise UsageError(f"crf: {self.metric} is the same for every ranking of {self.sample} items; raise sample")
+
+    @property
+    def weights(self) -> tuple[str, ...]:
+        names = {"individual": ("expert_weights",), "consensus": ("shared_weights",)}
+        return names.get(self.sharing, ("expert_weights", "shared_weights"))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What the columns of the weights belong to: the bias of items that an expert leaves out, then the rest."""
+        return won_and_lost_names(self.pairs.split("+"), self.reciprocal)
+
+    def start(self, n_experts: int) -> Params:
+        rows = {"expert_weights": n_experts, "shared_weights": 1}
+        return {name: np.zeros((rows[name], len(self.columns))) for name in self.weights}
+
+    def prepare(self, chunk: Chunk) -> dict[str, np.ndarray]:
+        """Potentials item by item, and where each item's are."""
+        start = np.zeros(chunk.n_items + 1, dtype=np.int64)
+        entry, holder = np.zeros(chunk.n_entries, dtype=np.int64), np.zeros(chunk.n_entries, dtype=np.int64)
+        index_by_item(*_shape(chunk), chunk.entry_item, start, entry, holder)
+        potentials = won_and_lost(self.name, chunk, self.pairs.split("+"), self.reciprocal)[entry]
+        return {"start": start, "holder": holder, "potentials": potentials}
+
+    def score(self, chunk: Chunk, params: Params) -> Floats:
+        parts = [params[name] for name in self.weights]
+        weights, row = np.concatenate([*parts, np.zeros((1, parts[0].shape[1]))]), self._rows(chunk)
+        if self.sharing != "consensus":
+            known: Bools = np.isfinite(params["expert_weights"][:, 0])
+            row = np.where(known[row], row, chunk.n_experts)  # the shared row where there is one, or zeros
+        names = self.pairs.split("+")
+        check_ranks(self.name, chunk, names, self.reciprocal)
+        functions = np.array([PAIR_FUNCTIONS[name] for name in names])
+        rank = pair_ranks(chunk, NORMALISED) if "normalised" in names else chunk.entry_rank
+        lists = list_arrays(chunk)._replace(entry_rank=rank)
+        score: Floats = score_lists(functions, float(self.reciprocal), lists, row, weights)
+        return score
+
+    def learn(self, chunk: Chunk, params: Params) -> tuple[Params, int]:
+        weights = np.concatenate([params[name] for name in self.weights])
+        count = self._climb(chunk, params, self.rate, weights, weights)
+        return self._named(weights, params), count
+
+    def slope(self, chunk: Chunk, params: Params) -> tuple[Params, int]:
+        weights = np.concatenate([params[name] for name in self.weights])
+        total = np.zeros_like(weights)
+        count = self._climb(chunk, params, 1.0, weights, total)
+        return self._named(total, params), count
+
+    def _climb(self, chunk: Chunk, params: Params, rate: float, weights: Floats, into: Floats) -> int:
+        """Steps up from every query's sample, added to ``into``; how many queries taught something."""
+        made = self.prepared(chunk)
+        draws = self.draws(chunk, params)
+        order, keys = draws.permutation(chunk.n_queries), draws.random(chunk.n_items)
+        row = self._rows(chunk)
+        if self.sharing == "mixed":
+            row = np.where(draws.random(chunk.n_lists) < HIDDEN, chunk.n_experts, row)
+        most = int(self.sample)
+        gain, discount, kind, how = metric_terms(self.metric, most, chunk.grades(), float(params["highest"][0]))
+        sizes, picked, gains = samples(chunk, order, keys, gain, most)
+        climb(
+            rate, kind, Samples(sizes, picked, gains, normalise(how, discount, gains)),
+            Potentials(made["start"], made["holder"], made["potentials"], row), field_of(most), room_for(most),
+            weights, into, np.zeros(len(sizes)),
+        )  # fmt: skip
+        return len(sizes)
+
+    def _rows(self, chunk: Chunk) -> Offsets:
+        """The row of weights that each list takes, shape (L,)."""
+        if self.sharing == "consensus":
+            return np.zeros(chunk.n_lists, dtype=np.int64)
+        return chunk.list_expert.astype(np.int64)
+
+    def _named(self, rows: Floats, params: Params) -> Params:
+        ends = np.cumsum([len(params[name]) for name in self.weights])
+        return dict(zip(self.weights, np.split(rows, ends[:-1]), strict=True))
+
+
+def metric_terms(metric: str, most: int, labels: Labels, highest: float) -> tuple[Floats, Floats, int, int]:
+    """A metric as the field takes it: gains of items, discounts of ``most`` positions, its state, its normaliser.
+
+    ndcg has gains of 2^label - 1 and discounts of log 2 / log(position + 1); p divides by its depth, or by the sample
+    where that is smaller; rbp's persistence is 0.8. Labels above 0 are relevant.
+    """
+    name, _, written = metric.partition("@")
+    depth = min(int(written or most), most)
+    grade, position = np.maximum(labels, 0).astype(np.float64), np.arange(1.0, most + 1.0)
+    gain = np.where(grade > 0.0, 1.0, 0.0)
+    state, how = ALONE, AS_IS
+    if name == "ndcg":
+        gain, discount, how = np.exp2(grade) - 1.0, np.log(2.0) / np.log(position + 1.0), IDEAL
+    elif name == "p":
+        discount = np.full(most, 1.0 / depth)
+    elif name == "map":
+        discount, state, how = 1.0 / position, HITS, TOTAL
+    elif name == "err":
+        gain, discount, state = (np.exp2(grade) - 1.0) / np.exp2(highest), 1.0 / position, CASCADE
+    else:
+        discount = (1.0 - PERSISTENCE) * PERSISTENCE ** (position - 1.0)
+    return gain, np.where(position <= depth, discount, 0.0), state, how
+
+
+def samples(
+    chunk: Chunk, order: Offsets, keys: Floats, gain: Floats, most: int
+) -> tuple[Offsets, Offsets, Floats]:  # (N,), (N, most), (N, most)
+    """The samples of the queries that teach something, in ``order``: sizes, items, and the items' gains."""
+    picked, sizes = np.zeros((chunk.n_queries, most), dtype=np.int64), np.zeros(chunk.n_queries, dtype=np.int64)
+    kinds = np.zeros(int(np.diff(chunk.item_offsets).max(initial=1)), dtype=np.int64)
+    draw_samples(chunk.item_offsets, chunk.grades(), keys, kinds, picked, sizes)
+    order = order[sizes[order] > 0]
+    sizes, picked = sizes[order], picked[order]
+    return sizes, picked, np.where(np.arange(most) < sizes[:, None], gain[picked], 0.0)
+
+
+@cache
+def field_of(most: int) -> Field:
+    """The field of samples of up to ``most`` items."""
+    held = np.arange(1 << most)[:, None] >> np.arange(most) & 1
+    lacking = np.argsort(held, axis=1, kind="stable").astype(np.int32)
+    return Field(1.0 / np.log(np.arange(2.0, most + 2.0)), held.sum(axis=1), lacking)
+
+
+def room_for(most: int) -> Room:
+    """Room for the passes over the subsets of ``most`` items."""
+    score, slope = np.zeros((2, most))
+    state, follow, ahead, reach, behind = np.zeros((5, 1 << most))
+    return Room(score, slope, state, follow, ahead, reach, behind, np.zeros((1 << most, most)))
+
+
+def _shape(chunk: Chunk) -> tuple[Offsets, Offsets, Offsets]:
+    return chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets

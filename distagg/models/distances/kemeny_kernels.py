@@ -1,0 +1,288 @@
+"""Kemeny's order: of all orders of a query's items the one nearest to its lists, by discordant pairs.
+
+With T the strictly ordered pairs of all lists, the distance of an order is (T - worth) / 2, its worth being the sum of
+margins of earlier over later items: only margins matter. Queries fall apart into the strongly connected components of
+their majorities; each is solved by local search, and proved where the bound by triangles or a search within the
+budget can. Cost: items^2 a pass of local search, items^3 / 6 a sweep of the bound.
+
+The steps are kernels; what calls them in turn is plain Python.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from distagg.jit import kernel
+from distagg.models.distances.triangles import Bound, Search, mirror, sweep
+from distagg.models.lists import Lists
+from distagg.models.vectors import copy_to
+from distagg.types import Floats, Offsets
+
+WIDEST = 128  # items of a component that the bound and the search take on: a set is two words of 64 bits
+MOST_SWEEPS = 100  # over the triangles of a component
+EAGER = 0.25  # of ``sweep``; after a first greedy one
+ROUNDING = 1e-9  # of the sum of margins, where they are not whole numbers
+
+
+@kernel
+def components(matrix: Floats) -> tuple[Offsets, Offsets]:  # (size,), (components + 1,)
+    """Strongly connected components of "a majority puts i over j", best first: their items, and where each starts.
+
+    Across components no majority is ever broken, so each is solved apart, exactly. Kosaraju's two passes; of
+    components that no majority orders, those with earlier items come first.
+    """
+    size = len(matrix)
+    finished, seen = finishing_order(matrix), np.zeros(size, np.bool_)
+    order, starts = np.empty(size, np.int64), np.empty(size + 1, np.int64)
+    count, placed = 0, 0
+    for back in range(size - 1, -1, -1):
+        root = finished[back]
+        if seen[root]:
+            continue
+        starts[count] = placed
+        count += 1
+        seen[root] = True
+        order[placed] = root
+        at, placed = placed, placed + 1
+        while at < placed:
+            i = order[at]
+            at += 1
+            for j in range(size):
+                if not seen[j] and matrix[j, i] > 0.0:
+                    seen[j] = True
+                    order[placed] = j
+                    placed += 1
+    starts[count] = placed
+    return order, starts[: count + 1]
+
+
+@kernel
+def finishing_order(matrix: Floats) -> Offsets:  # (size,)
+    """Items in the order in which a depth-first walk along majorities, from the last item on, is done with them."""
+    size = len(matrix)
+    finished, stack = np.empty(size, np.int64), np.empty(size, np.int64)
+    upto, seen = np.full(size, size - 1), np.zeros(size, np.bool_)  # upto: the next item to look at
+    done = 0
+    for root in range(size - 1, -1, -1):
+        if seen[root]:
+            continue
+        seen[root] = True
+        stack[0] = root
+        depth = 1
+        while depth > 0:
+            i = stack[depth - 1]
+            j = upto[i]
+            while j >= 0 and (seen[j] or matrix[i, j] <= 0.0):
+                j -= 1
+            upto[i] = j
+            if j < 0:
+                finished[done] = i
+                done += 1
+                depth -= 1
+            else:
+                seen[j] = True
+                stack[depth] = j
+                depth += 1
+    return finished
+
+
+@kernel
+def worth(matrix: Floats, order: Offsets) -> float:
+    """Sum of margins of earlier over later items."""
+    total = 0.0
+    for at in range(len(order)):
+        row = matrix[order[at]]
+        for later in range(at + 1, len(order)):
+            total += row[order[later]]
+    return total
+
+
+@kernel
+def descend(matrix: Floats, order: Offsets, tolerance: float) -> int:
+    """Move single items to their best places until none gains; gives the pairs looked at."""
+    size = len(order)
+    looked, since, item = 0, 0, 0
+    where = np.empty_like(order)
+    for at in range(size):
+        where[order[at]] = at
+    while since < size:
+        row, at = matrix[item], where[item]
+        best, to, gain = tolerance, at, 0.0
+        for up in range(at - 1, -1, -1):
+            gain += row[order[up]]
+            if gain > best:
+                best, to = gain, up
+        gain = 0.0
+        for down in range(at + 1, size):
+            gain -= row[order[down]]
+            if gain > best:
+                best, to = gain, down
+        looked += size
+        since += 1
+        if to != at:
+            since = 0
+            step = 1 if to > at else -1
+            while at != to:
+                order[at] = order[at + step]
+                where[order[at]] = at
+                at += step
+            order[to] = item
+            where[item] = to
+        item = item + 1 if item + 1 < size else 0
+    return looked
+
+
+@kernel
+def kicked(matrix: Floats, enough: float, step: float, budget: int, order: Offsets) -> int:
+    """Kick and descend from the best order so far until it is worth ``enough`` or the budget of pairs is spent.
+
+    A kick moves six random items to random places, by a linear congruential generator of its own, so that the same
+    margins give the same order. Gives the pairs looked at.
+    """
+    size, trial = len(matrix), np.empty_like(order)
+    state = np.uint64(size)
+    best, looked = worth(matrix, order), 0
+    while looked < budget and best + step <= enough:
+        copy_to(trial, order)
+        for _ in range(6):
+            state = state * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
+            at = np.int64((state >> np.uint64(33)) % np.uint64(size))
+            to = np.int64((state >> np.uint64(11)) % np.uint64(size))
+            item = trial[at]
+            turn = 1 if to > at else -1
+            while at != to:
+                trial[at] = trial[at + turn]
+                at += turn
+            trial[to] = item
+        looked += descend(matrix, trial, 0.25 * step) + size * size
+        value = worth(matrix, trial)
+        if value >= best:
+            best = value
+            copy_to(order, trial)
+    return looked
+
+
+@kernel
+def settle(matrix: Floats, order: Offsets) -> None:
+    """Let neighbours that no majority orders stand as they are numbered: no order gets worse by that."""
+    for at in range(1, len(order)):
+        item, to = order[at], at
+        while to > 0 and order[to - 1] > item and matrix[order[to - 1], item] == 0.0:
+            order[to] = order[to - 1]
+            to -= 1
+        order[to] = item
+
+
+@kernel
+def ordered_pairs(unlisted_last: bool, lists: Lists) -> Floats:  # (Q,)
+    """Pairs that the lists of every query order strictly."""
+    total = np.zeros(len(lists.item_offsets) - 1)
+    for q in range(len(total)):
+        size = lists.item_offsets[q + 1] - lists.item_offsets[q]
+        for a in range(lists.list_offsets[q], lists.list_offsets[q + 1]):
+            start, end = lists.entry_offsets[a], lists.entry_offsets[a + 1]
+            tied = 0
+            for e in range(start, end):
+                tied = tied + 1 if e > start and lists.entry_rank[e] == lists.entry_rank[e - 1] else 0
+                total[q] += e - start - tied
+            if unlisted_last:
+                total[q] += (end - start) * (size - (end - start))
+    return total
+
+
+@dataclass
+class Solution:
+    """An order of items, what it is worth, what none can be worth more than, and the pairs looked at."""
+
+    order: Offsets
+    worth: float
+    bound: float
+    step: float  # an order better by less than this is no better
+    looked: int = 0
+
+    @property
+    def open(self) -> bool:
+        return self.worth + self.step <= self.bound
+
+    def descend(self, matrix: Floats, order: Offsets) -> None:
+        """Local search from an order; kept where it is better."""
+        self.looked += descend(matrix, order, 0.25 * self.step)
+        value = worth(matrix, order)
+        if value > self.worth:
+            self.order, self.worth = order, value
+
+
+def solve_order(matrix: Floats, effort: int, search: Search) -> Solution:
+    """Kemeny's order of one query from its margins, items numbered by the order that decides ties.
+
+    A component may be given ``effort`` looks at each of its size^2 pairs.
+    """
+    size = len(matrix)
+    total = 0.5 * float(np.abs(matrix).sum())
+    # Whole margins make worths differ by 2 at least. Half of that leaves room for the rounding of bounds.
+    whole = total < 2.0**50 and (matrix == np.rint(matrix)).all()
+    step = 1.0 if whole else ROUNDING * total
+    order, starts = components(matrix)
+    sizes = np.diff(starts)
+    bound, looked, proved = total, size * size, True
+    for c in np.flatnonzero(sizes > 1):
+        items = np.sort(order[starts[c] : starts[c + 1]])
+        part = matrix[items[:, None], items]
+        found = solve_component(part, step, effort * len(items) ** 2, search)
+        order[starts[c] : starts[c + 1]] = items[found.order]
+        looked += found.looked
+        bound += found.bound - 0.5 * float(np.abs(part).sum())
+        proved = proved and not found.open
+    settle(matrix, order)
+    if not proved:
+        looked += descend(matrix, order, 0.25 * step)
+    value = worth(matrix, order)
+    return Solution(order, value, max(bound, value) if not proved else value, step, looked)
+
+
+def solve_component(matrix: Floats, step: float, budget: int, search: Search) -> Solution:
+    """The best order found, and the bound on its worth.
+
+    The first local searches and one sweep are free; the budget goes to more sweeps, kicks and searches by turns.
+    """
+    size = len(matrix)
+    found = Solution(np.arange(size), -np.inf, 0.5 * float(np.abs(matrix).sum()), step)
+    found.descend(matrix, np.arange(size))
+    for key in (matrix.sum(axis=1), np.sign(matrix).sum(axis=1)):  # Borda, Copeland
+        found.descend(matrix, np.argsort(-key, kind="stable"))
+    if not found.open:
+        return found
+    if size > WIDEST:
+        found.looked += kicked(matrix, found.bound, step, budget, found.order)
+        found.worth = worth(matrix, found.order)
+        return found
+    named = found.order  # items numbered by a good order make good bounds
+    found.order = np.arange(size)
+    _prove(matrix[named[:, None], named], budget, search, found)
+    found.order = named[found.order]
+    return found
+
+
+def _prove(matrix: Floats, budget: int, search: Search, found: Solution) -> None:
+    """Sweep and search, kick, and sweep and search again; where a search cannot get deep, only kick."""
+    size = len(matrix)
+    bound = Bound(matrix, matrix.copy(), np.zeros((size, size, size)))
+    sweeps, a_sweep, deep = 0, size**3 // 3, size**3 <= budget // 4
+    for again in (False, True):
+        limit = found.looked + budget // 8
+        while found.open and sweeps < MOST_SWEEPS and (sweeps == 0 or found.looked + a_sweep <= limit):
+            found.bound = min(found.bound, sweep(bound.reduced, bound.triangles, EAGER if sweeps > 0 else 0.0))
+            found.looked += a_sweep
+            sweeps += 1
+        if found.open and deep:
+            mirror(bound.reduced, bound.triangles)
+            whole, looked = search.run(bound, found.worth + found.step, found.step, budget // 4, found.order)
+            found.looked += looked
+            found.worth = worth(matrix, found.order)
+            found.bound = found.worth if whole else found.bound
+        if found.open and not again:
+            share = budget // 4 if deep else budget
+            found.looked += kicked(matrix, found.bound, found.step, share, found.order)
+            found.worth = worth(matrix, found.order)

@@ -1,0 +1,249 @@
+"""Models on majorities: condorcet (Montague & Aslam 2002), copeland (1951) and mc4 (Dwork et al. 2001).
+
+Lists and raw pairs both say who beats whom. On whole queries condorcet builds no matrix: it sorts by comparing
+rows of places. On an expert-partitioned dataset margins add up over chunks in an items x items matrix.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from distagg.dataset.chunk import Chunk
+from distagg.errors import UsageError
+from distagg.models.base import Model, Params, Statistics, not_converged, param, sum_entries, sum_reciprocals
+from distagg.models.lists import Lists, Pairs
+from distagg.models.majority.kernels import (
+    chunk_margins,
+    copeland_chunk,
+    copeland_scores,
+    list_reach,
+    list_walks,
+    local_kemeny,
+    majority_sort,
+    majority_walk,
+    majority_walks,
+    sort_chunk,
+    step_lists,
+    teleported,
+)
+from distagg.models.pairs import list_arrays, pair_arrays
+from distagg.ordering import order_items
+from distagg.types import Floats
+
+MATRIX_BYTES = 2 << 30
+NO_TABLE = np.zeros((0, 0), dtype=np.int32)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Majority(Model):
+    """What majority models share: margins, and their sum over the chunks of an expert-partitioned query."""
+
+    cost: ClassVar[str] = "items^2 x lists"
+    inputs: ClassVar[tuple[str, ...]] = ("lists", "pairs")
+    additive: ClassVar[bool] = True
+
+    unlisted: Any = param(
+        "last",
+        "what it means that a list leaves an item out: last (it stands behind all listed ones) or ignore (the list "
+        "says nothing about it)",
+        choices=("last", "ignore"),
+    )
+
+    def map(self, chunk: Chunk, params: Params) -> Statistics:
+        """Margins of the one query of an expert-partitioned chunk, and where its items start."""
+        need = chunk.n_items**2 * 8
+        if need > MATRIX_BYTES:
+            raise UsageError(
+                f"{self.name} needs a matrix of {chunk.n_items:,} x {chunk.n_items:,} items ({need / 2**30:.1f} GiB) "
+                "on data partitioned by expert; choose a model that adds up by item, such as borda or rrf"
+            )
+        margins = chunk_margins(0, *self._arrays(chunk))
+        return {"margins": margins, "start": start_scores(chunk)}
+
+    def score(self, chunk: Chunk, params: Params) -> Floats:
+        if "margins" in params:
+            return self._score_margins(params["margins"], params["start"])
+        return self._score_chunk(chunk)
+
+    def _arrays(self, chunk: Chunk) -> tuple[bool, Lists, Pairs]:
+        return self.unlisted == "last", list_arrays(chunk), pair_arrays(chunk)
+
+    def _score_margins(self, margins: Floats, start: Floats) -> Floats:
+        raise NotImplementedError
+
+    def _score_chunk(self, chunk: Chunk) -> Floats:
+        raise NotImplementedError
+
+    def _sorted(self, chunk: Chunk, start: Floats, *, local: bool) -> Floats:
+        """Whole queries sorted by majority from the order of some scores."""
+        return sort_chunk(local, order_items(chunk.item_offsets, start), *self._arrays(chunk))
+
+    def _sorted_margins(self, margins: Floats, start: Floats, *, local: bool) -> Floats:
+        """One query, given by its margins, sorted likewise."""
+        order = np.argsort(-start, kind="stable")
+        sort = local_kemeny if local else majority_sort
+        order = sort(order, NO_TABLE, margins, self.unlisted == "last")
+        score = np.empty(len(order))
+        score[order] = np.arange(len(order), 0, -1)
+        return score
+
+
+@dataclass(frozen=True, kw_only=True)
+class Condorcet(Majority):
+    """Condorcet fusion: a merge sort whose comparison is the majority of lists.
+
+    Majorities can be cyclic, so the outcome depends on where sorting starts: from the order of reciprocal ranks.
+    """
+
+    name: ClassVar[str] = "condorcet"
+    summary: ClassVar[str] = "merge sort by the majority of lists"
+    paper: ClassVar[str] = "000 section 2.2; Montague & Aslam 2002"
+    cost: ClassVar[str] = "items log items x lists"
+
+    def _score_chunk(self, chunk: Chunk) -> Floats:
+        return self._sorted(chunk, start_scores(chunk), local=False)
+
+    def _score_margins(self, margins: Floats, start: Floats) -> Floats:
+        return self._sorted_margins(margins, start, local=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Copeland(Majority):
+    """Majorities won less majorities lost."""
+
+    name: ClassVar[str] = "copeland"
+    summary: ClassVar[str] = "pairwise majorities won less lost"
+    paper: ClassVar[str] = "Copeland 1951"
+
+    def _score_chunk(self, chunk: Chunk) -> Floats:
+        return copeland_chunk(*self._arrays(chunk))
+
+    def _score_margins(self, margins: Floats, start: Floats) -> Floats:
+        score = np.zeros(len(margins))
+        copeland_scores(margins, score)
+        return score
+
+
+def start_scores(chunk: Chunk) -> Floats:
+    """Where sorting starts: reciprocal ranks and net wins in pairs, so that the input order decides little."""
+    start = np.zeros(chunk.n_items)
+    if chunk.n_entries:
+        positive = chunk.entry_rank.min() > 0
+        start = sum_reciprocals(chunk, 60.0) if positive else sum_entries(chunk, np.exp2(-chunk.entry_rank))
+    if chunk.n_pairs:
+        base = np.repeat(chunk.item_offsets[:-1], np.diff(chunk.pair_offsets))
+        weight = np.where(chunk.pair_tie, 0.0, chunk.pair_weight)
+        start = start + np.bincount(base + chunk.pair_winner, weight, chunk.n_items)
+        start = start - np.bincount(base + chunk.pair_loser, weight, chunk.n_items)
+    return start
+
+
+# Markov chains mc1-mc4 (Dwork, Kumar, Naor & Sivakumar 2001): walks that move on to better items.
+#
+# mc1: anywhere at least as good in any list; mc2: a list first, then anywhere at least as good in it; mc3: a list,
+# then any item of it, moving if it is better; mc4: any item, moving if a majority of lists puts it over the present
+# one. Teleporting makes every walk converge. mc1-mc3 cost O(entries) a step, mc4 O(items^2).
+
+
+NOISE_DIGITS = 7  # of a mass relative to 1 / size; the tolerance leaves more
+PAPER = "004 section 5.1; Dwork et al. 2001"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Markov(Majority):
+    """What the four chains share."""
+
+    paper: ClassVar[str] = PAPER
+
+    teleport: Any = param(
+        0.3, "chance to jump anywhere at each step; 0.3 is better on MQ2007 and MQ2008 than 0.05, and faster", above=0.0
+    )
+    tolerance: Any = param(1e-10, "stop when a step changes less than this in all", above=0.0)
+    steps: Any = param(2000, "most steps to take", least=1)
+    local_kemeny: Any = param(False, "afterwards lift items over neighbours that a majority puts below them")
+
+    def _finished(self, scores: Floats, unfinished: int, sizes: np.ndarray) -> Floats:
+        """Scores with the rounding noise taken off, so that items that tie do so to the last bit."""
+        if unfinished:
+            not_converged(
+                f"{self.name}: {unfinished} queries not converged after {self.steps} steps; raise steps or teleport"
+            )
+        per_item = np.repeat(sizes, sizes)  # masses are about 1 / size
+        return np.round(scores * per_item, NOISE_DIGITS) / per_item
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListChain(Markov):
+    """mc1, mc2 and mc3. On an expert-partitioned dataset every step is a round of map and reduce."""
+
+    kind: ClassVar[int]
+    cost: ClassVar[str] = "entries x steps"
+    inputs: ClassVar[tuple[str, ...]] = ("lists",)
+
+    def map(self, chunk: Chunk, params: Params) -> Statistics:
+        if "x" not in params:  # first round: the shape of the chain
+            holders, reach = list_reach(0, list_arrays(chunk))
+            shape = {"lists": holders, "reach": reach}
+            return {**shape, **super().map(chunk, params)} if self.local_kemeny else shape
+        flow = step_lists(self.kind, params["x"], params["lists"], params["reach"], 0, list_arrays(chunk))
+        return {"flow": np.where(params["lists"] > 0, flow, 0.0)}
+
+    def finish(self, statistics: Statistics, params: Params) -> Params:
+        if "x" not in params:
+            size = len(statistics["lists"])
+            return {**statistics, "x": np.full(size, 1.0 / size), "step": np.array(0), "change": np.array(np.inf)}
+        x = params["x"]
+        y = np.where(params["lists"] > 0, statistics["flow"], x)
+        change = teleported(y, x, self.teleport)
+        return {**params, "x": y, "step": params["step"] + 1, "change": np.array(change)}
+
+    def done(self, params: Params) -> bool:
+        return "x" in params and bool(params["change"] <= self.tolerance or params["step"] >= self.steps)
+
+    def score(self, chunk: Chunk, params: Params) -> Floats:
+        if "x" in params:
+            scores = self._finished(params["x"], int(params["change"] > self.tolerance), np.diff(chunk.item_offsets))
+            return self._sorted_margins(params["margins"], scores, local=True) if self.local_kemeny else scores
+        scores, unfinished = list_walks(self.kind, self.teleport, self.tolerance, self.steps, list_arrays(chunk))
+        scores = self._finished(scores, unfinished, np.diff(chunk.item_offsets))
+        return self._sorted(chunk, scores, local=True) if self.local_kemeny else scores
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mc1(ListChain):
+    name: ClassVar[str] = "mc1"
+    kind: ClassVar[int] = 1
+    summary: ClassVar[str] = "Markov chain to any item at least as good in any list"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mc2(ListChain):
+    name: ClassVar[str] = "mc2"
+    kind: ClassVar[int] = 2
+    summary: ClassVar[str] = "Markov chain: a list, then any item at least as good in it"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mc3(ListChain):
+    name: ClassVar[str] = "mc3"
+    kind: ClassVar[int] = 3
+    summary: ClassVar[str] = "Markov chain: a list, then an item of it, moving if better"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mc4(Markov):
+    name: ClassVar[str] = "mc4"
+    summary: ClassVar[str] = "Markov chain to items that a majority of lists puts higher"
+
+    def _score_chunk(self, chunk: Chunk) -> Floats:
+        scores, unfinished = majority_walks(self.teleport, self.tolerance, self.steps, *self._arrays(chunk))
+        scores = self._finished(scores, unfinished, np.diff(chunk.item_offsets))
+        return self._sorted(chunk, scores, local=True) if self.local_kemeny else scores
+
+    def _score_margins(self, margins: Floats, start: Floats) -> Floats:
+        scores, converged = majority_walk(margins, self.teleport, self.tolerance, self.steps)
+        scores = self._finished(scores, int(not converged), np.array([len(scores)]))
+        return self._sorted_margins(margins, scores, local=True) if self.local_kemeny else scores

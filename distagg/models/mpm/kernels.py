@@ -1,0 +1,388 @@
+"""Multinomial Preference Model kernels (paper 000, sections 2.3 to 2.5; paper 002).
+
+The partition function over ordered pairs factors,
+
+    sum_{k != l} exp(t (s_k - s_l)) = (sum_k exp(t s_k)) (sum_l exp(-t s_l)) - M
+
+so the log likelihood and its gradient cost O(M) for every distinct adherence t; the data enter only as net wins.
+What is minimised for one query is the negative log likelihood for each observed preference, plus a weak Gaussian
+prior that keeps scores finite where the likelihood has no maximum (an item that wins everything):
+
+    f(s) = -sum_i n_i s_i + sum_g w_g log Z(t_g, s) + prior / 2 sum_i s_i^2
+
+with n the net wins weighted by adherence and w the share of preferences of group g. It is convex.
+
+With variances exp(b) every difference is divided by exp(b_k) + exp(b_l); nothing factors any more, the sum is over
+all pairs, and the data enter as margins. The prior then holds b as well: s and exp(b) have a common scale.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from distagg.jit import kernel
+from distagg.models.lists import Experts, Lists, Pairs, Sums
+from distagg.models.vectors import copy_to, dot
+from distagg.types import Floats, Offsets
+
+MEMORY = 10  # curvature pairs that L-BFGS keeps
+HALVINGS = 40  # of a step, before nothing lower can be told apart from rounding
+
+
+class Objective(NamedTuple):
+    """What is minimised for one query."""
+
+    spread: bool  # with variances
+    data: Floats  # for each observed preference: (1, size) net wins, or with variances (size, size) margins
+    adherence: Floats  # (groups,)
+    share: Floats  # (groups,) of preferences
+    prior: float  # on scores
+    tightness: float  # on logarithms of variances
+
+
+class Fit(NamedTuple):
+    """How every query is fitted."""
+
+    spread: bool  # fit variances too
+    prior: float  # shared out over the items of a query
+    tightness: float  # likewise
+    tolerance: float  # on the largest gradient entry
+    steps: int
+    rate: float  # of plain gradient steps, as in the papers; 0 for L-BFGS with backtracking
+
+
+class Fitted(NamedTuple):
+    """What is filled for every query of a chunk."""
+
+    score: Floats  # (I,) where to start
+    variance: Floats  # (I,) ones
+    steps: Offsets  # (Q,) steps taken
+    gradient: Floats  # (Q,) the largest entry left
+    likelihood: Floats  # (Q,) penalised log likelihood
+    trace: Floats  # (Q, T) the same after every step
+
+
+@kernel
+def objective(f: Objective, x: Floats, gradient: Floats) -> float:
+    """f at x, and its gradient."""
+    if f.spread:
+        return spread_likelihood(f, x, gradient)
+    return likelihood(f, x, gradient)
+
+
+@kernel
+def likelihood(f: Objective, s: Floats, gradient: Floats) -> float:
+    """f at scores s (size,), and its gradient."""
+    size, net = len(s), f.data[0]
+    low, high = s[0], s[0]
+    value = 0.0
+    for i in range(size):
+        low, high = min(low, s[i]), max(high, s[i])
+        value += 0.5 * f.prior * s[i] * s[i] - net[i] * s[i]
+        gradient[i] = f.prior * s[i] - net[i]
+    for g in range(len(f.adherence)):
+        t = f.adherence[g]
+        if t == 0.0 or f.share[g] == 0.0:
+            continue  # a uniform distribution says nothing about the scores
+        up, down = 0.0, 0.0  # sums of exp(t s) and exp(-t s), each over its largest term
+        for i in range(size):
+            up += np.exp(t * (s[i] - high))
+            down += np.exp(t * (low - s[i]))
+        span = np.exp(t * (low - high))
+        z = up * down - size * span
+        value += f.share[g] * (np.log(z) + t * (high - low))
+        scale = f.share[g] * t / z
+        for i in range(size):
+            gradient[i] += scale * (np.exp(t * (s[i] - high)) * down - np.exp(t * (low - s[i])) * up)
+    return value
+
+
+@kernel
+def spread_likelihood(f: Objective, x: Floats, gradient: Floats) -> float:
+    """f at scores and, behind them, logarithms of variances (2 size,), and its gradient.
+
+    One exponential for each unordered pair and group.
+    """
+    size = len(f.data)
+    variance = np.exp(x[size:])
+    value = 0.0
+    for i in range(size):
+        value += 0.5 * (f.prior * x[i] * x[i] + f.tightness * x[size + i] * x[size + i])
+        gradient[i], gradient[size + i] = f.prior * x[i], 0.0
+    value, widest = subtract_margins(f.data, x, variance, value, gradient)
+    slope = np.empty(2 * size)
+    for g in range(len(f.adherence)):
+        t = f.adherence[g]
+        if t == 0.0 or f.share[g] == 0.0:
+            continue
+        z = spread_partition(t, x, variance, widest, slope)
+        value += f.share[g] * (np.log(z) + t * widest)
+        for i in range(2 * size):
+            gradient[i] += f.share[g] * t / z * slope[i]
+    for i in range(size):
+        gradient[size + i] = gradient[size + i] * variance[i] + f.tightness * x[size + i]
+    return value
+
+
+@kernel
+def subtract_margins(
+    margins: Floats, x: Floats, variance: Floats, value: float, gradient: Floats
+) -> tuple[float, float]:
+    """Take margins times differences off ``value``, and their slopes (by variance, not its log) off ``gradient``.
+
+    Gives the new value, and the largest difference of any two items.
+    """
+    size, widest = len(margins), 0.0
+    for i in range(size):
+        for j in range(i + 1, size):
+            inverse = 1.0 / (variance[i] + variance[j])
+            d = (x[i] - x[j]) * inverse
+            widest = max(widest, abs(d))
+            pull = margins[i, j] * inverse
+            value -= margins[i, j] * d
+            gradient[i] -= pull
+            gradient[j] += pull
+            gradient[size + i] += pull * d
+            gradient[size + j] += pull * d
+    return value, widest
+
+
+@kernel
+def spread_partition(t: float, x: Floats, variance: Floats, widest: float, slope: Floats) -> float:
+    """Z at adherence t over exp(t widest), so that nothing overflows, with its slopes over t in ``slope`` (2 size,)."""
+    size, z = len(variance), 0.0
+    slope[:] = 0.0
+    for i in range(size):
+        for j in range(i + 1, size):
+            inverse = 1.0 / (variance[i] + variance[j])
+            d = (x[i] - x[j]) * inverse
+            up = np.exp(t * (abs(d) - widest))
+            down = np.exp(-t * (abs(d) + widest))
+            z += up + down
+            push = np.copysign(up - down, d) * inverse
+            slope[i] += push
+            slope[j] -= push
+            slope[size + i] -= push * d
+            slope[size + j] -= push * d
+    return z
+
+
+@kernel
+def direction(gradient: Floats, moves: Floats, turns: Floats, held: int, step: int, out: Floats) -> None:
+    """L-BFGS direction into ``out`` from ``held`` curvature pairs, the newest at row (step - 1) % MEMORY."""
+    size = len(gradient)
+    weight = np.empty(MEMORY)
+    for i in range(size):
+        out[i] = -gradient[i]
+    for back in range(held):
+        row = (step - 1 - back) % MEMORY
+        weight[row] = dot(moves[row], out) / dot(moves[row], turns[row])
+        for i in range(size):
+            out[i] -= weight[row] * turns[row, i]
+    if held > 0:
+        row = (step - 1) % MEMORY
+        scale = dot(moves[row], turns[row]) / dot(turns[row], turns[row])
+        for i in range(size):
+            out[i] *= scale
+    for back in range(held - 1, -1, -1):
+        row = (step - 1 - back) % MEMORY
+        undone = weight[row] - dot(turns[row], out) / dot(moves[row], turns[row])
+        for i in range(size):
+            out[i] += moves[row, i] * undone
+
+
+@kernel
+def maximise(f: Objective, how: Fit, x: Floats, trace: Floats) -> tuple[int, float, float]:
+    """Fit x in place from where it stands; gives the steps taken, the largest gradient entry left, and f.
+
+    Minus f after every step goes to ``trace``, as far as it reaches.
+    """
+    size = len(x)
+    gradient, ahead, trial, trial_gradient = np.empty(size), np.empty(size), np.empty(size), np.empty(size)
+    moves, turns = np.empty((MEMORY, size)), np.empty((MEMORY, size))  # curvature pairs, the newest over the oldest
+    value = objective(f, x, gradient)
+    step, kept = 0, 0  # kept: curvature pairs so far
+    while True:
+        if step < len(trace):
+            trace[step] = -value
+        largest = 0.0
+        for i in range(size):
+            largest = max(largest, abs(gradient[i]))
+        if largest <= how.tolerance or step == how.steps:
+            break
+        if how.rate > 0.0:
+            for i in range(size):
+                x[i] -= how.rate * gradient[i]
+            value = objective(f, x, gradient)
+        else:
+            direction(gradient, moves, turns, min(kept, MEMORY), kept, ahead)
+            lower, value = backtrack(f, x, value, gradient, ahead, trial, trial_gradient)
+            if not lower:
+                break
+            kept += move(x, gradient, trial, trial_gradient, moves[kept % MEMORY], turns[kept % MEMORY])
+        step += 1
+    return step, largest, value
+
+
+@kernel
+def backtrack(
+    f: Objective, x: Floats, value: float, gradient: Floats, ahead: Floats, trial: Floats, trial_gradient: Floats
+) -> tuple[bool, float]:
+    """Halve a step ``ahead`` until it ends lower than ``value``: whether it does, and f there.
+
+    ``trial`` and ``trial_gradient`` (size,) are filled with where it ends.
+    """
+    slope = dot(gradient, ahead)
+    length = 1.0
+    for _ in range(HALVINGS):
+        for i in range(len(x)):
+            trial[i] = x[i] + length * ahead[i]
+        reached = objective(f, trial, trial_gradient)
+        if reached <= value + 1e-4 * length * slope:
+            return True, reached
+        # Too close to tell by value: the slope decides (Hager & Zhang 2005).
+        if reached <= value + 1e-13 * abs(value) and dot(trial_gradient, ahead) <= -0.8 * slope:
+            return True, reached
+        length *= 0.5
+    return False, value
+
+
+@kernel
+def move(x: Floats, gradient: Floats, trial: Floats, trial_gradient: Floats, moved: Floats, turned: Floats) -> bool:
+    """Go to ``trial``; what x and gradient change by goes to ``moved`` and ``turned``. Whether f curves up between."""
+    curvature = 0.0
+    for i in range(len(x)):
+        moved[i] = trial[i] - x[i]
+        turned[i] = trial_gradient[i] - gradient[i]
+        curvature += moved[i] * turned[i]
+        x[i], gradient[i] = trial[i], trial_gradient[i]
+    return curvature > 0.0
+
+
+@kernel
+def fit_queries(
+    how: Fit,
+    levels: Floats,  # (levels,) adherence
+    item_offsets: Offsets,  # (Q + 1,)
+    net: Floats,  # (I,) net wins
+    observed: Floats,  # (Q, levels) preferences of experts of that adherence
+    fitted: Fitted,
+) -> None:
+    """Scores of every query, without variances."""
+    for q in range(len(item_offsets) - 1):
+        base, end = item_offsets[q], item_offsets[q + 1]
+        data, score, variance = net[base:end].reshape(1, end - base), fitted.score[base:end], fitted.variance[base:end]
+        fitted.steps[q], fitted.gradient[q], fitted.likelihood[q] = fit_query(
+            how, levels, data, observed[q], score, variance, fitted.trace[q]
+        )
+
+
+@kernel
+def fit_query(
+    how: Fit,
+    levels: Floats,  # (levels,) adherence
+    data: Floats,  # (1, size) net wins, or with variances (size, size) margins
+    observed: Floats,  # (levels,) preferences of experts of that adherence
+    score: Floats,  # (size,) where to start, filled
+    variance: Floats,  # (size,) filled with ``how.spread``
+    trace: Floats,  # (T,) filled: penalised log likelihood after every step
+) -> tuple[int, float, float]:
+    """One query's scores (and variances); gives the steps taken, the largest gradient entry left, and the penalised log
+    likelihood. A query that says nothing keeps its scores."""
+    size, total = len(score), 0.0
+    for g in range(len(levels)):
+        total += observed[g]
+    if total == 0.0 or size < 2:
+        return 0, 0.0, 0.0
+    heard = observed > 0.0
+    f = Objective(
+        how.spread, data / total, levels[heard], observed[heard] / total, how.prior / size, how.tightness / size
+    )
+    x = np.zeros(2 * size if how.spread else size)
+    copy_to(x, score)
+    steps, gradient, value = maximise(f, how, x, trace)
+    for n in range(min(steps + 1, len(trace))):
+        trace[n] *= total
+    copy_to(score, x[:size])
+    if how.spread:
+        for i in range(size):
+            variance[i] = np.exp(x[size + i])
+    return steps, gradient, -total * value
+
+
+@kernel
+def log_partition_slopes(t: float, s: Floats) -> tuple[float, float]:
+    """First and second derivative of log Z(t, s) in t."""
+    size = len(s)
+    low, high = s[0], s[0]
+    for i in range(size):
+        low, high = min(low, s[i]), max(high, s[i])
+    up, up1, up2, down, down1, down2 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    for i in range(size):
+        u, v = s[i] - high, low - s[i]
+        a, b = np.exp(t * u), np.exp(t * v)
+        up += a
+        up1 += u * a
+        up2 += u * u * a
+        down += b
+        down1 += v * b
+        down2 += v * v * b
+    span = low - high
+    rest = size * np.exp(t * span)
+    z = up * down - rest
+    first = (up1 * down + up * down1 - rest * span) / z
+    second = (up2 * down + 2.0 * up1 * down1 + up * down2 - rest * span * span) / z
+    return first - span, second - first * first
+
+
+@kernel
+def adherence_slopes(
+    lists: Lists,
+    pairs: Pairs,
+    experts: Experts,
+    sums: Sums,
+    theta: Floats,  # (experts,)
+    score: Floats,  # (I,)
+    slope: Floats,  # (experts,) added to
+    curve: Floats,  # (experts,) added to
+) -> None:
+    """First and minus second derivative of the log likelihood in each expert's adherence, scores fixed."""
+    for q in range(len(lists.item_offsets) - 1):
+        s = score[lists.item_offsets[q] : lists.item_offsets[q + 1]]
+        if len(s) < 2:
+            continue
+        observed = np.zeros(len(theta))
+        add_agreement(q, lists, pairs, experts, sums, s, slope, observed)
+        known, first, second = -1.0, 0.0, 0.0
+        for expert in range(len(theta)):
+            if observed[expert] == 0.0:
+                continue
+            if theta[expert] != known:
+                known = theta[expert]
+                first, second = log_partition_slopes(known, s)
+            slope[expert] -= observed[expert] * first
+            curve[expert] += observed[expert] * second
+
+
+@kernel
+def add_agreement(
+    q: int, lists: Lists, pairs: Pairs, experts: Experts, sums: Sums, s: Floats, slope: Floats, observed: Floats
+) -> None:
+    """Add, for each expert of a query, the score differences of its preferences, and how many those are."""
+    total = 0.0
+    for i in range(len(s)):
+        total += s[i]
+    for a in range(lists.list_offsets[q], lists.list_offsets[q + 1]):
+        expert, behind = experts.of_list[a], sums.behind[a]
+        agreed = -behind * total
+        for e in range(lists.entry_offsets[a], lists.entry_offsets[a + 1]):
+            agreed += (sums.won[e] - sums.lost[e] + behind) * s[lists.entry_item[e]]
+            observed[expert] += sums.won[e]
+        slope[expert] += agreed
+    for p in range(pairs.offsets[q], pairs.offsets[q + 1]):
+        if not pairs.tie[p]:
+            expert, weight = experts.of_pair[p], pairs.weight[p]
+            slope[expert] += weight * (s[pairs.winner[p]] - s[pairs.loser[p]])
+            observed[expert] += weight

@@ -1,0 +1,265 @@
+"""The Multinomial Preference Model, mpm: scores, and variances on request. theta_mpm.py adds adherence.
+
+Papers 000 (sections 2.3 and 2.4) and 002. Cost: one pass over entries, then O(items) an iteration for every
+distinct adherence; with variances O(items^2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from distagg.dataset.chunk import Chunk
+from distagg.errors import UsageError
+from distagg.models.base import Params, Solver, Statistics, not_converged, param
+from distagg.models.lists import BINARY, DIFFERENCE, Sums, sum_by_item
+from distagg.models.mpm.adherence import agreement
+from distagg.models.mpm.kernels import Fit, Fitted, adherence_slopes, fit_queries, fit_query
+from distagg.models.outcome import FIT_COLUMNS, Outcome
+from distagg.models.pairs import (
+    expert_arrays,
+    left_out,
+    list_arrays,
+    list_sums,
+    list_values,
+    pair_arrays,
+    pair_function,
+    pairs_param,
+    unlisted_last,
+    unlisted_param,
+)
+from distagg.models.projection.kernels import net_differences, net_wins, pair_margins
+from distagg.types import Floats
+
+MATRIX_BYTES = 2 << 30
+DIGITS = 6  # decimals of a score with variances
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mpm(Solver):
+    """Scores by maximum likelihood, from net wins."""
+
+    name: ClassVar[str] = "mpm"
+    summary: ClassVar[str] = "Multinomial Preference Model: scores compete for all observed preferences"
+    paper: ClassVar[str] = "000 section 2.3; 002"
+    cost: ClassVar[str] = "entries + items x steps"
+    inputs: ClassVar[tuple[str, ...]] = ("lists", "pairs")
+    additive: ClassVar[bool] = True
+    criterion: ClassVar[str] = "largest gradient entry for each observed preference"
+    remedy: ClassVar[str] = "raise steps or prior"
+
+    pairs: Any = pairs_param()
+    unlisted: Any = unlisted_param()
+    variance: Any = param(False, "learn every item's variance too (cost: items^2 a step); given as uncertainty")
+    solver: Any = param(
+        "lbfgs",
+        "lbfgs, or gradient: plain steps of length rate (steps=100 as in the papers; what they leave is said)",
+        choices=("lbfgs", "gradient"),
+    )
+    steps: Any = param(500, "most steps to take", least=1)
+    rate: Any = param(1.0, "length of a gradient step", above=0.0)
+    tolerance: Any = param(1e-10, "stop when no gradient entry is larger, for each observed preference", above=0.0)
+    prior: Any = param(1e-3, "weight of the Gaussian prior on scores, beside an average item's evidence", above=0.0)
+    tightness: Any = param(
+        0.2,
+        "weight of the Gaussian prior on log variances, beside an average item's evidence",
+        above=0.0,
+    )
+
+    @property
+    def item_columns(self) -> tuple[str, ...]:
+        return ("uncertainty",) if self.variance else ()
+
+    @property
+    def query_columns(self) -> tuple[str, ...]:
+        return (*FIT_COLUMNS, "uncertainty") if self.variance else FIT_COLUMNS
+
+    def map(self, chunk: Chunk, params: Params) -> Statistics:
+        """What adds up over the chunks of an expert-partitioned query."""
+        tally = self._tally(chunk, params)
+        if self.variance:
+            tally["margins"] = next(margins for _, margins in self._margins(chunk, params))
+        return tally
+
+    def _tally(self, chunk: Chunk, params: Params) -> Statistics:
+        """Net wins of items, and preferences by adherence."""
+        function = pair_function(self.name, self.pairs, chunk)
+        alike = "expert_theta" not in params and not chunk.n_pairs
+        if alike and function == DIFFERENCE and not unlisted_last(self.unlisted, chunk):
+            net, seen = np.zeros(chunk.n_items), np.zeros((chunk.n_queries, 1))
+            net_differences(list_arrays(chunk), net, seen)
+            return {"net": net, "observed": seen}
+        theta = self._theta(chunk, params)
+        levels, level = np.unique(theta, return_inverse=True)
+        net, observed = np.zeros(chunk.n_items), np.zeros((chunk.n_queries, len(levels)))
+        net_wins(
+            list_arrays(chunk), pair_arrays(chunk), expert_arrays(chunk), self._sums(chunk), theta,
+            level.astype(np.int32), net, observed,
+        )  # fmt: skip
+        return {"net": net, "observed": observed}
+
+    def fit_chunk(self, chunk: Chunk, params: Params, *, trace: bool) -> Outcome:
+        tally = params if "net" in params else self._tally(chunk, params)
+        levels = np.unique(self._theta(chunk, params))
+        n_queries, lines = chunk.n_queries, np.full((chunk.n_queries, self.steps + 1 if trace else 0), np.nan)
+        fitted = Fitted(
+            score=np.zeros(chunk.n_items), variance=np.ones(chunk.n_items), steps=np.zeros(n_queries, dtype=np.int64),
+            gradient=np.zeros(n_queries), likelihood=np.zeros(n_queries),
+            trace=np.empty((n_queries, 0)) if self.variance else lines,
+        )  # fmt: skip
+        rate = self.rate if self.solver == "gradient" else 0.0
+        how = Fit(False, float(self.prior), float(self.tightness), float(self.tolerance), self.steps, float(rate))
+        fit_queries(how, levels, chunk.item_offsets, tally["net"], tally["observed"], fitted)
+        score, variance, taken, left, reached, _ = fitted
+        if self.variance:
+            how = how._replace(spread=True)
+            score *= 2.0  # at variances of 1 differences are halved
+            for q, margins in self._margins(chunk, params):
+                rows = slice(chunk.item_offsets[q], chunk.item_offsets[q + 1])
+                taken[q], left[q], reached[q] = fit_query(
+                    how, levels, margins, tally["observed"][q], score[rows], variance[rows], lines[q]
+                )
+        queries = dict(zip(FIT_COLUMNS, (left <= self.tolerance, taken, left, reached), strict=True))
+        items = {}
+        if self.variance:
+            score = np.round(score, DIGITS) + 0.0  # or the solver's last digits would part items of the same record
+            items = {"uncertainty": variance}
+            sizes = np.maximum(np.diff(chunk.item_offsets), 1)
+            queries["uncertainty"] = np.bincount(chunk.item_query(), variance, n_queries) / sizes
+        return Outcome(score, items, queries, lines if trace else None)
+
+    def _sums(self, chunk: Chunk) -> Sums:
+        """What entries won and lost, and what the items that lists leave out lost."""
+        return list_sums(chunk, left_out(self.unlisted, chunk), pair_function(self.name, self.pairs, chunk))
+
+    def _theta(self, chunk: Chunk, params: Params) -> Floats:
+        theta = np.asarray(params.get("expert_theta", np.ones(chunk.n_experts)), dtype=np.float64)
+        return np.where(np.isfinite(theta), theta, 0.0)  # unseen experts
+
+    def _margins(self, chunk: Chunk, params: Params) -> Iterator[tuple[int, Floats]]:
+        """Every query's position and margins, one after the other."""
+        if "margins" in params:
+            yield 0, params["margins"]
+            return
+        theta, function = self._theta(chunk, params), pair_function(self.name, self.pairs, chunk)
+        values = list_values(chunk, left_out(self.unlisted, chunk), function)
+        lists, pairs, experts = list_arrays(chunk), pair_arrays(chunk), expert_arrays(chunk)
+        for q in range(chunk.n_queries):
+            self._check_size(int(chunk.item_offsets[q + 1] - chunk.item_offsets[q]))
+            yield q, pair_margins(q, lists, pairs, experts, values, function == BINARY, theta)
+
+    def _check_size(self, size: int) -> None:
+        if size * size * 8 > MATRIX_BYTES:
+            raise UsageError(
+                f"{self.name} with variance=true needs a matrix of {size:,} x {size:,} items "
+                f"({size * size * 8 / 2**30:.1f} GiB); leave variance out"
+            )
+
+
+# mpm with every expert's adherence: learned with the scores (theta_mpm), or measured on labels (theta_sup_mpm).
+#
+# Papers 000 (sections 2.5 and 3.4) and 002. Adherence is in [0, 1], shared by all queries: 0 says that an expert's
+# preferences have nothing to do with the consensus, 1 that they follow it like the best expert's.
+
+
+SETTLED = 1e-3  # adherence is known when no expert's moves more in a round
+LONGEST = 2.0  # the most that an expert's adherence may grow in a round, in units of the best
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThetaMpm(Mpm):
+    """Rounds: fit every query's scores at the present adherence, then one Newton step of adherence at those scores.
+
+    The likelihood does not change when adherence is multiplied and scores are divided by the same number, so the
+    best expert's adherence is set to 1 after each round. Variances are no part of learning.
+    """
+
+    name: ClassVar[str] = "theta_mpm"
+    summary: ClassVar[str] = "mpm with each expert's adherence learned, without labels"
+    paper: ClassVar[str] = "000 section 2.5; 002"
+    cost: ClassVar[str] = "(entries + items x experts x steps) x rounds"
+    adherence: ClassVar[bool] = True
+
+    rounds: Any = param(100, "most rounds of learning adherence", least=1)
+
+    @property
+    def learns(self) -> bool:
+        return True
+
+    def map(self, chunk: Chunk, params: Params) -> Statistics:
+        if "rounds" in params:
+            return super().map(chunk, params)
+        theta = self._theta(chunk, params)
+        fitted = replace(self, variance=False).fit_chunk(chunk, params, trace=False)
+        slope, curve = np.zeros(chunk.n_experts), np.zeros(chunk.n_experts)
+        adherence_slopes(
+            list_arrays(chunk), pair_arrays(chunk), expert_arrays(chunk), self._sums(chunk), theta, fitted.score, slope,
+            curve,
+        )  # fmt: skip
+        return {"slope": slope, "curve": curve, "unfinished": np.array([(~fitted.queries["converged"]).sum()])}
+
+    def finish(self, statistics: Statistics, params: Params) -> Params:
+        if "rounds" in params:
+            return super().finish(statistics, params)
+        slope, curve = statistics["slope"], statistics["curve"]
+        before = params.get("expert_theta", np.ones(len(slope)))
+        heard = curve > 0.0  # others said nothing that could be told from chance
+        step = np.where(heard, slope / np.where(heard, curve, 1.0), -np.inf)
+        theta = np.clip(before + step, 0.0, LONGEST)
+        if theta.max(initial=0.0) <= 0.0:
+            return {"expert_theta": np.ones(len(slope)), "rounds": np.ones(1)}  # nobody agrees: all count the same
+        theta = theta / theta.max()
+        round_, moved = params.get("round", np.zeros(1)) + 1, float(np.abs(theta - before).max())
+        if moved > SETTLED and round_[0] < self.rounds:
+            return {"expert_theta": theta, "round": round_}
+        if moved > SETTLED:
+            not_converged(f"theta_mpm: adherence still moves by {moved:.1e} after {self.rounds} rounds; raise rounds")
+        if statistics["unfinished"][0]:
+            not_converged(
+                f"theta_mpm: adherence was learned with {int(statistics['unfinished'][0])} queries not converged after "
+                f"{self.steps} steps; {self.remedy}"
+            )
+        return {"expert_theta": theta, "rounds": round_}
+
+    def done(self, params: Params) -> bool:
+        return "rounds" in params
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThetaSupMpm(Mpm):
+    """mpm in which an expert counts as much as it agreed with the labels of the training queries."""
+
+    name: ClassVar[str] = "theta_sup_mpm"
+    summary: ClassVar[str] = "mpm with each expert's adherence measured on labels"
+    paper: ClassVar[str] = "000 section 3.4"
+    inputs: ClassVar[tuple[str, ...]] = ("lists",)
+    supervised: ClassVar[bool] = True
+    adherence: ClassVar[bool] = True
+    learns_from_parts: ClassVar[bool] = True
+
+    scale: Any = param(
+        "chance",
+        "adherence from the share of rightly ordered pairs: chance (no better than chance gives 0, the best expert 1) "
+        "or plain (the share itself)",
+        choices=("chance", "plain"),
+    )
+
+    def map(self, chunk: Chunk, params: Params) -> Statistics:
+        if "expert_theta" in params:
+            return super().map(chunk, params)
+        share = agreement(int(chunk.labels.max(initial=0)) + 1, list_arrays(chunk), chunk.grades())
+        told = ~np.isnan(share)
+        total = sum_by_item(chunk.list_expert[told], share[told], chunk.n_experts)
+        count = np.bincount(chunk.list_expert[told], minlength=chunk.n_experts).astype(np.float64)
+        return {"total": total, "count": count}
+
+    def finish(self, statistics: Statistics, params: Params) -> Params:
+        if "expert_theta" in params:
+            return super().finish(statistics, params)
+        share = np.where(statistics["count"] > 0, statistics["total"] / np.maximum(statistics["count"], 1.0), 0.5)
+        if self.scale == "chance":
+            share = np.clip((share - 0.5) / max(share.max() - 0.5, np.finfo(float).tiny), 0.0, 1.0)
+        return {"expert_theta": share}

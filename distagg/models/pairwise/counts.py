@@ -1,0 +1,192 @@
+"""Pair counts of a chunk's queries, whichever way they are counted best, and how they add up over chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from distagg.dataset.chunk import Chunk
+from distagg.errors import UsageError
+from distagg.models.lists import BINARY, LOG, NORMALISED, Pairs
+from distagg.models.pairs import list_arrays, pair_arrays, pair_ranks
+from distagg.models.pairwise.count_kernels import Comparison, Rows, count_squares, deal, expand, merge_rows
+from distagg.models.pairwise.graph import Graph
+from distagg.types import INDEX, OFFSET, Floats, Indices, Offsets
+
+PAIRS_BYTES = 4 << 30
+PAIR_BYTES = 37  # a pair while it is dealt into rows
+SMALL_SQUARE = 1 << 16
+BLOCK = 1 << 17  # pairs of lists that are held at once
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Counts:
+    """Rows of pairs for all items of a chunk; see ``distagg.models.pairwise.count_kernels``."""
+
+    item_offsets: Offsets  # (Q + 1,)
+    offsets: Offsets  # (I + 1,)
+    other: Indices  # (E,)
+    ahead: Floats  # (E,)
+    behind: Floats  # (E,)
+    won: Floats  # (I,)
+    lost: Floats  # (I,)
+    ties: Floats  # (Q,)
+
+    def __post_init__(self) -> None:
+        self.item_offsets.setflags(write=False)  # as a chunk's, so that kernels see one type
+
+    @property
+    def graph(self) -> Graph:
+        """The comparison graph, as kernels take it."""
+        return Graph(self.item_offsets, self.offsets, self.other, self.ahead, self.behind, self.ties)
+
+    def directed(self) -> dict[str, np.ndarray]:
+        """One query's counts as weighted pairs: statistics that ``merged`` adds up."""
+        low = np.repeat(np.arange(len(self.offsets) - 1, dtype=INDEX), np.diff(self.offsets))
+        won, lost = self.ahead > 0, self.behind > 0
+        return {
+            "pair_winner": np.concatenate([low[won], self.other[lost]]),
+            "pair_loser": np.concatenate([self.other[won], low[lost]]),
+            "pair_weight": np.concatenate([self.ahead[won], self.behind[lost]]),
+            "ties": self.ties,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Counting:
+    """What becomes a pair: the function of ranks, unlisted items, and the share of a tie that counts for each side."""
+
+    function: int  # of PAIR_FUNCTIONS
+    unlisted_last: bool
+    share: float
+
+    def count(self, chunk: Chunk, list_weight: Floats | None = None, pair_weight: Floats | None = None) -> Counts:
+        """Counts of all queries; lists and pairs may be weighted anew (by how often a resample holds them)."""
+        list_weight = np.ones(chunk.n_lists) if list_weight is None else list_weight
+        pair_weight = chunk.pair_weight if pair_weight is None else pair_weight
+        pair_weight.setflags(write=False)
+        made, sparse = self._sizes(chunk)
+        if not sparse.any() or chunk.n_queries == 1:
+            how, pairs = self._comparison(chunk, list_weight), pair_arrays(chunk)._replace(weight=pair_weight)
+            if not sparse.any():
+                return self._squares(chunk, made, how, pairs)
+            return dealt(self.share, chunk.n_items, all_pairs(chunk, how, pairs, 0, 1, int(made[0])))
+        each = []
+        for q in range(chunk.n_queries):
+            lists = slice(chunk.list_offsets[q], chunk.list_offsets[q + 1])
+            raw = slice(chunk.pair_offsets[q], chunk.pair_offsets[q + 1])
+            one = chunk.select(np.arange(chunk.n_queries) == q)
+            each.append(self.count(one, list_weight[lists], pair_weight[raw]))
+        return joined(each)
+
+    def _sizes(self, chunk: Chunk) -> tuple[np.ndarray, np.ndarray]:  # (Q,), (Q,)
+        """Pairs of every query, and which have too few for a square; what cannot be held is refused."""
+        size = np.diff(chunk.item_offsets)
+        listed = np.diff(chunk.entry_offsets)
+        made = listed * (listed - 1) // 2
+        if self.unlisted_last:
+            made = made + listed * (np.repeat(size, np.diff(chunk.list_offsets)) - listed)
+        sums = np.concatenate([[0], np.cumsum(made)])[chunk.list_offsets]
+        pairs = np.diff(chunk.pair_offsets) + np.diff(sums)
+        sparse = size**2 > 4 * pairs + SMALL_SQUARE
+        need = np.where(sparse, pairs * PAIR_BYTES, size**2 * 26)
+        if len(need) and need.max() > PAIRS_BYTES:
+            q = int(need.argmax())
+            raise UsageError(
+                f"query {chunk.query_ids[q]} has {size[q]:,} items and {pairs[q]:,} pairs "
+                f"({need[q] / 2**30:.1f} GiB); choose unlisted=ignore, or a model that needs no pairs, such as borda"
+            )
+        return pairs, np.asarray(sparse)
+
+    def _comparison(self, chunk: Chunk, list_weight: Floats) -> Comparison:
+        """How lists compare items: by ranks, or by their logarithms in the LOG function."""
+        outside = np.ones(chunk.n_lists)
+        listed = np.diff(chunk.entry_offsets)
+        value = pair_ranks(chunk, self.function)
+        outside[listed > 0] = value[chunk.entry_offsets[1:][listed > 0] - 1]
+        if self.unlisted_last:
+            outside += listed < np.repeat(np.diff(chunk.item_offsets), np.diff(chunk.list_offsets))
+        if self.function == LOG:
+            value, outside = np.log(value), np.log(outside)
+            value.setflags(write=False)
+        scale = list_weight.copy()
+        if self.function in (NORMALISED, LOG):
+            scale = np.divide(list_weight, outside, out=np.zeros(chunk.n_lists), where=outside > 0.0)
+        return Comparison(self.function == BINARY, self.unlisted_last, value, outside, scale)
+
+    def _squares(self, chunk: Chunk, made: np.ndarray, how: Comparison, raw: Pairs) -> Counts:
+        """Queries counted in squares, as many at a time as their pairs fit into a block."""
+        size = np.diff(chunk.item_offsets)
+        room = int((size * (size - 1) // 2).sum())
+        rows = empty_rows(chunk.n_items, chunk.n_queries, room)
+        sums = np.concatenate([[0], np.cumsum(made)])
+        edges = first = 0
+        while first < chunk.n_queries:
+            end = chunk.n_queries
+            if chunk.n_entries:
+                end = max(first + 1, int(np.searchsorted(sums, sums[first] + BLOCK, side="right")) - 1)
+            pairs = all_pairs(chunk, how, raw, first, end, int(sums[end] - sums[first]))
+            edges = count_squares(self.share, first, chunk.item_offsets, pairs, edges, rows)
+            first = end
+        return of_rows(chunk.item_offsets, rows, edges)
+
+
+def all_pairs(chunk: Chunk, how: Comparison, raw: Pairs, first: int, end: int, room: int) -> Pairs:
+    """Pairs of some queries: raw pairs, and lists turned into such."""
+    return read_only(expand(how, list_arrays(chunk), raw, first, end, room)) if chunk.n_entries else raw
+
+
+def empty_rows(n_items: int, n_queries: int, room: int) -> Rows:
+    """Rows for the kernels to fill, with room for so many edges."""
+    offsets, other = np.zeros(n_items + 1, dtype=OFFSET), np.empty(room, dtype=INDEX)
+    won, lost = np.zeros(n_items), np.zeros(n_items)
+    return Rows(offsets, other, np.empty(room), np.empty(room), won, lost, np.zeros(n_queries))
+
+
+def of_rows(item_offsets: Offsets, rows: Rows, edges: int) -> Counts:
+    """Counts of rows of which so many edges are filled."""
+    offsets, other, ahead, behind, won, lost, ties = rows
+    return Counts(item_offsets, offsets, other[:edges], ahead[:edges], behind[:edges], won, lost, ties)
+
+
+def read_only(pairs: Pairs) -> Pairs:
+    """Pairs as a chunk's, so that kernels see one type."""
+    for column in pairs:
+        column.setflags(write=False)
+    return pairs
+
+
+def dealt(share: float, size: int, pairs: Pairs) -> Counts:
+    """One query's counts from its pairs."""
+    rows = empty_rows(size, 1, len(pairs.winner))
+    edges = merge_rows(share, deal(size, pairs), rows)
+    return of_rows(np.array([0, size], dtype=OFFSET), rows, edges)
+
+
+def merged(size: int, parts: Sequence[dict[str, np.ndarray]]) -> Counts:
+    """One query's counts from the statistics of its chunks."""
+    winner, loser, weight = (
+        np.concatenate([part[name] for part in parts]) for name in ("pair_winner", "pair_loser", "pair_weight")
+    )
+    offsets, tie = np.array([0, len(winner)], dtype=OFFSET), np.zeros(len(winner), dtype=np.bool_)
+    counts = dealt(0.0, size, read_only(Pairs(offsets, winner, loser, weight, tie)))
+    counts.ties[:] = sum(float(part["ties"][0]) for part in parts)
+    return counts
+
+
+def joined(parts: Sequence[Counts]) -> Counts:
+    """Queries that were counted one by one, as one chunk again."""
+    sizes = np.concatenate([np.diff(part.item_offsets) for part in parts])
+    rows = np.concatenate([np.diff(part.offsets) for part in parts])
+    return Counts(
+        np.concatenate([[0], np.cumsum(sizes)]).astype(OFFSET),
+        np.concatenate([[0], np.cumsum(rows)]).astype(OFFSET),
+        np.concatenate([part.other for part in parts]),
+        np.concatenate([part.ahead for part in parts]),
+        np.concatenate([part.behind for part in parts]),
+        np.concatenate([part.won for part in parts]),
+        np.concatenate([part.lost for part in parts]),
+        np.concatenate([part.ties for part in parts]),
+    )

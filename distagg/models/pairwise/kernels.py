@@ -1,0 +1,272 @@
+"""Scores from pair counts by Newton's method: every step solves with the Laplacian of the comparison graph.
+
+What is minimised is the negative log likelihood of a link (see ``links``) and, with a prior, prior / 2 * sum s^2
+(GAUSSIAN) or sum (rate exp(s) - (shape - 1) s) (GAMMA: the mode of strengths exp(s)). It is convex, so a step is safe
+once the slope along it has not turned uphill: no values are needed, and no logarithms. Steps are solved by conjugate
+gradients, preconditioned by the diagonal, O(edges) each, and no closer than the progress so far deserves.
+
+How strong a GAUSSIAN prior is can be sought from the data (``seek``): the weight of the largest marginal likelihood in
+Laplace's approximation, with the diagonal of the second derivatives d (MacKay 1992). There weight = known / sum s^2,
+where known = sum d / (d + weight) counts the scores that the data determine. One item more of score 1 that is known for
+sure keeps the weight between 1 / (1 + sum s^2) and 1 + items, where data say little.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from distagg.jit import kernel
+from distagg.models.pairwise.graph import Graph
+from distagg.models.pairwise.links import RAO_KUPPER, Slopes, slopes
+from distagg.models.vectors import copy_to, dot
+from distagg.types import Floats, Indices, Offsets
+
+NONE, GAUSSIAN, GAMMA = 0, 1, 2
+UPHILL = 0.1  # a step may end this much of its first slope uphill
+TRIES = 60  # of shorter steps
+SETTLED, CHANGES = 0.01, 100  # a weight is found when it changes by no larger part; the most changes
+
+
+@kernel
+def solve_step(graph: Graph, q: int, slopes: Slopes, closeness: float, x: Floats) -> None:
+    """x (size + 1,) with (second derivatives) x = -gradient, to a relative residual of ``closeness``.
+
+    By conjugate gradients, preconditioned by the diagonal.
+    """
+    length, diagonal = len(x), slopes.diagonal
+    rest, ahead, out, scale = np.empty(length), np.empty(length), np.empty(length), np.empty(length)
+    for i in range(length):
+        scale[i] = 1.0 / diagonal[i] if diagonal[i] > 0.0 else 0.0
+        x[i], rest[i] = 0.0, -slopes.gradient[i]
+        ahead[i] = scale[i] * rest[i]
+    now = dot(rest, ahead)
+    goal = now * closeness * closeness
+    for _ in range(2 * length + 10):
+        if now <= goal or now == 0.0:
+            break
+        multiply(graph, q, slopes, ahead, out)
+        bend = dot(ahead, out)
+        if bend <= 0.0:
+            break  # rounding: what is left lies in the null space
+        alpha, before = now / bend, now
+        now = 0.0
+        for i in range(length):
+            x[i] += alpha * ahead[i]
+            rest[i] -= alpha * out[i]
+            now += rest[i] * rest[i] * scale[i]
+        for i in range(length):
+            ahead[i] = scale[i] * rest[i] + now / before * ahead[i]
+
+
+@kernel
+def multiply(graph: Graph, q: int, slopes: Slopes, x: Floats, out: Floats) -> None:
+    """(second derivatives) x into ``out``."""
+    other, (_, diagonal, cross, curve) = graph.other, slopes
+    offsets = graph.offsets[graph.item_offsets[q] : graph.item_offsets[q + 1] + 1]
+    size = len(x) - 1
+    for i in range(size + 1):
+        out[i] = diagonal[i] * x[i] + cross[i] * x[size]
+    for i in range(size):
+        mine, taken = x[i], 0.0
+        out[size] += cross[i] * mine
+        for e in range(offsets[i], offsets[i + 1]):
+            j = other[e]
+            taken += curve[e] * x[j]
+            out[j] -= curve[e] * mine
+        out[i] -= taken
+
+
+class Fit(NamedTuple):
+    """What is minimised, and how closely."""
+
+    link: int
+    prior: int
+    shape: float  # of a gamma prior
+    seek: bool  # whether to change the weights of a gaussian prior until they settle
+    tolerance: float
+    steps: int
+
+
+@kernel
+def fit_queries(
+    how: Fit,
+    graph: Graph,
+    weight: Floats,  # (Q,) of the prior, or a gamma prior's rate; filled with ``how.seek``
+    score: Floats,  # (I,) where to start, filled
+    eta: Floats,  # (Q,) where to start, filled; queries of infinite eta are passed over
+    iterations: Offsets,  # (Q,) steps taken before, and filled: now
+    left: Floats,  # (Q,) filled: the longest step that any score alone would still take
+) -> None:
+    """Scores of every query from its counts."""
+    curve = np.empty(len(graph.other))
+    for q in range(len(graph.ties)):
+        if eta[q] < np.inf and graph.item_offsets[q + 1] > graph.item_offsets[q]:
+            fit_query(how, graph, q, curve, weight, score, eta, iterations, left)
+
+
+@kernel
+def fit_query(
+    how: Fit, graph: Graph, q: int, curve: Floats, weight: Floats, score: Floats, eta: Floats, iterations: Offsets,
+    left: Floats,
+) -> None:  # fmt: skip
+    """Newton's method for one query: steps are shortened until they do not end uphill."""
+    base, end = graph.item_offsets[q], graph.item_offsets[q + 1]
+    size = end - base
+    s = np.empty(size + 1)  # the scores, then the tie parameter
+    copy_to(s, score[base:end])
+    s[size] = eta[q]
+    start, x = s.copy(), np.zeros(size + 1)
+    gradient, diagonal = np.empty(size + 1), np.empty(size + 1)
+    derivatives = Slopes(gradient, diagonal, np.empty(size + 1), curve)
+    taken, tries, first, part = iterations[q], 0, 0.0, 1.0
+    changes = CHANGES if how.seek else 0
+    while True:
+        if tries > 0:
+            for i in range(size + 1):
+                s[i] = start[i] + part * x[i]
+        good, along = how.link != RAO_KUPPER or graph.ties[q] == 0.0 or s[size] > 0.0, -2.0 * first
+        if good:
+            slopes_at(how, graph, q, weight[q], s, derivatives)
+            along = slope_along(gradient, x)
+            good = along <= -UPHILL * first
+        tries += 1
+        if not good and tries < TRIES:
+            part *= max(0.1, min(0.5, first / (first - along)))
+            continue
+        left[q] = longest_step(gradient, diagonal)
+        if taken == how.steps or not good or (left[q] <= how.tolerance and changes == 0):
+            break
+        if left[q] <= how.tolerance:
+            before, weight[q] = weight[q], better_weight(diagonal, weight[q], s)
+            if abs(weight[q] - before) <= SETTLED * before:
+                break
+            changes, tries, first = changes - 1, 0, 0.0
+            x[:] = 0.0
+            continue
+        solve_step(graph, q, derivatives, min(0.02, left[q]), x)
+        copy_to(start, s)
+        first = dot(gradient, x)
+        taken, part, tries = taken + 1, 1.0, 1
+    iterations[q], eta[q] = taken, s[size]
+    copy_to(score[base:end], s[:size])
+
+
+@kernel
+def slopes_at(how: Fit, graph: Graph, q: int, weight: float, s: Floats, out: Slopes) -> None:
+    """First and second derivatives of what is minimised, at scores and tie parameter ``s``."""
+    slopes(how.link, graph, q, s, out)
+    for i in range(len(s) - 1):
+        if how.prior == GAUSSIAN:
+            out.gradient[i] += weight * s[i]
+            out.diagonal[i] += weight
+        elif how.prior == GAMMA:
+            mean = weight * math.exp(s[i])
+            out.gradient[i] += mean - (how.shape - 1.0)
+            out.diagonal[i] += mean
+
+
+@kernel
+def slope_along(gradient: Floats, x: Floats) -> float:
+    """The slope in the direction of a step, the tie parameter's part first."""
+    total = gradient[-1] * x[-1]
+    for i in range(len(x) - 1):
+        total += gradient[i] * x[i]
+    return total
+
+
+@kernel
+def longest_step(gradient: Floats, diagonal: Floats) -> float:
+    """The longest step that any score alone would take."""
+    longest = 0.0
+    for i in range(len(gradient)):
+        if diagonal[i] > 0.0:
+            longest = max(longest, abs(gradient[i]) / diagonal[i])
+    return longest
+
+
+@kernel
+def better_weight(diagonal: Floats, weight: float, s: Floats) -> float:
+    """The weight that the scores at this one suggest: how many of them the data determine, over their squares."""
+    known, squares = 1.0, 1.0
+    for i in range(len(s) - 1):
+        known += (diagonal[i] - weight) / diagonal[i]
+        squares += s[i] * s[i]
+    return known / squares
+
+
+# Bradley-Terry straight from lists: what their pairs say about scores, without writing the pairs down.
+#
+# Cost: O(length^2) for each list and call, memory O(items).
+
+
+class ComparedLists(NamedTuple):
+    """Lists of one query, and what they say of two items: 1, or ``scale`` times the difference of their values."""
+
+    binary: bool
+    tie_share: float  # of a tie that each side wins; only binary comparisons have ties
+    offsets: Offsets  # (L + 1,)
+    item: Indices  # (E,)
+    value: Floats  # (E,) ranks as the pair function compares them, ascending in a list
+    scale: Floats  # (L,)
+
+
+@kernel
+def list_slopes(lists: ComparedLists, score: Floats, valued: bool) -> tuple[float, Floats, Floats]:  # (I,), (I,)
+    """Log likelihood of all pairs of listed items (0 unless ``valued``), its gradient and minus its Hessian's diagonal.
+
+    At scores (I,).
+    """
+    item, value, strength = lists.item, lists.value, strengths(score)
+    total, slope, curve = 0.0, np.zeros(len(score)), np.zeros(len(score))
+    for a in range(len(lists.offsets) - 1):
+        last, scale = lists.offsets[a + 1], lists.scale[a]
+        for e in range(lists.offsets[a], last):
+            i, x = item[e], strength[item[e]]
+            up, bend = 0.0, 0.0
+            for f in range(e + 1, last):
+                j = item[f]
+                gap = value[f] - value[e]
+                weight, tied = scale * gap, False
+                if lists.binary:
+                    tied = gap == 0.0
+                    weight = lists.tie_share if tied else 1.0
+                if weight == 0.0:
+                    continue
+                moved, bent, said = pair_slopes(weight, tied, x, strength[j], valued)
+                total += said
+                up += moved
+                bend += bent
+                slope[j] -= moved
+                curve[j] += bent
+            slope[i] += up
+            curve[i] += bend
+    return total, slope, curve
+
+
+@kernel
+def strengths(score: Floats) -> Floats:
+    """exp(score), the largest 1 or all below it."""
+    top = 0.0
+    for i in range(len(score)):
+        top = max(top, score[i])
+    strength = np.empty(len(score))
+    for i in range(len(score)):
+        strength[i] = np.exp(score[i] - top)
+    return strength
+
+
+@kernel
+def pair_slopes(weight: float, tied: bool, x: float, y: float, valued: bool) -> tuple[float, float, float]:
+    """What a pair adds to the slope of the one ahead, of strength x, and to both curves; and its log likelihood.
+
+    A tie is a win of that weight for each side.
+    """
+    p = y / (x + y)  # the chance of the one behind
+    if tied:
+        said = weight * (np.log(p) + np.log1p(-p)) if valued else 0.0
+        return weight * (2.0 * p - 1.0), 2.0 * weight * p * (1.0 - p), said
+    said = weight * np.log1p(-p) if valued else 0.0
+    return weight * p, weight * p * (1.0 - p), said

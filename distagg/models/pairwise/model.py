@@ -1,0 +1,141 @@
+"""bradley_terry and thurstone: scores whose gaps are chances to win."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from distagg.dataset.chunk import Chunk
+from distagg.errors import InputError, UsageError
+from distagg.models.base import param
+from distagg.models.outcome import Outcome
+from distagg.models.pairwise.counts import Counts
+from distagg.models.pairwise.links import DAVIDSON, LOGIT, PROBIT, RAO_KUPPER
+from distagg.models.pairwise.minorise import Fit, minorise_queries
+from distagg.models.pairwise.solver import PRIORS, Graph, Pairwise
+from distagg.types import Floats, Offsets
+
+TIE_LINKS = {"davidson": DAVIDSON, "rao_kupper": RAO_KUPPER}
+TIE_SHARES = {"ignore": 0.0, "half": 0.5, "davidson": 0.5, "rao_kupper": 1.0}
+
+
+@dataclass(frozen=True, kw_only=True)
+class BradleyTerry(Pairwise):
+    """Log strengths: i beats j with chance 1 / (1 + exp(s_j - s_i))."""
+
+    name: ClassVar[str] = "bradley_terry"
+    summary: ClassVar[str] = "log strengths: the logistic function of their gap is the chance to win a pair"
+    paper: ClassVar[str] = "000 section 2.2; Bradley & Terry 1952"
+
+    ties: Any = param(
+        "half",
+        "ignore ties, count half a win for each side, or learn how likely they are: davidson (1970), rao_kupper (1967)",
+        choices=tuple(TIE_SHARES),
+    )
+    prior: Any = param(
+        "gaussian",
+        "gaussian on scores or gamma on strengths keeps all scores finite; none is maximum likelihood",
+        choices=("gaussian", "gamma", "none"),
+    )
+    shape: Any = param(2.0, "shape of the gamma prior", above=1.0)
+    rate: Any = param(1.0, "rate of the gamma prior", above=0.0)
+    solver: Any = param(
+        "newton",
+        "newton, or mm (minorisation-maximisation, with prior gamma or none; ties ignore or half)",
+        choices=("newton", "mm"),
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.solver == "mm" and (self.prior == "gaussian" or self.ties in TIE_LINKS):
+            raise UsageError(
+                f"{self.name}: solver=mm has no step for prior={self.prior} with ties={self.ties}; choose prior=gamma "
+                "or none and ties=half or ignore, or solver=newton"
+            )
+
+    @property
+    def link(self) -> int:
+        return TIE_LINKS.get(self.ties, LOGIT)
+
+    @property
+    def prior_numbers(self) -> tuple[int, float, float]:
+        return PRIORS[self.prior], self.rate if self.prior == "gamma" else self.given_weight, self.shape
+
+    @property
+    def tie_share(self) -> float:
+        return TIE_SHARES[self.ties]
+
+    def _run(
+        self, counts: Counts, weight: Floats, steps: int, score: Floats, eta: Floats, taken: Offsets, left: Floats, *,
+        seek: bool = False,
+    ) -> None:  # fmt: skip
+        if self.solver == "newton":
+            super()._run(counts, weight, steps, score, eta, taken, left, seek=seek)
+            return
+        how = Fit(*self.prior_numbers, self.tolerance, steps)
+        minorise_queries(how, counts.graph, score, taken, left)
+
+    @property
+    def query_columns(self) -> tuple[str, ...]:
+        return (*super().query_columns, "tie") if self.ties in TIE_LINKS else super().query_columns
+
+    def _prior_deviation(self, weight: Floats) -> Floats:
+        if self.prior == "gamma":
+            return np.full(len(weight), (self.shape - 1) ** -0.5)
+        return super()._prior_deviation(weight)
+
+    def start_eta(self, counts: Counts) -> Floats:
+        """Of equal items. Without ties it is at its end and stays there; without wins it is infinite, too."""
+        if self.ties not in TIE_LINKS:
+            return super().start_eta(counts)
+        sums = np.concatenate([[0.0], np.cumsum(counts.ahead + counts.behind)])[counts.offsets[counts.item_offsets]]
+        wins = np.diff(sums) - 2 * TIE_SHARES[self.ties] * counts.ties
+        wins = np.where(wins > 1e-9 * counts.ties, wins, 0.0)
+        odds = np.divide(counts.ties, wins, out=np.full(len(wins), np.inf), where=wins > 0)
+        odds[counts.ties == 0] = 0.0
+        with np.errstate(divide="ignore"):
+            return np.log(2 * odds) if self.ties == "davidson" else np.log1p(2 * odds)
+
+    def _fitted(
+        self, counts: Counts, graph: Graph, start: Floats | None = None, weight: Floats | None = None, *,
+        trace: bool = False,
+    ) -> tuple[Outcome, Floats]:  # fmt: skip
+        """With the tie parameter, nu or theta, as column ``tie``: 0 or 1 without ties, infinite without wins."""
+        outcome, eta = super()._fitted(counts, graph, start, weight, trace=trace)
+        if self.ties in TIE_LINKS:
+            outcome.queries["tie"] = np.exp(eta)
+        return outcome, eta
+
+    def _refuse_endless(self, chunk: Chunk, graph: Graph, *, split: bool) -> None:
+        """A learned tie parameter can run off with the scores, too: wins without a cycle, under ever wider gaps."""
+        super()._refuse_endless(chunk, graph, split=split)
+        if self.ties not in TIE_LINKS:
+            return
+        if split:
+            raise UsageError(
+                f"{self.name}: ties={self.ties} with prior=none needs whole queries; choose prior=gaussian"
+            )
+        wins = replace(self.counting(chunk), share=0.0).count(chunk)
+        bad = np.flatnonzero((self.examine(wins).strong == np.diff(chunk.item_offsets)) & (wins.ties > 0))
+        if len(bad):
+            raise InputError(
+                f"query {chunk.query_ids[int(bad[0])]}",
+                found="ties, and wins that form no cycle",
+                expected=f"a cycle of wins, or else ties={self.ties} may have no finite maximum likelihood",
+                remedy="choose prior=gaussian",
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Thurstone(Pairwise):
+    """Case V: i beats j with chance Phi((s_i - s_j) / sqrt 2), as if each had unit normal noise of its own."""
+
+    name: ClassVar[str] = "thurstone"
+    summary: ClassVar[str] = "normal merits (case V): Phi of their gap / sqrt 2 is the chance to win a pair"
+    paper: ClassVar[str] = "000 section 2.2; Thurstone 1927"
+
+    @property
+    def link(self) -> int:
+        return PROBIT

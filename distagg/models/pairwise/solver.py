@@ -1,0 +1,310 @@
+"""What bradley_terry and thurstone share: pair counts, the comparison graph, priors, Newton's method, errors.
+
+Scores are centred in every connected component of a query's comparison graph, where nothing observed tells components
+apart: their mean over comparisons is 0 (``intervals``). They are rounded to 9
+decimals, so that items with the same record tie.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from distagg.dataset.chunk import Chunk
+from distagg.errors import InputError, UsageError
+from distagg.models.base import Params, Solver, Statistics, param
+from distagg.models.intervals import between, centred, over_resamples, standard_errors
+from distagg.models.outcome import FIT_COLUMNS, ISOLATED, STATUS, Outcome
+from distagg.models.pairs import pair_function, pairs_param, unlisted_last, unlisted_param
+from distagg.models.pairwise import rounds as pairwise_rounds
+from distagg.models.pairwise.counts import Counting, Counts, merged
+from distagg.models.pairwise.graph import count_strong, examine
+from distagg.models.pairwise.kernels import GAMMA, GAUSSIAN, NONE, Fit, fit_queries
+from distagg.models.pairwise.links import log_likelihood
+from distagg.types import Floats, Labels, Offsets
+
+DIGITS = 9  # decimals of a score
+PRIORS = {"none": NONE, "gaussian": GAUSSIAN, "gamma": GAMMA}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Graph:
+    """The comparison graphs of a chunk."""
+
+    status: Labels  # (I,)
+    component: Labels  # (I,)
+    connected: Offsets  # (Q,) connected components
+    strong: Offsets  # (Q,) strongly connected components, 0 where they were not asked for
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pairwise(Solver):
+    """A score for every item such that the gap of two scores gives the chance that one beats the other."""
+
+    cost: ClassVar[str] = "pairs + distinct pairs x steps"
+    inputs: ClassVar[tuple[str, ...]] = ("lists", "pairs")
+    additive: ClassVar[bool] = True
+    criterion: ClassVar[str] = "no score alone would move by more than tolerance"
+    remedy: ClassVar[str] = "raise steps or the prior's weight"
+
+    pairs: Any = pairs_param()
+    unlisted: Any = unlisted_param()
+    ties: Any = param("half", "ignore ties, or count half a win for each side", choices=("half", "ignore"))
+    prior: Any = param(
+        "gaussian",
+        "gaussian on scores keeps all of them finite; none is maximum likelihood",
+        choices=("gaussian", "none"),
+    )
+    weight: Any = param(
+        "auto",
+        "weight of the gaussian prior, one over its variance: a number, or auto (of the largest marginal likelihood in "
+        "each query, to one percent; told as weight beside its fit)",
+        choices=("auto",),
+        above=0.0,
+    )
+    components: Any = param(
+        False, "without a prior, fit connected components apart where there are several, each around 0"
+    )
+    route: Any = param(
+        "auto",
+        "where experts are spread over chunks: counts (of pairs, merged), lists (gradients straight from the lists, in "
+        "rounds; no memory for pairs) or auto (the cheaper by an estimate, which is logged)",
+        choices=("auto", "counts", "lists"),
+    )
+    steps: Any = param(10_000, "most steps to take; Newton needs a dozen", least=1)
+    tolerance: Any = param(1e-8, "stop when no score alone would move by more", above=0.0)
+    errors: Any = param(
+        "none",
+        "uncertainty of scores: standard (from the fit's curvature, as quasi-variances: the root of the sum of two "
+        "squared errors is the error of a gap), bootstrap (resampled lists and pairs; resamples says how many hold the "
+        "item) or none",
+        choices=("none", "standard", "bootstrap"),
+    )
+    level: Any = param(0.95, "confidence of the interval low to high", above=0.0)
+    resamples: Any = param(200, "bootstrap resamples", least=2)
+    seed: Any = param(0, "seed of the bootstrap", least=0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.level >= 1:
+            raise UsageError(f"parameter level of {self.name}: found {self.level!r}, expected a number below 1")
+        if self.errors == "bootstrap" and self.prior == "none":
+            raise UsageError(
+                f"{self.name}: errors=bootstrap needs a prior, because a resample may leave an item unbeaten; "
+                "choose prior=gaussian or errors=standard"
+            )
+
+    @property
+    def link(self) -> int:
+        """The code of ``distagg.models.pairwise.links``."""
+        raise NotImplementedError
+
+    @property
+    def prior_numbers(self) -> tuple[int, float, float]:
+        """Code, weight (a gamma prior's rate) and shape."""
+        return PRIORS[self.prior], self.given_weight, 0.0
+
+    @property
+    def given_weight(self) -> float:
+        """The weight of the gaussian prior, or where seeking it starts."""
+        return 1.0 if self.weight == "auto" else float(self.weight)
+
+    @property
+    def seeks(self) -> bool:
+        """Whether the weight of the prior is chosen by the data."""
+        return bool(self.prior == "gaussian" and self.weight == "auto")
+
+    @property
+    def tie_share(self) -> float:
+        """How much of a tie counts as a win for each side."""
+        return 0.5 if self.ties == "half" else 0.0
+
+    def counting(self, chunk: Chunk) -> Counting:
+        function = pair_function(self.name, self.pairs, chunk)
+        return Counting(function, unlisted_last(self.unlisted, chunk), self.tie_share)
+
+    @property
+    def item_columns(self) -> tuple[str, ...]:
+        known = ("uncertainty", "low", "high") if self.errors != "none" else ()
+        counted = ("resamples",) if self.errors == "bootstrap" else ()
+        return (*known, *counted, "status", "component")
+
+    @property
+    def query_columns(self) -> tuple[str, ...]:
+        return (*FIT_COLUMNS, "weight") if self.prior == "gaussian" else FIT_COLUMNS
+
+    def sent(self, params: Params) -> Params:
+        return {name: params[name] for name in ("route", "block", "trial", "last") if name in params}
+
+    def map(self, chunk: Chunk, params: Params) -> Statistics:
+        """Of the one query of an expert-partitioned chunk, by the route that the first round chose."""
+        if "route" not in params:
+            return pairwise_rounds.measure(self, chunk)
+        if not params["route"][0]:
+            return pairwise_rounds.block_counts(self, chunk, params["block"])
+        if "trial" not in params:
+            return pairwise_rounds.graph(self, chunk)
+        return pairwise_rounds.slopes(self, chunk, params["trial"], valued="last" in params)
+
+    def reduce(self, a: Statistics, b: Statistics) -> Statistics:
+        if "pair_winner" in a:
+            return {**merged(int(a["items"][0]), [a, b]).directed(), "items": a["items"]}
+        return pairwise_rounds.merge(a, b)
+
+    def finish(self, statistics: Statistics, params: Params) -> Params:
+        if "route" not in params:
+            return {**params, **pairwise_rounds.decide(self, statistics)}
+        if "trial" in params:
+            return pairwise_rounds.moved(self, statistics, params)
+        if "pair_winner" in statistics:
+            return pairwise_rounds.next_block(statistics, params)
+        return {**params, **pairwise_rounds.started(self, statistics)}
+
+    def done(self, params: Params) -> bool:
+        return "over" in params
+
+    def score(self, chunk: Chunk, params: Params) -> Floats:
+        return dataclasses.replace(self, errors="none").solve(chunk, params).score
+
+    def fit_chunk(self, chunk: Chunk, params: Params, *, trace: bool) -> Outcome:
+        if "theta" in params:
+            return self._from_lists(params)
+        split = "pair_winner" in params
+        counts = merged(chunk.n_items, [params]) if split else self.counting(chunk).count(chunk)
+        graph = self.examine(counts)
+        if self.prior == "none":
+            self._refuse_endless(chunk, graph, split=split)
+        outcome, eta = self._fitted(counts, graph, trace=trace)
+        outcome.items.update(status=graph.status, component=graph.component)
+        if self.errors == "standard":
+            prior, weight, shape = self.prior_numbers
+            weights = outcome.queries.get("weight", np.full(len(eta), weight))
+            deviation = standard_errors(counts, graph.component, outcome.score, eta, self.link, prior, weights, shape)
+            alone = np.flatnonzero(graph.status == ISOLATED)
+            deviation[alone] = self._prior_deviation(weights[chunk.item_query()[alone]])
+            outcome.items.update(between(outcome.score, deviation, self.level))
+        elif self.errors == "bootstrap":
+            if split:
+                raise UsageError(
+                    f"{self.name}: errors=bootstrap needs whole queries; choose errors=standard, or rank --bootstrap"
+                )
+            self._bootstrap(chunk, graph, outcome)
+        return outcome
+
+    def _from_lists(self, params: Params) -> Outcome:
+        """What the rounds over an expert-partitioned dataset found."""
+        component, (taken, left, value) = params["component"], params["ended"]
+        score = centred(params["theta"], component, params["compared"])
+        fit = {
+            "converged": np.array([left <= self.tolerance]), "iterations": np.array([int(taken)]),
+            "gradient": np.array([left]), "likelihood": np.array([value]), "weight": params["weight"],
+        }  # fmt: skip
+        items = {"status": params["status"], "component": component}
+        return Outcome(np.round(score, DIGITS) + 0.0, items, fit)
+
+    def examine(self, counts: Counts) -> Graph:
+        """Statuses and components; strongly connected ones only where a fit without a prior depends on them."""
+        status, component, connected = examine(counts.graph)
+        strong = count_strong(counts.graph) if self.prior == "none" else np.zeros_like(connected)
+        return Graph(status, component, connected, strong)
+
+    def _prior_deviation(self, weight: Floats) -> Floats:
+        """What is known of items that were compared with nothing, by the weight of their queries' prior."""
+        return np.asarray(weight**-0.5 if self.prior == "gaussian" else np.full(len(weight), np.inf))
+
+    def start_eta(self, counts: Counts) -> Floats:  # (Q,)
+        """Where the parameter of ties starts, in models that have one."""
+        return np.zeros(len(counts.ties))
+
+    def _fitted(
+        self, counts: Counts, graph: Graph, start: Floats | None = None, weight: Floats | None = None, *,
+        trace: bool = False,
+    ) -> tuple[Outcome, Floats]:  # fmt: skip
+        """The fit, from given scores and weights (Q,) of the prior or its own, and the tie parameter of every query.
+
+        Steps are those at the last weight: seeking it is the way to where they start.
+        """
+        queries = len(counts.ties)
+        eta = self.start_eta(counts)
+        taken, left = np.zeros(queries, dtype=np.int64), np.zeros(queries)
+        if start is None:  # log odds of winning, as if against equals
+            start = np.log((counts.won + 0.5) / (counts.lost + 0.5))
+        score = start.copy()
+        history = []
+        if weight is None:
+            weight = np.full(queries, self.prior_numbers[1])
+            if self.seeks:
+                self._run(counts, weight, self.steps, score, eta, taken.copy(), left, seek=True)
+        for steps in [1] * self.steps if trace else [self.steps]:  # a step at a time gives the same bits
+            more = np.zeros(queries, dtype=np.int64)
+            self._run(counts, weight, steps, score, eta, more, left)
+            taken += more
+            likelihood = log_likelihood(self.link, counts.graph, score, eta)
+            history.append(np.where(more > 0, likelihood, np.nan))
+            if not more.any():
+                break
+        place = graph.component + np.repeat(np.cumsum(graph.connected) - graph.connected, np.diff(counts.item_offsets))
+        score = centred(score, place, counts.won + counts.lost)
+        score = np.round(score, DIGITS) + 0.0  # or rounding would part items whose records are the same
+        fit = {
+            "converged": left <= self.tolerance, "iterations": taken, "gradient": left, "likelihood": likelihood,
+        }  # fmt: skip
+        if self.prior == "gaussian":
+            fit["weight"] = weight
+        kept = np.stack(history, axis=1)[:, : int(taken.max(initial=0))] if trace else None
+        return Outcome(score, {}, fit, kept), eta
+
+    def _run(
+        self, counts: Counts, weight: Floats, steps: int, score: Floats, eta: Floats, taken: Offsets, left: Floats, *,
+        seek: bool = False,
+    ) -> None:  # fmt: skip
+        """At most so many steps from where scores and tie parameters stand; ``seek`` changes the weights, too."""
+        prior, _, shape = self.prior_numbers
+        tolerance = max(pairwise_rounds.SOUGHT, self.tolerance) if seek else self.tolerance
+        how = Fit(self.link, prior, shape, seek, tolerance, steps)
+        fit_queries(how, counts.graph, weight, score, eta, taken, left)
+
+    def _refuse_endless(self, chunk: Chunk, graph: Graph, *, split: bool) -> None:
+        """Refuse a maximum-likelihood fit that has no finite maximum, or no single one."""
+        wanted = graph.connected if self.components else np.minimum(graph.connected, 1)
+        bad = np.flatnonzero(graph.strong != wanted)
+        if not len(bad):
+            return
+        q = int(bad[0])
+        base, end = int(chunk.item_offsets[q]), int(chunk.item_offsets[q + 1])
+        found = []
+        for code, word in enumerate(STATUS):
+            rows = np.flatnonzero(graph.status[base:end] == code)
+            if code and len(rows):
+                names = [str(chunk.item_ids[base + int(row)]) if len(chunk.item_ids) else f"#{row}" for row in rows[:3]]
+                found.append(f"{len(rows)} {word} ({', '.join(names)}{', ...' if len(rows) > 3 else ''})")
+        found.append(f"{graph.connected[q]} connected and {graph.strong[q]} strongly connected components")
+        more = f" (and {len(bad) - 1} queries more)" if len(bad) > 1 else ""
+        apart = not self.components and graph.strong[q] == graph.connected[q]
+        raise InputError(
+            f"query {chunk.query_ids[q]}{more}",
+            found=", ".join(found),
+            expected="every item to beat every other along some path, or else no finite maximum likelihood exists",
+            remedy="choose prior=gaussian" + (", or components=true to fit each component on its own" if apart else ""),
+        )
+
+    def _bootstrap(self, chunk: Chunk, graph: Graph, outcome: Outcome) -> None:
+        """Fit resamples, each query's drawn from its own seed, so that no result depends on how queries are cut."""
+        draws = [np.random.default_rng(np.random.SeedSequence([self.seed, int(at)])) for at in chunk.positions]
+        found = np.empty((self.resamples, chunk.n_items))
+        held = np.empty((self.resamples, chunk.n_items), dtype=np.bool_)
+        for n in range(self.resamples):
+            lists, pairs = np.zeros(chunk.n_lists), np.zeros(chunk.n_pairs)
+            for q, draw in enumerate(draws):
+                for offsets, times in ((chunk.list_offsets, lists), (chunk.pair_offsets, pairs)):
+                    first, size = offsets[q], offsets[q + 1] - offsets[q]
+                    if size:
+                        times[first : first + size] = np.bincount(draw.integers(0, size, size), minlength=size)
+            counts = self.counting(chunk).count(chunk, lists, pairs * chunk.pair_weight)
+            again, _ = self._fitted(counts, graph, outcome.score, outcome.queries.get("weight"))
+            found[n], held[n] = again.score, counts.won + counts.lost > 0.0
+            outcome.queries["converged"] &= again.queries["converged"]
+        outcome.items.update(over_resamples(found, held, self.level))

@@ -1,0 +1,208 @@
+"""Plackett-Luce: plackett_luce, strengths of items from lists as sequences of choices.
+
+Plackett 1975; Hunter 2004 (MM); Maystre & Grossglauser 2015 (i-LSR); Caron & Doucet 2012 (gamma prior, sampler);
+Guiver & Snelson 2009 (power EP). Cost: O(entries) for every pass, some twenty passes for a fit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from distagg.dataset.chunk import Chunk
+from distagg.errors import InputError, UsageError
+from distagg.models.base import Params, Solver, Statistics, param
+from distagg.models.intervals import centred
+from distagg.models.outcome import STATUS, Outcome
+from distagg.models.pairs import unlisted_last, unlisted_param
+from distagg.models.plackett_luce import rounds as luce_rounds
+from distagg.models.plackett_luce.errors import bootstrap, compared, standard_errors
+from distagg.models.plackett_luce.kernels import Choices, count_choices, examine, gather_choices, reach
+from distagg.models.plackett_luce.posterior import POSTERIORS, posterior
+from distagg.models.plackett_luce.solvers import Fit, climb, repeat
+from distagg.types import Floats, Indices, Offsets
+
+NAMED = 3  # items named in a message
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlackettLuce(Solver):
+    """Log strengths by maximum likelihood, by maximum posterior density, or as posterior means."""
+
+    name: ClassVar[str] = "plackett_luce"
+    summary: ClassVar[str] = "Plackett-Luce: every place of a list is a choice among what is left"
+    paper: ClassVar[str] = "000 section 2.2; Plackett 1975; Hunter 2004; Guiver & Snelson 2009"
+    cost: ClassVar[str] = "entries x steps"
+    inputs: ClassVar[tuple[str, ...]] = ("lists", "pairs")
+    additive: ClassVar[bool] = True
+    criterion: ClassVar[str] = "largest gradient entry for each observed choice; with bayes, move of a shape"
+    remedy: ClassVar[str] = "raise steps or shape"
+
+    unlisted: Any = unlisted_param()
+    solver: Any = param(
+        "lbfgs",
+        "lbfgs, mm (Hunter) or ilsr (Maystre & Grossglauser), all to the same answer; or posterior means of log "
+        "strengths with their deviations as uncertainty: bayes (power EP) or gibbs (sampled)",
+        choices=("lbfgs", "mm", "ilsr", *POSTERIORS),
+    )
+    prior: Any = param(
+        "gamma", "gamma (every item was also chosen shape times from among all) or none", choices=("gamma", "none")
+    )
+    shape: Any = param(1.0, "shape of the gamma prior, in choices for each item", above=0.0)
+    errors: Any = param(
+        "none",
+        "uncertainty of scores: none, standard (inverse information, as quasi-variances: the root of the sum of two "
+        "squared errors is the error of a gap) or bootstrap (lists drawn again; 95% intervals as well, "
+        "and resamples: how many hold the item)",
+        choices=("none", "standard", "bootstrap"),
+    )
+    components: Any = param(False, "with prior=none, fit every connected component by itself, its scores centred")
+    resamples: Any = param(200, "times that the bootstrap draws", least=2)
+    draws: Any = param(2000, "samples that gibbs keeps", least=2)
+    seed: Any = param(0, "of bootstrap and gibbs; every query has its own stream by its place in the dataset", least=0)
+    steps: Any = param(2000, "most steps to take", least=1)
+    tolerance: Any = param(1e-11, "stop when no gradient entry is larger, for each observed choice", above=0.0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.prior == "none" and self.solver in POSTERIORS:
+            raise UsageError(f"{self.name} with solver={self.solver} needs a prior: leave prior at gamma")
+        if self.prior == "none" and self.errors == "bootstrap":
+            raise UsageError(
+                f"{self.name} with errors=bootstrap needs a prior, as lists drawn again may leave an item unbeaten: "
+                "leave prior at gamma (shape may be small), or use errors=standard"
+            )
+        if self.errors != "none" and self.solver in POSTERIORS:
+            raise UsageError(f"{self.name} with solver={self.solver} gives its own uncertainty: leave errors at none")
+        if self.components and self.prior != "none":
+            raise UsageError(f"{self.name} with components=true is for prior=none: a prior joins all components")
+
+    @property
+    def item_columns(self) -> tuple[str, ...]:
+        if self.errors == "bootstrap":
+            return ("uncertainty", "low", "high", "resamples", "status", "component")
+        if self.errors == "standard" or self.solver in POSTERIORS:
+            return ("uncertainty", "status", "component")
+        return ("status", "component")
+
+    def sent(self, params: Params) -> Params:
+        return {name: params[name] for name in ("trial",) if name in params}
+
+    def map(self, chunk: Chunk, params: Params) -> Statistics:
+        """Of the one query of an expert-partitioned chunk: counts first, then what the present strengths expect."""
+        luce_rounds.check(self)
+        return (
+            luce_rounds.expected(self, chunk, params["trial"]) if "trial" in params else luce_rounds.count(self, chunk)
+        )
+
+    def reduce(self, a: Statistics, b: Statistics) -> Statistics:
+        return luce_rounds.merge(a, b)
+
+    def finish(self, statistics: Statistics, params: Params) -> Params:
+        return luce_rounds.moved(self, statistics, params) if "trial" in params else luce_rounds.counted(statistics)
+
+    def done(self, params: Params) -> bool:
+        return "over" in params
+
+    def choices(self, chunk: Chunk) -> Choices:
+        """Lists and pairs of a chunk as choices."""
+        return gather_choices(
+            unlisted_last(self.unlisted, chunk), chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets,
+            chunk.entry_item, chunk.entry_rank, chunk.pair_offsets, chunk.pair_winner, chunk.pair_loser,
+            chunk.pair_weight, chunk.pair_tie,
+        )  # fmt: skip
+
+    def fit_chunk(self, chunk: Chunk, params: Params, *, trace: bool) -> Outcome:
+        if "over" in params:
+            return self._outcome(
+                centred(params["theta"], chunk.item_query(), params["compared"]),
+                {name: params[name] for name in ("status", "component")}, params["ended"][None, :],
+                params["trace"][None, :] if trace else None,
+            )  # fmt: skip
+        choices = self.choices(chunk)
+        wins, number = count_choices(choices, chunk.item_offsets)
+        status, component = examine(choices, chunk.item_offsets, wins)
+        items: dict[str, np.ndarray] = {"status": status, "component": component}
+        group = None
+        if self.prior == "none":
+            self._identified(chunk, choices, status, component)
+            group = component if self.components else None
+        rows = np.full((chunk.n_queries, self.steps if trace else 0), np.nan)
+        if self.solver in POSTERIORS:
+            score, uncertainty, queries = posterior(self, chunk, choices, wins)
+            return Outcome(score, {"uncertainty": uncertainty, **items}, queries, rows[:, :0] if trace else None)
+        theta, ended = self.fit(choices, chunk.item_offsets, wins, number, np.zeros(chunk.n_items), rows)
+        within: Any = chunk.item_query()
+        if group is not None:
+            within = np.unique(np.stack([within, group], axis=1), axis=0, return_inverse=True)[1].ravel()
+        score = centred(theta, within, compared(choices, chunk.item_offsets))
+        if self.errors == "standard":
+            items["uncertainty"] = standard_errors(choices, chunk.item_offsets, self._shape, score, group)
+        if self.errors == "bootstrap":
+            items |= bootstrap(self, chunk, choices, score)
+        return self._outcome(score, items, ended, rows[:, : int(ended[:, 0].max(initial=0))] if trace else None)
+
+    def _outcome(self, score: Floats, items: dict[str, np.ndarray], ended: Floats, trace: Floats | None) -> Outcome:
+        queries = {
+            "converged": ended[:, 1] <= self.tolerance, "iterations": ended[:, 0].astype(np.int64),
+            "gradient": ended[:, 1], "likelihood": ended[:, 2],
+        }  # fmt: skip
+        return Outcome(score, items, queries, trace)
+
+    @property
+    def _shape(self) -> float:
+        return float(self.shape) if self.prior == "gamma" else 0.0
+
+    def fit(
+        self, choices: Choices, item_offsets: Offsets, wins: Floats, number: Floats, theta: Floats, trace: Floats
+    ) -> tuple[Floats, Floats]:
+        """Log strengths (I,) from where theta stands, and how each query ended (Q, 3)."""
+        ended = np.zeros((len(number), 3))
+        how = Fit(self._shape, self.tolerance, self.steps)
+        rest = (how, choices, item_offsets, wins, number, theta, ended, trace)
+        if self.solver == "lbfgs":
+            climb(*rest)
+        else:
+            repeat(self.solver == "ilsr", *rest)
+        return theta, ended
+
+    def _identified(self, chunk: Chunk, choices: Choices, status: Indices, component: Indices) -> None:
+        """Refuse queries in which the likelihood has no maximum."""
+        marks = np.ones((2, chunk.n_items), dtype=bool)
+        for forward in (0, 1):
+            reach(forward == 1, choices, chunk.item_offsets, component, marks[forward])
+        within = chunk.item_query()
+        loose = ~marks.all(axis=0)
+        if not self.components:
+            loose |= component > 0
+        if not loose.any():
+            return
+        q = int(within[np.argmax(loose)])
+        span = slice(int(chunk.item_offsets[q]), int(chunk.item_offsets[q + 1]))
+        parts = int(component[span].max()) + 1
+        found = [f"{parts} connected components"] if parts > 1 else []
+        for code in (1, 2, 3):
+            found += self._named(chunk, span, np.flatnonzero(status[span] == code), STATUS[code])
+        if not found:
+            beats, beaten = marks[1, span], marks[0, span]
+            few = min((beats & beaten, ~beats, ~beaten), key=lambda m: int(m.sum()) or len(m))
+            found = self._named(chunk, span, np.flatnonzero(few), "only ever ahead of, or behind, the rest")
+        remedy = "use prior=gamma"
+        if parts > 1 and marks[:, span].all():
+            remedy += ", or components=true to fit each by itself"
+        raise InputError(
+            f"query {chunk.query_ids[q].as_py()}",
+            found=" and ".join(found),
+            expected="every item to beat and lose to every other along some path, without which the likelihood has "
+            "no maximum",
+            remedy=remedy,
+        )
+
+    def _named(self, chunk: Chunk, span: slice, rows: np.ndarray, what: str) -> list[str]:
+        if not len(rows):
+            return []
+        ids = [chunk.item_ids[span.start + int(i)].as_py() if len(chunk.item_ids) else str(i) for i in rows[:NAMED]]
+        more = f" and {len(rows) - NAMED} more" if len(rows) > NAMED else ""
+        return [f"{what}: {', '.join(ids)}{more}"]

@@ -1,0 +1,254 @@
+"""Solvers of Plackett-Luce: L-BFGS, minorisation-maximisation and iterative Luce spectral ranking.
+
+All climb the same concave function (log likelihood plus prior) and stop by the same criterion: no entry of its
+gradient above ``tolerance`` for each observed choice. Every step costs one or a few passes over the entries.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from distagg.jit import kernel
+from distagg.models.mpm.kernels import MEMORY, direction
+from distagg.models.plackett_luce.kernels import Choices, add_outside, exact_sum, expect, from_outside, suffix_sums
+from distagg.models.vectors import dot
+from distagg.types import Floats, Offsets
+
+SEARCHES = 30  # trials of a line search
+INNER = 20  # most power steps on one Markov chain
+KEPT = 0.9  # a step is long enough when it leaves at most this share of the slope
+
+
+class Fit(NamedTuple):
+    """What is maximised, and how closely."""
+
+    shape: float  # of the prior
+    tolerance: float
+    steps: int
+
+
+class Bracket(NamedTuple):
+    """Between which lengths a line search looks, and the slopes there."""
+
+    low: float
+    low_slope: float
+    high: float  # inf until the slope has changed its sign
+    high_slope: float
+
+
+@kernel
+def narrow(bracket: Bracket, length: float, slope: float) -> tuple[Bracket, float]:
+    """The bracket after a trial of ``length`` that found ``slope``, and the length to try next."""
+    low, low_slope, high, high_slope = bracket
+    if slope < 0.0:
+        low, low_slope = length, slope
+        length *= 2.0
+    else:
+        high, high_slope = length, slope
+    if high < np.inf:
+        length = low + min(max(low_slope / (low_slope - high_slope), 0.1), 0.9) * (high - low)
+    return Bracket(low, low_slope, high, high_slope), length
+
+
+@kernel
+def hunter_step(wins: Floats, shape: float, expected: Floats, theta: Floats) -> None:
+    """Strengths times chosen / expected (Hunter 2004), where an item was chosen at all."""
+    for i in range(len(theta)):
+        if wins[i] + shape > 0.0:
+            theta[i] += np.log((wins[i] + shape) / expected[i])
+
+
+@kernel
+def fill_scale(wins: Floats, shape: float, expected: Floats, scale: Floats) -> None:
+    """1 / sqrt(how often each item is chosen), the mean of what was observed and what is expected."""
+    for i in range(len(scale)):
+        chosen = 0.5 * (wins[i] + shape + expected[i])
+        scale[i] = 1.0 / np.sqrt(chosen) if chosen > 0.0 else 0.0
+
+
+@kernel
+def scaled_gradient(wins: Floats, shape: float, expected: Floats, scale: Floats, gradient: Floats) -> float:
+    """The gradient of the negative function by the scaled theta; gives its largest entry, not scaled."""
+    largest = 0.0
+    for i in range(len(gradient)):
+        gradient[i] = (expected[i] - wins[i] - shape) * scale[i]
+        largest = max(largest, abs(expected[i] - wins[i] - shape))
+    return largest
+
+
+@kernel
+def record(step: int, left: float, value: float, ended: Floats, trace: Floats) -> None:
+    """Note how far a fit has come: ``ended`` (3,) and ``trace`` (T,) as in ``climb``."""
+    ended[0], ended[1], ended[2] = step, left, value
+    if 0 < step <= len(trace):
+        trace[step - 1] = value
+
+
+@kernel
+def climb_query(
+    how: Fit,
+    choices: Choices,
+    q: int,
+    wins: Floats,  # (size,)
+    number: float,  # of choices
+    theta: Floats,  # (size,) where to start, filled
+    ended: Floats,  # (3,) filled, as in ``climb``
+    trace: Floats,  # (T,) filled
+) -> None:
+    """L-BFGS on one query.
+
+    It begins with one of Hunter's steps: expected comes near to chosen, and so to the curvature.
+    The first trial has length 0: it gives the scale and the first gradient.
+    """
+    size, shape = len(theta), how.shape
+    x, expected, trial, scale = np.empty(size), np.empty(size), np.empty(size), np.ones(size)
+    ahead, gradient, turned = np.zeros(size), np.zeros(size), np.zeros(size)
+    moves, turns = np.empty((MEMORY, size)), np.empty((MEMORY, size))
+    held, kept, step, tried = 0, 0, -1, 0
+    slope, length, bracket = 0.0, 0.0, Bracket(0.0, 0.0, np.inf, 0.0)
+    expect(choices, q, shape, theta, x, expected)
+    hunter_step(wins, shape, expected, theta)
+    while tried < SEARCHES:
+        for i in range(size):
+            trial[i] = theta[i] + length * scale[i] * ahead[i]
+        value = expect(choices, q, shape, trial, x, expected)
+        if step < 0:
+            fill_scale(wins, shape, expected, scale)
+        left = scaled_gradient(wins, shape, expected, scale, turned)
+        reached = dot(turned, ahead)
+        if not abs(reached) <= -KEPT * slope:
+            tried += 1
+            bracket, length = narrow(bracket, length, reached)
+            continue
+        row = kept % MEMORY
+        for i in range(size):
+            moves[row, i], turns[row, i] = length * ahead[i], turned[i] - gradient[i]
+            theta[i], gradient[i] = trial[i], turned[i]
+        if dot(moves[row], turns[row]) > 0.0:
+            kept += 1
+            held = min(held + 1, MEMORY)
+        step += 1
+        record(step, left / number, value, ended, trace)
+        if step >= how.steps or left <= how.tolerance * number:
+            break
+        direction(gradient, moves, turns, held, kept, ahead)
+        slope = dot(gradient, ahead)
+        bracket, length, tried = Bracket(0.0, slope, np.inf, 0.0), 1.0, 0
+
+
+@kernel
+def climb(
+    how: Fit,
+    choices: Choices,
+    item_offsets: Offsets,  # (Q + 1,)
+    wins: Floats,  # (I,)
+    number: Floats,  # (Q,) of choices
+    theta: Floats,  # (I,) where to start, filled
+    ended: Floats,  # (Q, 3) filled: steps, largest gradient entry for each choice, log likelihood
+    trace: Floats,  # (Q, T) filled: log likelihood after each step
+) -> None:
+    """L-BFGS on sqrt(wins) theta, in which the curvature at the maximum is near to one everywhere.
+
+    The line search looks at slopes only: the function is concave, and close to the maximum its values are all the
+    same to rounding while slopes still tell.
+    """
+    for q in range(len(number)):
+        first, last = item_offsets[q], item_offsets[q + 1]
+        if number[q] != 0.0:
+            climb_query(how, choices, q, wins[first:last], number[q], theta[first:last], ended[q], trace[q])
+
+
+@kernel
+def flows(choices: Choices, q: int, shape: float, x: Floats, share: Floats, into: Floats, out: Floats) -> None:
+    """The Markov chain of Maystre & Grossglauser (2015) at strengths x, one step from ``share``.
+
+    Every choice sends each item that was passed over to the chosen one at the rate 1 / (sum of x of all of them).
+    ``into`` is what flows to each item, ``out`` the rate at which it leaves; both (size,) are filled.
+    """
+    size, item, behind = len(x), choices.item, choices.behind
+    outside, strong, massed = np.zeros((2, size + 1)), np.empty(size + 1), np.empty(size + 1)
+    high, low = exact_sum(x)
+    mass, massed_low = exact_sum(share)
+    for i in range(size):
+        into[i] = shape * (mass - share[i]) / high
+        out[i] = shape * (size - 1) / high
+    for a in range(choices.query[q], choices.query[q + 1]):
+        base, long, w = choices.start[a], choices.start[a + 1] - choices.start[a], choices.weight[a]
+        suffix_sums(choices, a, x, high, low, strong)
+        suffix_sums(choices, a, share, mass, massed_low, massed)
+        ahead, group = 0.0, 0.0
+        for n in range(long):
+            i, after = item[base + n], behind[base + n]
+            out[i] += ahead
+            if after < long or choices.opened[a]:
+                rate = w / (x[i] + strong[after])
+                into[i] += rate * massed[after]
+                group += rate
+            if n + 1 == after:
+                ahead += group
+                group = 0.0
+        if choices.opened[a]:
+            add_outside(item, base, base + long, ahead, outside)
+    for i in range(size):
+        out[i] += from_outside(outside, i)
+
+
+@kernel
+def spectral_step(choices: Choices, q: int, shape: float, x: Floats, theta: Floats) -> None:
+    """theta from the stationary distribution of the chain at x: lazy power steps until a tenth of the way is left."""
+    size = len(x)
+    share, into, out = np.empty(size), np.empty(size), np.empty(size)
+    for i in range(size):
+        share[i] = x[i]
+    wanted = 0.0
+    for n in range(INNER):
+        flows(choices, q, shape, x, share, into, out)
+        change = 0.0
+        for i in range(size):
+            if out[i] > 0.0:
+                new = 0.5 * (share[i] + into[i] / out[i])
+                change = max(change, abs(new / share[i] - 1.0))
+                share[i] = new
+        if n == 0:
+            wanted = 0.1 * change
+        elif change <= wanted:
+            break
+    for i in range(size):
+        theta[i] += np.log(share[i] / x[i])
+
+
+@kernel
+def repeat(
+    spectral: bool,
+    how: Fit,
+    choices: Choices,
+    item_offsets: Offsets,  # (Q + 1,)
+    wins: Floats,  # (I,)
+    number: Floats,  # (Q,) of choices
+    theta: Floats,  # (I,) where to start, filled
+    ended: Floats,  # (Q, 3) filled: steps, largest gradient entry for each choice, log likelihood
+    trace: Floats,  # (Q, T) filled: log likelihood after each step
+) -> None:
+    """Fixed-point steps: strengths times chosen / expected (Hunter 2004), or the chain's stationary distribution."""
+    shape, steps = how.shape, how.steps
+    for q in range(len(number)):
+        if number[q] == 0.0:
+            continue
+        base, size = item_offsets[q], item_offsets[q + 1] - item_offsets[q]
+        x, expected, here = np.empty(size), np.empty(size), theta[base : base + size]
+        for step in range(steps + 1):
+            value = expect(choices, q, shape, here, x, expected)
+            left = 0.0
+            for i in range(size):
+                left = max(left, abs(wins[base + i] + shape - expected[i]))
+            record(step, left / number[q], value, ended[q], trace[q])
+            if step == steps or left <= how.tolerance * number[q]:
+                break
+            if spectral:
+                spectral_step(choices, q, shape, x, here)
+                continue
+            for i in range(size):
+                if expected[i] > 0.0:
+                    here[i] += np.log((wins[base + i] + shape) / expected[i])

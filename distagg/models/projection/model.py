@@ -1,0 +1,177 @@
+"""svp: rank aggregation by singular value projection (Gleich & Lim 2011; paper 000, sections 2.2.2 and 2.6).
+
+What the experts say is joined in one skew-symmetric matrix Y on the observed pairs, which is fitted by
+X = s e' - e s' up to noise: a skew-symmetric matrix of rank 2. The score is s = X e / items.
+
+Where unlisted items stand last, every pair is observed and X is the projection of Y itself. For rank differences Y
+has rank 2 already, as have normalised and log ones: the score is the row mean. For binary ones the leading pair of
+singular vectors is found by products with Y that cost O(entries). Otherwise X is fitted over the observed pairs.
+
+Defaults are what is best on MQ2007 and MQ2008. The papers count pairs of listed items only (unlisted=ignore): there a
+sum over experts is better than a mean, which trusts a pair that one expert compared as much as one that all did.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from distagg.dataset.chunk import Chunk
+from distagg.models.base import Params, Solver, param, sum_entries
+from distagg.models.lists import BINARY, pair_values
+from distagg.models.outcome import Outcome
+from distagg.models.pairs import left_out, pair_function, pair_ranks, pairs_param, unlisted_last, unlisted_param
+from distagg.models.projection.kernels import Ended, WeightedLists, project_majorities, project_queries
+from distagg.types import INDEX, OFFSET, Floats, Offsets
+
+ROUNDING = 1e-12  # movements of a unit vector below this are not told apart
+
+
+@dataclass(frozen=True, kw_only=True)
+class Svp(Solver):
+    """Scores from the rank-2 fit of the joint pair matrix.
+
+    ``gradient`` is the last change: of the leading singular vector where every pair is observed, of the residual
+    relative to Y elsewhere. ``likelihood`` is minus the loss up to a constant of the data: half of what the fit
+    explains of the squared entries of Y above the diagonal. Items about which nothing is said get 0, the mean.
+    """
+
+    name: ClassVar[str] = "svp"
+    summary: ClassVar[str] = "rank-2 fit of the joint matrix of pairwise differences by singular value projection"
+    paper: ClassVar[str] = "000 section 2.6; Gleich & Lim 2011"
+    cost: ClassVar[str] = "entries x steps; observed pairs x steps with unlisted=ignore"
+    inputs: ClassVar[tuple[str, ...]] = ("lists", "pairs")
+    criterion: ClassVar[str] = "change of the fit in the last step"
+    remedy: ClassVar[str] = "raise steps or tolerance"
+
+    pairs: Any = pairs_param()
+    unlisted: Any = unlisted_param()
+    joint: Any = param(
+        "mean",
+        "how experts are joined: mean of those that compare a pair, or sum (with unlisted=last only the scale differs)",
+        choices=("mean", "sum"),
+    )
+    step: Any = param(1.0, "length of a step; up to 1 the loss never rises", above=0.0)
+    steps: Any = param(1000, "most steps to take", least=1)
+    tolerance: Any = param(
+        1e-4,
+        "stop when a step changes the residual, relative to the matrix, by no more; where every pair is observed, when "
+        "it moves the leading singular vector by no more than the square of this",
+        above=0.0,
+    )
+
+    def fit_chunk(self, chunk: Chunk, params: Params, *, trace: bool) -> Outcome:
+        if chunk.n_pairs:
+            return self._over_observed(chunk, _pairs_as_lists(chunk), trace)
+        function = pair_function(self.name, self.pairs, chunk)
+        if not unlisted_last(self.unlisted, chunk):
+            nobody = np.zeros(chunk.n_lists, dtype=np.int64)
+            value = pair_values(chunk.entry_offsets, pair_ranks(chunk, function), nobody, function)[0]
+            weight = np.ones(chunk.n_lists)
+            for array in (value, weight):
+                array.setflags(write=False)
+            lists = chunk.list_offsets, chunk.entry_offsets, chunk.entry_item, chunk.entry_rank
+            return self._over_observed(chunk, WeightedLists(*lists, value, weight), trace)
+        if function == BINARY:
+            return self._of_majorities(chunk, trace)
+        return self._of_differences(chunk, trace)
+
+    def _over_observed(self, chunk: Chunk, lists: WeightedLists, trace: bool) -> Outcome:
+        score, fit = np.zeros(chunk.n_items), _Fit(chunk.n_queries, self.steps if trace else 0)
+        sign = pair_function(self.name, self.pairs, chunk) == BINARY
+        project_queries(
+            self.step, self.steps, self.tolerance, sign, self.joint == "mean", chunk.item_offsets, lists, score,
+            fit.ended,
+        )  # fmt: skip
+        return fit.outcome(score, self.tolerance, trace)
+
+    def _of_majorities(self, chunk: Chunk, trace: bool) -> Outcome:
+        score, fit = np.zeros(chunk.n_items), _Fit(chunk.n_queries, self.steps if trace else 0)
+        tolerance = max(self.tolerance**2, ROUNDING)
+        project_majorities(
+            self.steps, tolerance, chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets,
+            chunk.entry_item, chunk.entry_rank, score, fit.ended,
+        )  # fmt: skip
+        if self.joint == "sum":
+            spoke = _spoke(chunk)
+            score *= np.repeat(spoke, np.diff(chunk.item_offsets))
+            fit.explained *= spoke**2
+            fit.trace *= spoke[:, None] ** 2
+        return fit.outcome(score, tolerance, trace)
+
+    def _of_differences(self, chunk: Chunk, trace: bool) -> Outcome:
+        """Y = e m' - m e' with m the mean value of an item over lists: of rank 2, so nothing is left to project."""
+        sizes, length = np.diff(chunk.item_offsets), np.diff(chunk.entry_offsets)
+        function = pair_function(self.name, self.pairs, chunk)
+        out = left_out(self.unlisted, chunk)
+        value, behind = pair_values(chunk.entry_offsets, pair_ranks(chunk, function), out, function)
+        ahead = value - np.repeat(behind, length)
+        total = sum_entries(chunk, ahead)  # every item lacks the same sum of ``behind``, which the mean takes away
+        if self.joint == "mean":
+            total /= np.repeat(np.maximum(_spoke(chunk), 1), sizes)
+        owner = chunk.item_query()
+        mean = np.bincount(owner, total, chunk.n_queries) / np.maximum(sizes, 1)
+        score = mean[owner] - total
+        fit = _Fit(chunk.n_queries, 1 if trace else 0)
+        fit.iterations += 1
+        fit.explained += 0.5 * sizes * np.bincount(owner, score**2, chunk.n_queries)
+        fit.trace[:, :1] = fit.explained[:, None]
+        return fit.outcome(score, self.tolerance, trace)
+
+
+class _Fit:
+    """How the fit of every query ended, as the kernels fill it in."""
+
+    def __init__(self, n_queries: int, width: int) -> None:
+        self.iterations = np.zeros(n_queries, dtype=OFFSET)
+        self.left, self.explained = np.zeros(n_queries), np.zeros(n_queries)
+        self.trace = np.full((n_queries, width), np.nan)
+
+    @property
+    def ended(self) -> Ended:
+        return Ended(self.iterations, self.left, self.explained, self.trace)
+
+    def outcome(self, score: Floats, tolerance: float, trace: bool) -> Outcome:
+        queries = {
+            "converged": self.left <= tolerance, "iterations": self.iterations, "gradient": self.left,
+            "likelihood": self.explained,
+        }  # fmt: skip
+        kept = self.trace[:, : int(self.iterations.max(initial=0))] if trace else None
+        return Outcome(score, queries=queries, trace=kept)
+
+
+def _spoke(chunk: Chunk) -> Offsets:
+    """Lists of each query that hold anything, shape (Q,)."""
+    owner = np.repeat(np.arange(chunk.n_queries), np.diff(chunk.list_offsets))
+    return np.bincount(owner, np.diff(chunk.entry_offsets) > 0, chunk.n_queries).astype(OFFSET)
+
+
+def _pairs_as_lists(chunk: Chunk) -> WeightedLists:
+    """Raw pairs as weighted lists of two, behind the query's own lists."""
+    n_pairs, length = chunk.n_pairs, np.diff(chunk.entry_offsets)
+    owner = np.concatenate([np.repeat(np.arange(chunk.n_queries), np.diff(o)) for o in _offsets(chunk)])
+    order = np.argsort(owner, kind="stable")
+    begin = np.concatenate([chunk.entry_offsets[:-1], chunk.n_entries + 2 * np.arange(n_pairs)])[order]
+    length = np.concatenate([length, np.full(n_pairs, 2)])[order]
+    entry_offsets = np.concatenate([[0], np.cumsum(length)]).astype(OFFSET)
+    flat = np.arange(entry_offsets[-1]) + np.repeat(begin - entry_offsets[:-1], length)
+    item = np.stack([chunk.pair_winner, chunk.pair_loser], axis=1).ravel()
+    rank = np.stack([np.ones(n_pairs), np.where(chunk.pair_tie, 1.0, 2.0)], axis=1).ravel()
+    ranks = np.concatenate([chunk.entry_rank, rank])[flat]
+    lists = WeightedLists(
+        np.searchsorted(owner[order], np.arange(chunk.n_queries + 1)).astype(OFFSET),
+        entry_offsets,
+        np.concatenate([chunk.entry_item, item])[flat].astype(INDEX),
+        ranks,
+        ranks,
+        np.concatenate([np.ones(chunk.n_lists), chunk.pair_weight])[order],
+    )
+    for array in lists:
+        array.setflags(write=False)
+    return lists
+
+
+def _offsets(chunk: Chunk) -> tuple[Offsets, Offsets]:
+    return chunk.list_offsets, chunk.pair_offsets

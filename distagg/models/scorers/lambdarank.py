@@ -1,0 +1,59 @@
+"""lambdarank: a scoring function on features of lists, trained for a metric. Paper 000, section 3.5.
+
+Cost: SVD features once for every list, O(entries) a step; then O(entries) for each query and round, and the pairs of
+differently labelled items.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from distagg.dataset.chunk import Chunk
+from distagg.errors import UsageError
+from distagg.models.base import Params, param
+from distagg.models.scorers.kernels import Net
+from distagg.models.scorers.lambdarank_kernels import OBJECTIVES, Goal, climb
+from distagg.models.scorers.scorer import Scorer, best_dcg
+from distagg.types import Floats
+
+RANKERS = ("sgd", "lightgbm")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LambdaRank(Scorer):
+    """In training, unlabelled items hold their places and make no pairs.
+
+    The metric itself is the objective, which LambdaRank's forces climb: so does ``rankagg``, the baseline of paper 004.
+    """
+
+    name: ClassVar[str] = "lambdarank"
+    summary: ClassVar[str] = "features of every expert's list, weighted by LambdaRank from labels"
+    paper: ClassVar[str] = "000 section 3.5; Burges, Ragno & Le 2006; as rankagg: 004 section 5.2"
+
+    ranker: Any = param(
+        "sgd",
+        "what learns on them: sgd (LambdaRank), or lightgbm (an extra): the model lambdamart, with its settings",
+        choices=RANKERS,
+    )
+    objective: Any = param("ndcg", "the metric to train for", choices=tuple(OBJECTIVES))
+    rate: Any = param(0.003, "length of a step (the papers' 0.01 is more than these forces need)", above=0.0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.ranker != "sgd":
+            raise UsageError("ranker=lightgbm is the model lambdamart: LambdaMart(features='svd')")
+
+    def _climb(self, chunk: Chunk, params: Params, queries: np.ndarray, net: Net, step: float, target: Net) -> int:
+        goal = Goal(OBJECTIVES[self.objective], float(params["highest"][0]), self._whole(chunk))
+        return climb(goal, bool(self.hidden), queries, chunk.grades(), self._rows(chunk), net, step, target)
+
+    def _whole(self, chunk: Chunk) -> Floats:
+        """What the metric of each query is divided by: the best gain there is, or the number of relevant items."""
+        if self.objective in ("err", "rbp"):
+            return np.ones(chunk.n_queries)
+        if self.objective == "map":
+            return np.bincount(chunk.item_query(), chunk.labels >= 1, chunk.n_queries).astype(np.float64)
+        return best_dcg(chunk)

@@ -1,0 +1,137 @@
+"""The expected metric of a ranking by uncertain scores, and its gradient: paper 004, sections 4.3.1 to 4.3.3.
+
+Item i beats item j with probability P(N(s_i - s_j, 2 sigma^2) > 0); ranks count lost contests, taken as independent.
+NDCG, ERR and RBP are sums over items of gain_j E[discount(rank_j) prod over the items i that beat j of keep_i], keep
+being 1 but for ERR, where it is the probability that i does not satisfy. With the discount a sum of exponentials,
+the expectation is sum_t weight_t prod_i (1 - p_ij (1 - ratio_t keep_i)): exact, and so is its gradient.
+Cost of a query: items x relevant items x terms; the paper's recursion takes items^2 x relevant items, and its gradient
+items times that. ``normal`` takes the paper's approximation, a normal rank, instead: items x relevant items.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from distagg.jit import kernel
+from distagg.models.positional.kernels import class_terms
+from distagg.models.scorers.kernels import Net, Rows, backward, forward, label_range, unit_state
+from distagg.types import Floats, Labels, Offsets
+
+LEAST = 1e-12  # variance of a rank that is as good as sure
+
+
+class Metric(NamedTuple):
+    """The sum over items of gain x discount of the rank x the keeps of the items before, and how it is expected."""
+
+    normal: bool  # by a normal rank
+    sigma: float
+    gain: Floats  # (I,) divided by what the metric of the query is divided by
+    keep: Floats  # (I,)
+    discount: Floats  # (longest query,) by rank
+    starts: Offsets  # (classes + 1,) the terms of the discount, for sizes up to 1, 2, 4 .. (see ``exponentials``)
+    ratio: Floats  # (T,)
+    weight: Floats  # (T,)
+
+
+@kernel
+def exact_slope(chance: Floats, keep: Floats, ratio: Floats, weight: Floats, slope: Floats) -> float:
+    """E[discount x cascade] of one item, given the chances (size,) of the others; fills its slope by each of them."""
+    size, value, product = len(chance), 0.0, weight.copy()
+    for i in range(size):
+        slope[i] = 0.0
+        wins, on = 1.0 - chance[i], chance[i] * keep[i]
+        for t in range(len(ratio)):  # inside, because these products do not wait for each other
+            product[t] *= wins + on * ratio[t]
+    for t in range(len(ratio)):
+        value += product[t]
+        for i in range(size):
+            left = ratio[t] * keep[i]
+            slope[i] -= product[t] * (1.0 - left) / ((1.0 - chance[i]) + chance[i] * left)
+    return value
+
+
+@kernel
+def normal_slope(chance: Floats, keep: Floats, discount: Floats, slope: Floats) -> float:
+    """The same with a rank that is normal, rounded to 0 .. size - 1, and apart from the cascade."""
+    size, mean, square, cascade = len(chance), 0.0, 0.0, 1.0
+    for i in range(size):
+        mean += chance[i]
+        square += chance[i] * (1.0 - chance[i])
+        cascade *= (1.0 - chance[i]) + chance[i] * keep[i]
+    sure = square <= LEAST
+    deviation = math.sqrt(LEAST if sure else square)
+    value, by_mean, by_deviation = discount[size - 1], 0.0, 0.0
+    for r in range(size - 1):
+        drop, edge = discount[r] - discount[r + 1], (r + 0.5 - mean) / deviation
+        density = math.exp(-0.5 * edge * edge) / math.sqrt(2.0 * math.pi)
+        value += drop * 0.5 * math.erfc(-edge / math.sqrt(2.0))
+        by_mean -= drop * density / deviation
+        by_deviation -= drop * density * edge / deviation
+    by_square = 0.0 if sure else by_deviation / (2.0 * deviation)
+    for i in range(size):
+        stops = (1.0 - keep[i]) / ((1.0 - chance[i]) + chance[i] * keep[i])
+        slope[i] = cascade * (by_mean + by_square * (1.0 - 2.0 * chance[i]) - value * stops)
+    return value * cascade
+
+
+@kernel
+def expected_metric(
+    begin: int,  # the query's items
+    end: int,
+    metric: Metric,
+    score: Floats,  # (I,)
+    force: Floats,  # (I,) filled for begin..end: the gradient by each score
+) -> float:
+    """The expected metric of one query."""
+    size, value, wide = end - begin, 0.0, math.sqrt(2.0) * metric.sigma
+    chance, density, slope = np.empty(size), np.empty(size), np.empty(size)
+    gain, keep = metric.gain, metric.keep[begin:end]
+    ratio, weight = class_terms(size, metric.starts, metric.ratio, metric.weight)
+    for i in range(begin, end):
+        force[i] = 0.0
+    for j in range(begin, end):
+        if gain[j] == 0.0:
+            continue
+        for i in range(size):
+            gap = (score[begin + i] - score[j]) / wide
+            chance[i] = 0.5 * math.erfc(-gap / math.sqrt(2.0))
+            density[i] = math.exp(-0.5 * gap * gap) / (math.sqrt(2.0 * math.pi) * wide)
+        chance[j - begin], density[j - begin] = 0.0, 0.0
+        if metric.normal:
+            value += gain[j] * normal_slope(chance, keep, metric.discount, slope)
+        else:
+            value += gain[j] * exact_slope(chance, keep, ratio, weight, slope)
+        for i in range(size):
+            push = gain[j] * slope[i] * density[i]
+            force[begin + i] += push
+            force[j] -= push
+    return value
+
+
+@kernel
+def climb_expected(
+    metric: Metric,
+    hidden: bool,
+    queries: Offsets,  # in the order in which they are learned from
+    labels: Labels,  # (I,)
+    rows: Rows,
+    net: Net,
+    step: float,
+    new: Net,  # added to; it may be the net itself: then every query makes a step
+) -> int:
+    """Add ``step`` times each query's gradient; gives the number of queries that had two different labels."""
+    taught = 0
+    state, score, force = unit_state(rows, net), np.empty(len(labels)), np.empty(len(labels))
+    for q in queries:
+        begin, end = rows.item_offsets[q], rows.item_offsets[q + 1]
+        low, high = label_range(labels[begin:end])
+        if not low < high:
+            continue
+        taught += 1
+        forward(q, hidden, rows, net, state, score)
+        expected_metric(begin, end, metric, score, force)
+        backward(q, hidden, step, rows, net, force, state, new)
+    return taught

@@ -1,0 +1,288 @@
+"""Every field that a job may have: what it holds, its default, what it is for. Reading, checking and the JSON schema
+all follow these tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from distagg.dataset.dataset import Dataset
+from distagg.dataset.rankings import FORMATS
+from distagg.engine.compare import DEFAULT_METRICS
+from distagg.engine.fitting.fit import check_fits
+from distagg.engine.fitting.folds import make_folds
+from distagg.engine.fitting.search import variants
+from distagg.errors import DistaggError, UsageError, unknown
+from distagg.models import Model, is_model, model_named
+from distagg.sources import SOURCES
+from distagg.storage.paths import is_found
+
+if TYPE_CHECKING:
+    from distagg.pipeline.spec import Step
+
+
+REQUIRED: Any = object()
+PROTOCOLS = ("letor", "trec")
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """``kind`` says how the value is read (see ``distagg.pipeline.spec``); a default of None is left out."""
+
+    kind: str
+    help: str
+    default: Any = REQUIRED
+    choices: tuple[str, ...] = ()
+    least: float | None = None
+
+
+TOP = {
+    "name": Field("name", "what the job is called: letters, digits, dots, dashes"),
+    "runs": Field("text", "the folder in which run directories are made", "runs"),
+    "keep": Field("whole", "so many finished runs are kept, the newest; all without it", None, least=1),
+    "seed": Field("whole", "seed of everything that draws", 0, least=0),
+    "place": Field("table", "where it runs", {}),
+    "checkpoints": Field("table", "how often training is saved", {}),
+    "steps": Field("table", "what is done, in order"),
+}
+PLACE = {
+    "workers": Field("whole", "local worker processes; 0 runs in the driver", 0, least=0),
+    "scheduler": Field("text", "address of a Dask cluster, instead of workers", None),
+}
+CHECKPOINTS = {
+    "rounds": Field("whole", "after so many rounds", 10, least=1),
+    "seconds": Field("number", "or after so many seconds, whichever comes first", 30.0, least=0),
+}
+_DATASET = Field("dataset", "the name of an earlier step that makes one, or a path")
+_PROTOCOL = Field(
+    "choice", "how metrics are counted: letor for LETOR files and trec for all else by default", None, PROTOCOLS
+)
+_METRICS = Field("metrics", "such as ndcg@5, p@3, map", list(DEFAULT_METRICS))
+_GOAL = Field("metric", "what fitted models choose by", "map")
+_FOLDS = Field("folds", "letor5, or a whole number of at least 3", None)
+_TRIES = Field("whole", "so many random combinations of settings instead of all", None, least=1)
+
+STEPS: dict[str, dict[str, Field]] = {
+    "import": {
+        "source": Field("choice", "what the files are", choices=tuple(SOURCES)),
+        "files": Field("paths", "files, or directories of files"),
+        "qrels": Field("path", "judgements of trec runs: query 0 item label", None),
+        "expert": Field("choice", "what names the expert of a trec run", None, ("file", "tag")),
+        "by": Field("choice", "what orders a list of a trec run", None, ("score", "rank")),
+    },
+    "expand": {
+        "dataset": _DATASET,
+        "experts": Field("whole", "so many of every expert", 1, least=1),
+        "items": Field("whole", "so many of every item", 1, least=1),
+    },
+    "fit": {
+        "model": Field("model", "a model's name"),
+        "dataset": _DATASET,
+        "valid": Field("dataset", "labelled data to stop and choose by, or to learn from as well; see fit", None),
+        "settings": Field("table", "the model's parameters; a list of values is chosen from", {}),
+        "folds": _FOLDS,
+        "tries": _TRIES,
+        "goal": _GOAL,
+        "protocol": _PROTOCOL,
+    },
+    "rank": {
+        "model": Field("ranker", "a model's name, an earlier fit step, or the path of a fitted model"),
+        "dataset": _DATASET,
+        "settings": Field("table", "the model's parameters", {}),
+        "format": Field("choice", "what is written", "parquet", FORMATS),
+        "chunk_entries": Field("whole", "about so many entries make a part", 1 << 20, least=1),
+        "allow_unseen": Field("flag", "go on where a fitted model does not know the experts of most entries", False),
+    },
+    "evaluate": {
+        "rankings": Field("rankings", "an earlier rank step, or the path of rankings"),
+        "dataset": _DATASET,
+        "metrics": _METRICS,
+        "protocol": _PROTOCOL,
+    },
+    "compare": {
+        "dataset": _DATASET,
+        "models": Field("models", "names of models"),
+        "settings": Field("table", "parameters of models, by model", {}),
+        "folds": _FOLDS,
+        "tries": _TRIES,
+        "baseline": Field("text", "what others are tested against; the best without it", None),
+        "metrics": _METRICS,
+        "goal": _GOAL,
+        "protocol": _PROTOCOL,
+    },
+}
+STEPS["scale"] = {
+    "dataset": Field("dataset", "what is scaled; synthetic data shaped like MQ2008-agg without it", None),
+    "queries": Field("whole", "queries of synthetic data", 800, least=1),
+    "model": Field("model", "what a pass computes; one that needs no fit", "rrf"),
+    "workers": Field("counts", "numbers of local workers, 2 among them", [1, 2, 4]),
+    "grow": Field("whole", "every expert so many times, where workers or chunks are varied", 40, least=1),
+    "times": Field("counts", "experts, and items, so many times, on 2 workers", [1, 2, 4, 8]),
+    "chunks": Field("counts", "entries a chunk, on 2 workers", [1 << 14, 1 << 16, 1 << 18, 1 << 20]),
+    "repeats": Field("whole", "of every pass and simulated round", 5, least=1),
+    "simulated": Field("counts", "numbers of simulated workers", [10, 30, 100]),
+    "simulated_entries": Field("whole", "entries of a simulated round", 10**9, least=1),
+    "simulated_chunks": Field("counts", "entries a chunk of a simulated round", [1 << 17, 1 << 20, 1 << 23]),
+}
+MAKES = {"import": "dataset", "expand": "dataset", "fit": "model", "rank": "rankings"}
+
+_JSON: dict[str, dict[str, Any]] = {
+    "whole": {"type": "integer"}, "number": {"type": "number"}, "flag": {"type": "boolean"},
+    "table": {"type": "object"},
+    "paths": {"type": "array", "items": {"type": "string"}, "minItems": 1},
+    "metrics": {"type": "array", "items": {"type": "string"}, "minItems": 1},
+    "models": {"type": "array", "items": {"type": "string"}, "minItems": 1},
+    "folds": {"type": ["string", "integer"]},
+    "counts": {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 1},
+}  # fmt: skip
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON schema of job files, for editors.
+
+    >>> json_schema()["required"]
+    ['name', 'steps']
+    """
+    kinds = [
+        {**_object({"do": Field("choice", "what the step does", choices=(kind,)), **fields}), "title": kind}
+        for kind, fields in STEPS.items()
+    ]
+    top = _object(TOP)
+    top["properties"] |= {"place": _object(PLACE), "checkpoints": _object(CHECKPOINTS)}
+    top["properties"]["steps"] = {"type": "object", "minProperties": 1, "additionalProperties": {"oneOf": kinds}}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "distagg job", **top}
+
+
+def _object(fields: dict[str, Field]) -> dict[str, Any]:
+    return {
+        "type": "object", "additionalProperties": False,
+        "required": [name for name, field in fields.items() if field.default is REQUIRED],
+        "properties": {name: _property(field) for name, field in fields.items()},
+    }  # fmt: skip
+
+
+def _property(field: Field) -> dict[str, Any]:
+    made: dict[str, Any] = {**_JSON.get(field.kind, {"type": "string"}), "description": field.help}
+    if field.choices:
+        made["enum"] = list(field.choices)
+    if field.least is not None:
+        made["minimum"] = field.least
+    if field.default is not REQUIRED and field.default is not None:
+        made["default"] = field.default
+    return made
+
+
+# What the fields of a step must be together.
+
+
+def check_step(step: Step, where: str, before: Sequence[Step], seed: int) -> None:
+    """Refuse settings that no model takes, fields that do not go together, and data that cannot do."""
+    checks = {
+        "import": _import,
+        "fit": _fit,
+        "rank": _rank,
+        "compare": _compare,
+        "evaluate": _evaluate,
+        "scale": _scale,
+    }
+    if step.do in checks:
+        checks[step.do](step.values, where, seed)
+
+
+def _import(values: dict[str, Any], where: str, seed: int) -> None:
+    for key in ("qrels", "expert", "by"):
+        if key in values and values["source"] != "trec":
+            raise UsageError(f'{where}.{key}: belongs to source = "trec", and the source is {values["source"]}')
+
+
+def _fit(values: dict[str, Any], where: str, seed: int) -> None:
+    models = _at(
+        f"{where}.settings", lambda: variants(values["model"], values["settings"], tries=values.get("tries"), seed=seed)
+    )
+    chosen_on = [key for key in ("valid", "folds") if key in values]
+    if len(models) > 1 and len(chosen_on) != 1:
+        raise UsageError(f"{where}.settings: to choose from several, give either valid or folds")
+    if "folds" in values and len(models) == 1:
+        raise UsageError(f"{where}.folds: there is one setting only, and nothing to choose by folds")
+    dataset = _opened(values["dataset"])
+    if dataset is not None:
+        _fits(f"{where}.dataset", models[0], dataset)
+        _check_folds(values, where, dataset)
+        if models[0].needs_labels and not dataset.manifest.labels:
+            raise UsageError(f"{where}.dataset: has no labels, and {values['model']} learns from them")
+
+
+def _rank(values: dict[str, Any], where: str, seed: int) -> None:
+    if not is_model(values["model"]):
+        if values["settings"]:
+            raise UsageError(f"{where}.settings: a fitted model has its parameters already; they belong to its fit")
+        return
+    model = _at(f"{where}.settings", lambda: model_named(values["model"], values["settings"], seed=seed))
+    if model.needs_labels:
+        raise UsageError(f'{where}.model: {model.name} must be fitted first, by a step with do = "fit"')
+    dataset = _opened(values["dataset"])
+    if dataset is not None:
+        _fits(f"{where}.dataset", model, dataset)
+
+
+def _evaluate(values: dict[str, Any], where: str, seed: int) -> None:
+    dataset = _opened(values["dataset"])
+    if dataset is not None and not dataset.manifest.labels:
+        raise UsageError(f"{where}.dataset: has no labels to evaluate against")
+
+
+def _compare(values: dict[str, Any], where: str, seed: int) -> None:
+    _evaluate(values, where, seed)
+    dataset = _opened(values["dataset"])
+    for name in values["settings"]:
+        if name not in values["models"]:
+            raise UsageError(f"{where}.settings: {unknown('model', name, values['models'])}")
+        if not isinstance(values["settings"][name], dict):
+            raise UsageError(f"{where}.settings.{name}: expected a table of the model's parameters")
+    for name in values["models"]:
+        made = values["settings"].get(name, {})
+        group = _at(f"{where}.settings.{name}", lambda made=made, name=name: variants(  # type: ignore[misc]
+            name, made, tries=values.get("tries"), seed=seed))  # fmt: skip
+        if "folds" not in values and (len(group) > 1 or group[0].needs_labels):
+            raise UsageError(f"{where}.folds: is missing, and {name} learns from labels or has settings to choose from")
+        if dataset is not None:
+            _fits(f"{where}.models", group[0], dataset)
+    if "baseline" in values and values["baseline"] not in values["models"]:
+        raise UsageError(f"{where}.baseline: {unknown('baseline', values['baseline'], values['models'])}")
+    if dataset is not None:
+        _check_folds(values, where, dataset)
+
+
+def _scale(values: dict[str, Any], where: str, seed: int) -> None:
+    model = model_named(values["model"])
+    if model.learns:
+        raise UsageError(f"{where}.model: {model.name} must be fitted, and what is measured is a pass without; try rrf")
+    if 2 not in values["workers"]:
+        raise UsageError(f"{where}.workers: found {values['workers']}, expected 2 among them")
+    dataset = _opened(values["dataset"]) if "dataset" in values else None
+    if dataset is not None:
+        _fits(f"{where}.dataset", model, dataset)
+        if dataset.manifest.partition != "query":
+            raise UsageError(f"{where}.dataset: is partitioned by expert; scaling is measured on whole queries")
+
+
+def _check_folds(values: dict[str, Any], where: str, dataset: Dataset) -> None:
+    if "folds" in values:
+        _at(f"{where}.folds", lambda: make_folds(dataset, values["folds"]))
+
+
+def _fits(where: str, model: Model, dataset: Dataset) -> None:
+    _at(where, lambda: check_fits(model, dataset))
+
+
+def _opened(reference: str) -> Dataset | None:
+    """The dataset at a path; those that steps make are not there yet."""
+    return Dataset.open(reference) if is_found(reference) else None
+
+
+def _at(where: str, call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    except DistaggError as error:
+        raise UsageError(f"{where}: {error}") from error

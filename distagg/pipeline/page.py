@@ -1,0 +1,86 @@
+"""The page of a run: what was done, how long it took, the figures, the top of the rankings, pages of comparisons."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from distagg.dataset.manifest import manifest_file
+from distagg.engine.read_rankings import read_rankings
+from distagg.pipeline.folder import RunFolder
+from distagg.pipeline.spec import Job, Step
+from distagg.pipeline.status import status
+from distagg.reports import compare_report, write_report
+from distagg.reports.run import run_report
+from distagg.reports.terminal import counted_by
+
+IN_SAMPLE = (
+    "measured on the queries that the model was trained on, so better than new queries will be; "
+    "a compare step with folds gives held-out figures"
+)
+QUERIES, ITEMS = 6, 10
+READ_ROWS = 100_000
+
+
+def write_run_report(job: Job, folder: RunFolder) -> Path:
+    """Draw report.html, and a page for each comparison."""
+    pages = {}
+    for step in job.steps:
+        if step.do == "compare" and folder.done(step):
+            result = json.loads(folder.output(step).read_text(encoding="utf-8"))
+            pages[step.name] = f"report-{step.name}.html"
+            write_report(compare_report(result), folder.path / pages[step.name], overwrite=True)
+    about = status(folder.path)
+    figures = {}
+    for step in job.steps:
+        if step.do in ("evaluate", "compare") and folder.done(step):
+            means = json.loads(folder.output(step).read_text(encoding="utf-8"))["means"]
+            figures[step.name] = means if step.do == "compare" else {step.values["rankings"]: means}
+    tops = [one for step in job.steps if step.do == "rank" and folder.done(step) for one in _top(step, folder)]
+    html = run_report({
+        **about, "job": job.to_dict(), "environment": folder.read("environment.json"),
+        "figures": figures, "counted": how_counted(job, folder),
+        "pages": pages, "rankings": tops, "notes": [n for step in job.steps for n in folder.notes(step)],
+        "events": folder.events(),
+        "scaling": {
+            step.name: json.loads(folder.output(step).read_text(encoding="utf-8"))
+            for step in job.steps if step.do == "scale" and folder.done(step)
+        },
+        "changes": folder.read("changes.json") if (folder.path / "changes.json").is_file() else None,
+    })  # fmt: skip
+    write_report(html, folder.path / "report.html", overwrite=True)
+    return folder.path / "report.html"
+
+
+def how_counted(job: Job, folder: RunFolder) -> dict[str, str]:
+    """By step that gives figures: under which protocol, and whether on queries that the model was trained on."""
+    told = {}
+    for step in job.steps:
+        if step.do in ("evaluate", "compare") and folder.done(step):
+            result = json.loads(folder.output(step).read_text(encoding="utf-8"))
+            told[step.name] = counted_by(result["protocol"]) + (f"; {IN_SAMPLE}" if result.get("in_sample") else "")
+    return told
+
+
+def _top(step: Step, folder: RunFolder) -> list[dict[str, Any]]:
+    """The first items of the first queries; of Parquet only the first part is read."""
+    made = folder.output(step)
+    if made.is_dir():
+        parts = json.loads(manifest_file(made).read_text(encoding="utf-8"))["files"]
+        if not parts:
+            return []
+        batch = next(pq.ParquetFile(made / parts[0]["path"]).iter_batches(READ_ROWS), None)
+        rows = batch.to_pylist() if batch is not None else []
+    else:
+        rows = read_rankings(made).slice(0, READ_ROWS).to_pylist()
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        if row["query"] not in found and len(found) == QUERIES:
+            break
+        items = found.setdefault(row["query"], [])
+        if len(items) < ITEMS:
+            items.append({"item": row["item"], "rank": row.get("rank", len(items) + 1), "score": row["score"]})
+    return [{"model": step.name, "query": query, "items": items} for query, items in found.items()]

@@ -1,0 +1,130 @@
+"""What a job will take, told before anything is done: chunks, memory and time of every step.
+
+Chunks and entries are counted where the data is there already. Time and memory are measured with ``trial`` on the
+first chunk of it, and scaled by entries; steps whose data is made by an earlier import are known only after it.
+"""
+
+from __future__ import annotations
+
+import math
+import resource
+import time
+from pathlib import Path
+from typing import Any
+
+from distagg.dataset.dataset import CHUNK_ENTRIES, Dataset
+from distagg.dataset.manifest import Manifest
+from distagg.engine.fitting.search import variants
+from distagg.engine.fitting.train import TRAIN_ENTRIES
+from distagg.engine.rank import ranking_of, ranking_schema, solved
+from distagg.engine.saved import load_model
+from distagg.models import Model, Params, is_model, model_named
+from distagg.models.trained import Trained
+from distagg.pipeline.spec import Job, Step
+from distagg.storage.paths import is_found
+
+COPIES = 4  # of a chunk in memory while it is ranked: as read, as arrays, the model's own, the part as written
+
+
+def plan(job: Job, *, trial: bool = False) -> list[dict[str, Any]]:
+    """A row for each step: step, do, entries, chunks, and with ``trial`` seconds and memory (bytes of a process)."""
+    sizes: dict[str, float] = {}  # entries of what steps make, where they are known
+    rows = []
+    for step in job.steps:
+        row = _row(step, sizes)
+        if step.do == "expand" and row["entries"] is not None:
+            row["entries"] *= step.values["experts"] * step.values["items"]
+            sizes[step.name] = row["entries"]
+        if trial and step.do in ("rank", "fit") and row["entries"] is not None:
+            row |= _tried(step, row["entries"], max(1, job.place.get("workers", 0)), job)
+        rows.append(row)
+    return rows
+
+
+def _row(step: Step, sizes: dict[str, float]) -> dict[str, Any]:
+    row: dict[str, Any] = {"step": step.name, "do": step.do, "entries": None, "chunks": None}
+    if step.do == "import":
+        row["bytes"] = sum(_bytes(Path(file)) for file in step.values["files"])
+        return row
+    if "dataset" not in step.values:  # synthetic data
+        return row
+    reference = step.values["dataset"]
+    chunk = step.values.get("chunk_entries", TRAIN_ENTRIES if step.do == "fit" else CHUNK_ENTRIES)
+    manifest = _manifest(reference)
+    if manifest is not None:
+        row["entries"], row["chunks"] = manifest.entries, len(Dataset.open(reference).plan(chunk))
+    elif reference in sizes:
+        row["entries"], row["chunks"] = sizes[reference], math.ceil(sizes[reference] / chunk)
+    return row
+
+
+def _manifest(reference: str) -> Manifest | None:
+    return Dataset.open(reference).manifest if is_found(reference) else None
+
+
+def _bytes(path: Path) -> int:
+    files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
+    return sum(file.stat().st_size for file in files)
+
+
+def _tried(step: Step, entries: float, workers: int, job: Job) -> dict[str, Any]:
+    """Seconds and memory by working on one chunk twice; the first time compiles."""
+    source = _source(step, job)
+    model, params = _model(step, job)
+    if source is None or model is None or source.manifest.partition == "expert":
+        return {}
+    trained = isinstance(model, Trained) and step.do == "fit"
+    if model.learns and not params and not trained:
+        return {}
+    ref = source.plan(TRAIN_ENTRIES)[0]
+    spent, compiling = 0.0, 0.0
+    for turn in range(2):
+        began = time.perf_counter()
+        chunk = ref.load(ids=not trained)
+        if trained:
+            assert isinstance(model, Trained)
+            begun = {**model.start(chunk.n_experts), "round": [0.0], "highest": [float(max(chunk.labels.max(), 1))]}
+            model.learn(chunk, {name: _array(value) for name, value in begun.items()})
+        else:
+            ranking_of(chunk, solved(model, chunk, params), ranking_schema(model))
+        spent = time.perf_counter() - began
+        compiling = spent if turn == 0 else max(compiling - spent, 0.0)
+    rounds = int(model.rounds) if isinstance(model, Trained) and trained else 1
+    share = 1 if trained and model.mode == "serial" else workers  # type: ignore[attr-defined]
+    largest = min(entries, step.values.get("chunk_entries", TRAIN_ENTRIES))
+    each = chunk.nbytes / max(chunk.n_entries, 1)
+    resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return {
+        "seconds": compiling + rounds * spent * entries / max(chunk.n_entries, 1) / share,
+        "memory": resident + COPIES * each * largest,
+        **({"rounds at most": rounds} if trained else {}),
+    }
+
+
+def _source(step: Step, job: Job) -> Dataset | None:
+    """The dataset to try on: the step's own, or what it is expanded from."""
+    reference = step.values["dataset"]
+    maker = job.step(reference)
+    while maker is not None and maker.do == "expand":
+        reference = maker.values["dataset"]
+        maker = job.step(reference)
+    return Dataset.open(reference) if maker is None else None
+
+
+def _model(step: Step, job: Job) -> tuple[Model | None, Params]:
+    name, settings = step.values["model"], step.values["settings"]
+    if step.do == "fit":
+        return variants(name, settings, tries=step.values.get("tries"), seed=job.seed)[0], {}
+    if job.step(name) is not None:
+        return None, {}
+    if is_model(name):
+        return model_named(name, settings, seed=job.seed), {}
+    fitted = load_model(name)
+    dataset = _source(step, job)
+    return (fitted.model, fitted.params_for(dataset.experts)) if dataset is not None else (None, {})
+
+
+def _array(value: Any) -> Any:
+    import numpy as np
+
+    return np.asarray(value, dtype=np.float64)

@@ -1,0 +1,161 @@
+"""What changed since the run before: rankings, figures, what models make of their experts.
+
+Parts of rankings with the same bytes are only counted; the others are read, some queries at a time, so that memory is
+bounded by ROWS whatever changed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from distagg.dataset.dataset import read_groups
+from distagg.dataset.manifest import manifest_file
+from distagg.engine.read_rankings import read_rankings
+from distagg.engine.saved import Fitted, load_model
+from distagg.errors import DistaggError
+from distagg.metrics.changes import TOP, RankChanges, add_changes, add_same, weights_moved
+from distagg.pipeline.folder import RunFolder
+from distagg.pipeline.spec import Job, Step
+
+ROWS = 10_000_000  # of both rankings, read at once
+SHOWN = 10
+
+
+def changes_since(before: RunFolder, now: RunFolder, job: Job) -> dict[str, Any]:
+    """By step: changes of rankings, of metrics, of fitted models. What the run before did not have is left out."""
+    found: dict[str, Any] = {"before": before.path.name, "rankings": {}, "metrics": {}, "models": {}}
+    for step in job.steps:
+        then, made = before.output(step), now.output(step)
+        try:
+            if not then.exists():
+                continue
+            if step.do == "rank":
+                found["rankings"][step.name] = ranking_changes(then, made)
+            elif step.do == "fit":
+                found["models"][step.name] = _model_changes(load_model(then), load_model(made))
+            elif step.do in ("evaluate", "compare"):
+                found["metrics"][step.name] = _metric_changes(_means(then, step), _means(made, step))
+        except (
+            DistaggError,
+            OSError,
+            KeyError,
+            ValueError,
+        ) as error:  # another kind of step then, or deleted meanwhile
+            found.setdefault("unknown", {})[step.name] = str(error)
+    return found
+
+
+def ranking_changes(before: Path, now: Path, rows: int = ROWS) -> dict[str, Any]:
+    """How two rankings on disk differ."""
+    total = RankChanges()
+    old, new = _parts(before), _parts(now)
+    same = [digest for digest in new if digest in old]
+    for digest in same:
+        add_same(total, read_groups(new[digest][0], None, ["query"])["query"])
+    left = [[one for digest, one in parts.items() if digest not in same] for parts in (old, new)]
+    passes = max(1, math.ceil(sum(count for side in left for _, count in side) / rows))
+    for number in range(passes):
+        tables = [_gathered((file for file, _ in side), number, passes) for side in left]
+        add_changes(total, tables[0], tables[1])
+    return total.to_dict()
+
+
+def _parts(made: Path) -> dict[str, tuple[Path, int]]:
+    """Files of rankings and their rows, by hash; a single file is a part by itself."""
+    if not made.is_dir():
+        return {str(made): (made, 0)}
+    files = json.loads(manifest_file(made).read_text(encoding="utf-8"))["files"]
+    return {one["sha256"]: (made / one["path"], one["rows"]) for one in files}
+
+
+def _gathered(files: Iterator[Path], number: int, passes: int) -> pa.Table:
+    """Rows of the queries whose turn it is."""
+    pieces = [pa.table({"query": pa.array([], pa.string()), "item": pa.array([], pa.string()),
+                        "rank": pa.array([], pa.int64())})]  # fmt: skip
+    for file in files:
+        table = read_rankings(file)
+        if "rank" not in table.column_names:
+            return table  # a TREC file is one part, in one pass
+        table = table.select(["query", "item", "rank"])
+        if passes > 1:
+            coded = table["query"].combine_chunks().dictionary_encode()
+            turn = np.array([zlib.crc32(name.encode()) % passes == number for name in coded.dictionary.to_pylist()])
+            table = table.filter(pa.array(turn[coded.indices.to_numpy()]))
+        pieces.append(table.cast(pieces[0].schema))
+    return pa.concat_tables(pieces)
+
+
+def _means(file: Path, step: Step) -> dict[str, dict[str, float]]:
+    means = json.loads(file.read_text(encoding="utf-8"))["means"]
+    return means if step.do == "compare" else {step.values["rankings"]: means}
+
+
+def _metric_changes(before: dict[str, dict[str, float]], now: dict[str, dict[str, float]]) -> dict[str, Any]:
+    return {
+        name: {metric: {"before": before[name][metric], "now": value}
+               for metric, value in values.items() if metric in before[name]}
+        for name, values in now.items() if name in before
+    }  # fmt: skip
+
+
+def _model_changes(before: Fitted, now: Fitted) -> dict[str, Any]:
+    """Of arrays with a row for each expert: how far all moved, and the experts that moved furthest."""
+    common = [name for name in now.experts if name in set(before.experts)]
+    at = [{name: n for n, name in enumerate(one.experts)} for one in (before, now)]
+    rows = [np.array([one[name] for name in common], dtype=np.int64) for one in at]
+    arrays = {}
+    for name in sorted(before.params):
+        if not name.startswith("expert_") or name not in now.params:
+            continue
+        was, is_now = (
+            np.asarray(one.params[name], dtype=float)[mine] for one, mine in zip((before, now), rows, strict=True)
+        )
+        if was.shape != is_now.shape:
+            continue
+        each = np.sqrt(((is_now - was) ** 2).reshape(len(common), -1).sum(axis=1))
+        far = np.argsort(-each, kind="stable")[:SHOWN]
+        arrays[name] = {
+            **weights_moved(was, is_now),
+            "experts": [{"expert": common[n], "moved": float(each[n]), "before": was[n].ravel().tolist(),
+                         "now": is_now[n].ravel().tolist()} for n in far if each[n] > 0],
+        }  # fmt: skip
+    return {
+        "arrays": arrays, "same model": before.model == now.model,
+        "new": sorted(set(now.experts) - set(common)), "vanished": sorted(set(before.experts) - set(common)),
+    }  # fmt: skip
+
+
+def told(changes: dict[str, Any]) -> str:
+    """One line about it all."""
+    words = [_ranking_told(name, one) for name, one in changes["rankings"].items()]
+    for models in changes["metrics"].values():
+        for model, metrics in models.items():
+            apart = {name: 100 * (v["now"] - v["before"]) for name, v in metrics.items() if v["now"] != v["before"]}
+            words += [f"{model} {', '.join(f'{name} {value:+.2f}' for name, value in apart.items())}"] if apart else []
+    for name, model in changes["models"].items():
+        words += [
+            f"{name} {array} moved {100 * one['moved']:.1f}%" for array, one in model["arrays"].items() if one["moved"]
+        ]
+    return f"since {changes['before']}: " + ("; ".join(words) or "nothing to compare")
+
+
+def _ranking_told(name: str, one: dict[str, Any]) -> str:
+    queries = one["queries"]
+    total = queries["same"] + queries["changed"]
+    if not queries["changed"] and not queries["new"] and not queries["vanished"]:
+        return f"{name} the same in all {total:,} queries"
+    alike = f"tau {one['tau']:.3f}, " if one["tau"] is not None else ""
+    alike += f"overlap@{TOP} {one[f'overlap@{TOP}']:.3f}, " if total else ""
+    return (
+        f"{name} changed in {queries['changed']:,} of {total:,} queries "
+        f"({alike}another on top in {one['another on top']:,}), "
+        f"{queries['new']:,} new, {queries['vanished']:,} vanished"
+    )

@@ -1,0 +1,292 @@
+"""Job files: read, overridden, checked field by field, before anything is written.
+
+A job is a TOML file (or the JSON that a run directory keeps)::
+
+    name = "nightly"
+    [steps.data]
+    do = "import"
+    source = "letor"
+    files = ["A1.txt", "A2.txt"]
+    [steps.ranked]
+    do = "rank"
+    model = "rrf"
+    dataset = "data"
+
+Paths are relative to where the command is run, and absolute from then on.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from distagg.dataset.dataset import Dataset
+from distagg.errors import DistaggError, UsageError, unknown
+from distagg.metrics import parse_metric
+from distagg.models import MODELS, is_model
+from distagg.pipeline.fields import CHECKPOINTS, MAKES, PLACE, REQUIRED, STEPS, TOP, Field
+from distagg.storage.paths import is_url, place
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    name: str
+    do: str
+    values: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    name: str
+    runs: str
+    seed: int
+    place: dict[str, Any]
+    checkpoints: dict[str, Any]
+    steps: tuple[Step, ...]
+    keep: int | None = None
+
+    def step(self, name: str) -> Step | None:
+        return next((step for step in self.steps if step.name == name), None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The resolved specification, defaults filled in."""
+        steps = {step.name: {"do": step.do, **step.values} for step in self.steps}
+        kept = {} if self.keep is None else {"keep": self.keep}
+        return {
+            "name": self.name, "runs": self.runs, **kept, "seed": self.seed, "place": self.place,
+            "checkpoints": self.checkpoints, "steps": steps,
+        }  # fmt: skip
+
+
+def read_job(path: Path, overrides: Sequence[str] = ()) -> Job:
+    """A job file with ``key=value`` overrides; whatever is wrong is refused with the field's name."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        body = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+    except FileNotFoundError:
+        raise UsageError(f"no job file {path}; jobs/ has some to copy") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise UsageError(f'job file {path}: {error}; expected TOML, such as name = "nightly"') from None
+    if not isinstance(body, dict):
+        raise UsageError(f"job file {path}: found {_shown(body)}, expected a table")
+    for override in overrides:
+        _override(body, override)
+    try:
+        return make_job(body)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from error
+
+
+def _override(body: dict[str, Any], override: str) -> None:
+    """Set one dotted key; the value is TOML, or else text."""
+    key, equals, value = override.partition("=")
+    if not equals or not all(key.split(".")):
+        raise UsageError(f"found '{override}', expected key=value, such as steps.ranked.model=borda")
+    try:
+        read = tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        read = value
+    *above, last = key.split(".")
+    for word in above:
+        body = body.setdefault(word, {})
+        if not isinstance(body, dict):
+            raise UsageError(f"{key}: '{word}' is no table, so it has no key '{last}'")
+    body[last] = read
+
+
+def make_job(body: dict[str, Any]) -> Job:
+    """A checked job from plain data."""
+    top = _table(body, TOP, "", ())
+    place = _table(top["place"], PLACE, "place.", ())
+    if "scheduler" in place and place["workers"]:
+        raise UsageError("place.scheduler: give either it or place.workers")
+    checkpoints = _table(top["checkpoints"], CHECKPOINTS, "checkpoints.", ())
+    if not top["steps"]:
+        raise UsageError("steps: found none, expected at least one, such as [steps.data]")
+    steps: list[Step] = []
+    for name, values in top["steps"].items():
+        steps.append(_step(name, values, steps, list(top["steps"]), top["seed"]))
+    if is_url(top["runs"]):
+        raise UsageError(f"runs: found the URL {top['runs']}, expected a local folder: run directories hold a lease")
+    runs = str(Path(top["runs"]).absolute())
+    return Job(top["name"], runs, top["seed"], place, checkpoints, tuple(steps), top.get("keep"))
+
+
+def _step(name: str, values: Any, before: Sequence[Step], names: list[str], seed: int) -> Step:
+    from distagg.pipeline.fields import check_step
+
+    where = f"steps.{name}"
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"{where}: found '{name}', expected a name of letters, digits, dots, dashes")
+    if not isinstance(values, dict):
+        raise UsageError(f"{where}: found {_shown(values)}, expected a table")
+    do = values.get("do")
+    if do is None:
+        raise UsageError(f"{where}.do: is missing, expected one of {', '.join(STEPS)}")
+    if not isinstance(do, str):
+        raise UsageError(f"{where}.do: found {_shown(do)}, expected one of {', '.join(STEPS)}")
+    if do not in STEPS:
+        raise _named(f"{where}.do", unknown("step", do, STEPS))
+    rest = {key: value for key, value in values.items() if key != "do"}
+    step = Step(name, do, _table(rest, STEPS[do], f"{where}.", before, names))
+    check_step(step, where, before, seed)
+    return step
+
+
+def _table(
+    found: Any, fields: dict[str, Field], where: str, before: Sequence[Step], names: Sequence[str] = ()
+) -> dict[str, Any]:
+    """The values of a table, checked, with defaults."""
+    if not isinstance(found, dict):
+        raise UsageError(f"{where.rstrip('.')}: found {_shown(found)}, expected a table")
+    for key in found:
+        if key not in fields:
+            raise unknown(f"key '{where}{key}', that is", key, sorted(fields))
+    values = {}
+    for key, field in fields.items():
+        if key not in found:
+            if field.default is REQUIRED:
+                raise UsageError(f"{where}{key}: is missing; it is {field.help}")
+            if field.default is not None:
+                values[key] = field.default
+            continue
+        try:
+            values[key] = _read(field, found[key], before, names)
+        except DistaggError as error:
+            raise _named(f"{where}{key}", error) from error
+    return values
+
+
+def _named(where: str, error: DistaggError) -> UsageError:
+    return UsageError(f"{where}: {error}")
+
+
+def _read(field: Field, value: Any, before: Sequence[Step], names: Sequence[str]) -> Any:
+    if field.kind in ("whole", "number"):
+        return _number(field, value)
+    if field.kind == "flag":
+        return _of(value, bool, "true or false")
+    if field.kind == "table":
+        return _of(value, dict, "a table")
+    if field.kind == "folds":
+        return _folds(value)
+    if field.kind in ("paths", "metrics", "models", "counts"):
+        words = _of(value, list, f"a list, such as [{_EXAMPLES[field.kind]}]")
+        if not words:
+            raise UsageError("found an empty list, expected at least one")
+        read: list[Any] = [_word(field.kind, word) for word in words]
+        twice = next((word for word in read if read.count(word) > 1), None)
+        if twice is not None:
+            raise UsageError(f"found '{twice}' twice")
+        return read
+    text = _text(value)
+    if field.kind == "choice":
+        if text not in field.choices:
+            raise unknown("value", text, field.choices)
+        return text
+    if field.kind in ("dataset", "ranker", "rankings"):
+        return _reference(field.kind, text, before, names)
+    return _WORDS[field.kind](text)
+
+
+def _word(kind: str, value: Any) -> Any:
+    """One of a list."""
+    return _number(Field("whole", "", least=1), value) if kind == "counts" else _WORDS[kind[:-1]](_text(value))
+
+
+def _number(field: Field, value: Any) -> float:
+    kinds = (int,) if field.kind == "whole" else (int, float)
+    what = "a whole number" if field.kind == "whole" else "a number"
+    if isinstance(value, bool) or not isinstance(value, kinds) or not abs(value) < 2**63:  # nor NaN
+        raise UsageError(f"found {_shown(value)}, expected {what}")
+    if field.least is not None and value < field.least:
+        raise UsageError(f"found {value}, expected {what} of at least {field.least:g}")
+    return value
+
+
+def _folds(value: Any) -> str:
+    if value == "letor5" or (str(value).isdigit() and not isinstance(value, bool) and int(value) >= 3):
+        return str(value)
+    raise UsageError(f"found {_shown(value)}, expected letor5 or a whole number of at least 3")
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise UsageError(f"found {_shown(value)}, expected text")
+    return value
+
+
+def _of(value: Any, kind: type, what: str) -> Any:
+    if not isinstance(value, kind):
+        raise UsageError(f"found {_shown(value)}, expected {what}")
+    return value
+
+
+def _name(text: str) -> str:
+    if not _NAME.fullmatch(text):
+        raise UsageError(f"found '{text}', expected letters, digits, dots, dashes")
+    return text
+
+
+def _path(text: str) -> str:
+    if is_url(text):
+        return text
+    path = Path(text).expanduser()
+    if not path.exists():
+        raise UsageError(f"found '{text}', and there is no such file; relative paths start where the command is run")
+    return str(path.absolute())
+
+
+def _metric(text: str) -> str:
+    parse_metric(text)
+    return text
+
+
+def _model(text: str) -> str:
+    if not is_model(text):
+        raise unknown("model", text, MODELS)
+    return text
+
+
+_WORDS: dict[str, Callable[[str], str]] = {
+    "text": lambda text: text, "name": _name, "path": _path, "metric": _metric, "model": _model,
+}  # fmt: skip
+_EXAMPLES = {"paths": '"A1.txt"', "metrics": '"ndcg@5"', "models": '"rrf"', "counts": "1, 2, 4"}
+
+
+def _reference(kind: str, text: str, before: Sequence[Step], names: Sequence[str]) -> str:
+    """The name of an earlier step that makes what is wanted, or a path (or a model's name), checked."""
+    wanted = "model" if kind == "ranker" else kind
+    step = next((step for step in before if step.name == text), None)
+    if step is not None:
+        if MAKES.get(step.do) != wanted:
+            able = ", ".join(do for do, makes in MAKES.items() if makes == wanted)
+            raise UsageError(f"step '{text}' is {step.do}, expected one that makes a {wanted}: {able}")
+        return text
+    if text in names:
+        raise UsageError(f"step '{text}' does not come before; put it first")
+    if kind == "ranker" and is_model(text):
+        return text
+    if not (place(text) if is_url(text) else Path(text).expanduser()).exists():
+        makers = [step.name for step in before if MAKES.get(step.do) == wanted]
+        known = [*makers, *(MODELS if kind == "ranker" else ())]
+        raise unknown(f"step or path (a {wanted} is wanted)", text, known)
+    path = _path(text)
+    if kind == "dataset":
+        Dataset.open(path)
+    elif kind == "ranker":
+        from distagg.engine.saved import load_model
+
+        load_model(path)
+    return path
+
+
+def _shown(value: Any) -> str:
+    return repr(value) if not isinstance(value, dict) else "a table"

@@ -1,0 +1,200 @@
+"""What each kind of step does: read its inputs, call the engine, publish its output."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from distagg.dataset.dataset import Dataset
+from distagg.dataset.expand import expand_dataset
+from distagg.engine.compare import compare
+from distagg.engine.fitting.checkpoint import Checkpoints
+from distagg.engine.fitting.fit import Goal, fit
+from distagg.engine.fitting.folds import count_folds
+from distagg.engine.fitting.search import differing, search, variants
+from distagg.engine.importing import import_dataset
+from distagg.engine.progress import metered
+from distagg.engine.rank_incremental import Reuse
+from distagg.engine.rank_resumable import rank_in_parts
+from distagg.engine.read_rankings import read_rankings
+from distagg.engine.runner import Runner
+from distagg.engine.saved import Fitted, load_model, save_model
+from distagg.metrics import evaluate_rankings
+from distagg.models import is_model, model_named
+from distagg.models.base import collecting, not_converged
+from distagg.pipeline.folder import Kept, RunFolder, as_json
+from distagg.pipeline.key import code_key
+from distagg.pipeline.reuse import Before
+from distagg.pipeline.scale import scale
+from distagg.pipeline.spec import Job, Step
+from distagg.storage.atomic import staged_file
+from distagg.storage.paths import Place, place
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where a step works: the job, its folder, and who runs chunks."""
+
+    job: Job
+    folder: RunFolder
+    runner: Callable[[], Runner]  # called by steps that need one: a cluster is not started for nothing
+    before: Before | None = None
+    among: bool = False  # whether it is one of a job's runs in one folder
+
+    def path(self, reference: str) -> Place:
+        """What a field refers to: an earlier step's output, or a path."""
+        step = self.job.step(reference)
+        return self.folder.output(step) if step is not None else place(reference)
+
+    def dataset(self, reference: str) -> Dataset:
+        return Dataset.open(self.path(reference))
+
+    def say(self, step: Step) -> Callable[..., None]:
+        return lambda event, **about: self.folder.say(event, step=step.name, **about)
+
+
+def do_import(step: Step, site: Site) -> None:
+    values = step.values
+    options = {key: values[key] for key in ("qrels", "expert", "by") if key in values}
+    with metered(f"{step.name}, rows read and written", 0) as progress:
+        import_dataset(values["source"], values["files"], site.folder.output(step), progress=progress, **options)
+
+
+def do_expand(step: Step, site: Site) -> None:
+    dataset, times = site.dataset(step.values["dataset"]), {k: step.values[k] for k in ("experts", "items")}
+    total = dataset.manifest.entries * times["experts"] * times["items"]
+    with metered(f"{step.name}, entries", total) as progress:
+        expand_dataset(dataset, site.folder.output(step), **times, progress=progress)
+
+
+def do_fit(step: Step, site: Site) -> None:
+    values, runner = step.values, site.runner()
+    dataset = site.dataset(values["dataset"])
+    valid = site.dataset(values["valid"]) if "valid" in values else None
+    goal, folds = Goal(values["goal"], values.get("protocol")), values.get("folds")
+    models = variants(values["model"], values["settings"], tries=values.get("tries"), seed=site.job.seed)
+    keeper = Checkpoints(site.folder.checkpoints(step), **site.job.checkpoints, say=site.say(step))
+    model, tried = models[0], []
+    if len(models) > 1:
+        with metered(f"{step.name}, fits", len(models) * count_folds(folds)) as progress:
+            worth = search(models, dataset, valid=valid, folds=folds, goal=goal, runner=runner, progress=progress)
+        model = models[int(worth.argmax())]
+        tried = [{**row, goal.metric: float(v)} for row, v in zip(differing(models), worth, strict=True)]
+    with metered(f"{step.name}, chunks", 0) as progress:
+        params, notes = collecting(
+            lambda: fit(model, dataset, valid=valid, goal=goal, runner=runner, progress=progress, keeper=keeper)
+        )
+    site.folder.keep_notes(step, notes)
+    about = {"goal": values["goal"], "tried": tried}
+    save_model(site.folder.output(step), Fitted(model, params, dataset.experts), about)
+    _repeat(notes)
+
+
+def do_rank(step: Step, site: Site) -> None:
+    values, runner = step.values, site.runner()
+    dataset = site.dataset(values["dataset"])
+    first: list[str] = []
+    if is_model(values["model"]) and site.job.step(values["model"]) is None:
+        model = model_named(values["model"], values["settings"], seed=site.job.seed)
+        keeper = Checkpoints(site.folder.checkpoints(step), **site.job.checkpoints, say=site.say(step))
+        params, first = collecting(lambda: fit(model, dataset, runner=runner, keeper=keeper))
+    else:
+        fitted = load_model(site.path(values["model"]))
+        params = fitted.params_on(dataset, runner, allow_unseen=values["allow_unseen"])
+        model = fitted.model
+    with metered(f"{step.name}, parts", len(dataset.plan(values["chunk_entries"]))) as progress:
+        rank_in_parts(
+            site.folder.output(step), site.folder.staging(step), model, params, dataset, fmt=values["format"],
+            chunk_entries=values["chunk_entries"], runner=runner, progress=progress, say=site.say(step),
+            before_publishing=lambda notes: site.folder.keep_notes(step, [*first, *notes]),
+            reuse=_reuse(step, site) if site.among else None,
+        )  # fmt: skip
+    _repeat(first)
+
+
+def _reuse(step: Step, site: Site) -> Reuse:
+    """Parts of the run before, where the step was a ranking then too."""
+    context = {"code": code_key(), "seed": site.job.seed}
+    if site.before is None:
+        return Reuse(site.folder.recipe_file(step), context)
+    then = site.before.folder
+    return Reuse(site.folder.recipe_file(step), context, then.output(step), then.recipe_file(step))
+
+
+def do_evaluate(step: Step, site: Site) -> None:
+    values = step.values
+    rankings, dataset = site.path(values["rankings"]), site.dataset(values["dataset"])
+    result = evaluate_rankings(
+        read_rankings(rankings), dataset, values["metrics"], protocol=values.get("protocol"), source=str(rankings)
+    )
+    body = {"means": result.means, "protocol": result.protocol, "queries": len(result.query_ids)}
+    _write(site.folder.output(step), body | {"in_sample": _in_sample(step, site.job)})
+
+
+def _in_sample(step: Step, job: Job) -> bool:
+    """Whether the rankings to evaluate are those of a model that an earlier step fitted on the same labels."""
+    ranked = job.step(step.values["rankings"])
+    fitted = job.step(ranked.values["model"]) if ranked else None
+    if fitted is None or fitted.values["dataset"] != step.values["dataset"]:
+        return False
+    models = variants(fitted.values["model"], fitted.values["settings"], tries=fitted.values.get("tries"))
+    return len(models) > 1 or models[0].needs_labels
+
+
+def do_compare(step: Step, site: Site) -> None:
+    values = dict(step.values)
+    dataset = site.dataset(values.pop("dataset"))
+    models = values.pop("models")
+    with metered(f"{step.name}, fits", len(models) * count_folds(values.get("folds"))) as progress:
+        result, notes = collecting(
+            lambda: compare(
+                dataset, models, **values, seed=site.job.seed, runner=site.runner(), progress=progress,
+                kept=Kept(site.folder.staging(step), site.say(step)),
+            )
+        )  # fmt: skip
+    site.say(step)("compared", seconds=result.pop("seconds"))  # the output holds nothing that differs from run to run
+    result["dataset"]["path"] = step.values["dataset"]
+    site.folder.keep_notes(step, notes)
+    _write(site.folder.output(step), result)
+    _repeat(notes)
+
+
+def do_scale(step: Step, site: Site) -> None:
+    dataset = site.dataset(step.values["dataset"]) if "dataset" in step.values else None
+    found = scale(step.values, dataset, site.folder.staging(step), site.say(step), seed=site.job.seed)
+    _write(site.folder.output(step), found)
+
+
+STEPS: dict[str, Callable[[Step, Site], None]] = {
+    "import": do_import, "expand": do_expand, "fit": do_fit, "rank": do_rank, "evaluate": do_evaluate,
+    "compare": do_compare, "scale": do_scale,
+}  # fmt: skip
+
+
+def metrics_of(job: Job, folder: RunFolder) -> dict[str, Any]:
+    """The figures that steps found, by step."""
+    found = {}
+    for step in job.steps:
+        if step.do in ("evaluate", "compare"):
+            found[step.name] = json.loads(folder.output(step).read_text(encoding="utf-8"))["means"]
+    return found
+
+
+def tidy(folder: RunFolder, step: Step) -> None:
+    """Remove what only an unfinished step needs."""
+    for left in (folder.staging(step), folder.checkpoints(step)):
+        shutil.rmtree(left, ignore_errors=True)
+
+
+def _write(target: Path, body: dict[str, Any]) -> None:
+    with staged_file(target) as staging:
+        staging.write_bytes(as_json(body))
+
+
+def _repeat(notes: list[str]) -> None:
+    for note in notes:
+        not_converged(note)

@@ -1,0 +1,246 @@
+"""Lines of fields, fast and exact: Arrow's CSV parser for blocks of regular lines, a line parser for the others.
+
+The line parser takes what Arrow refuses but a reader accepts (several blanks, "+1.5") and names the line of what
+nobody accepts. Blocks are parsed on two threads and come in order.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+
+from distagg.arrow import as_numpy
+from distagg.errors import InputError
+from distagg.sources.source import BATCH_BYTES, open_bytes
+from distagg.threads import ordered_map
+from distagg.types import NO_LABEL
+
+BLOCK_BYTES = BATCH_BYTES // 4
+WORD = pa.string()
+REPEATED = pa.dictionary(pa.int32(), pa.string())  # words with few distinct values in a block
+_CHECK_BYTES = 1 << 17  # looked at together, so that the masks stay in the cache
+_NUMBER = re.compile(rb"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_WHOLE = re.compile(rb"[+-]?[0-9]{1,18}")
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A numeric field: its type, which values are good, and what an error says was expected."""
+
+    type: pa.DataType
+    expected: str
+    good: Callable[[np.ndarray], np.ndarray]
+
+
+FINITE = Number(pa.float64(), "a finite number", np.isfinite)
+POSITION = Number(pa.int64(), "a positive whole number", lambda values: values > 0)
+WHOLE = Number(pa.int64(), "a whole number of 32 bits", lambda values: (values > NO_LABEL) & (values < 2**31))
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The fields of a line, and which of them are kept."""
+
+    fields: tuple[str, ...]
+    keep: Mapping[str, pa.DataType | Number] = field(default_factory=dict)
+    delimiter: bytes = b""  # empty: blanks and tabs, any number of them
+    header: bool = False  # whether the first line of a file names its fields
+
+    def split(self, line: bytes) -> list[bytes]:
+        if not self.delimiter:
+            return [word for word in line.replace(b"\t", b" ").split(b" ") if word]
+        words = line.split(self.delimiter)
+        return [word.strip().strip(b'"') for word in words] if self.delimiter == b"," else words
+
+    @property
+    def shape(self) -> str:
+        between = self.delimiter.decode() or " "
+        return f"{len(self.fields)} fields: {between.join(self.fields)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Whole lines of a file, from ``offset`` on."""
+
+    file: Path
+    offset: int  # in the unpacked file
+    text: bytes
+
+
+def read_tables(files: Iterable[tuple[Path, Layout]]) -> Iterator[tuple[Path, pa.Table]]:
+    """The kept fields of every file, in order, a table for each block of lines."""
+
+    def parse(work: tuple[Lines, Layout]) -> tuple[Path, pa.Table]:
+        return work[0].file, parse_lines(*work)
+
+    return ordered_map(parse, ((lines, layout) for file, layout in files for lines in read_lines(file, layout.header)))
+
+
+def read_lines(file: Path, header: bool) -> Iterator[Lines]:
+    """Blocks of whole lines, without the byte order mark and the header."""
+    with open_bytes(file) as stream:
+        offset = len(stream.readline()) if header else 0
+        while text := stream.read(BLOCK_BYTES):
+            if not text.endswith(b"\n"):
+                text += stream.readline()
+            if offset == 0 and text.startswith(b"\xef\xbb\xbf"):
+                text, offset = text[3:], 3
+            yield Lines(file, offset, text)
+            offset += len(text)
+
+
+def parse_lines(lines: Lines, layout: Layout) -> pa.Table:
+    """The kept fields of a block of lines."""
+    table = _parse_fast(lines.text, layout)
+    return table if table is not None else _parse_exact(lines, layout)
+
+
+def find_lines(file: Path, layout: Layout, wanted: Mapping[str, str]) -> list[tuple[str, int]]:
+    """File and line of every line whose fields are the wanted ones."""
+    needle = max((value.encode() for value in wanted.values()), key=len)
+    places = {layout.fields.index(name): value.encode() for name, value in wanted.items()}
+    found = []
+    for lines in read_lines(file, layout.header):
+        if needle not in lines.text:
+            continue
+        first = _first_line(lines)
+        for number, line in enumerate(lines.text.split(b"\n"), start=first):
+            if needle in line:
+                words = layout.split(line.strip())
+                if all(at < len(words) and words[at] == value for at, value in places.items()):
+                    found.append((str(file), number))
+    return found
+
+
+def _first_line(lines: Lines) -> int:
+    """The number of the first line; counted only when an error needs it."""
+    number, left = 1, lines.offset
+    with open_bytes(lines.file) as stream:
+        while left and (text := stream.read(min(left, BLOCK_BYTES))):
+            number += text.count(b"\n")
+            left -= len(text)
+    return number
+
+
+def _parse_fast(text: bytes, layout: Layout) -> pa.Table | None:
+    """What Arrow makes of the lines, or None when it is not sure to be right."""
+    delimiter = _plain_delimiter(text, layout)
+    if delimiter is None:
+        return None
+    if len(layout.delimiter) > 1:
+        text = text.replace(layout.delimiter, delimiter)
+    types = {name: kind.type if isinstance(kind, Number) else kind for name, kind in layout.keep.items()}
+    try:
+        table = pa.csv.read_csv(
+            pa.BufferReader(text),
+            read_options=pa.csv.ReadOptions(column_names=list(layout.fields), use_threads=False),
+            parse_options=pa.csv.ParseOptions(
+                delimiter=delimiter.decode(), quote_char='"' if layout.delimiter == b"," else False
+            ),
+            convert_options=pa.csv.ConvertOptions(
+                include_columns=list(types),
+                column_types=types,
+                null_values=[],
+                strings_can_be_null=False,
+                check_utf8=not text.isascii(),
+            ),
+            memory_pool=pa.system_memory_pool(),  # gives back what one block needed: 30 MB less than the default one
+        )
+    except pa.ArrowInvalid:
+        return None
+    for name, kind in layout.keep.items():
+        if isinstance(kind, Number):
+            good = all(kind.good(as_numpy(chunk)).all() for chunk in table[name].chunks)
+        else:  # between blanks there is always something
+            good = not layout.delimiter or not pc.any(pc.equal(table[name].cast(WORD), ""), min_count=0).as_py()
+        if not good:
+            return None
+    return table
+
+
+def _plain_delimiter(text: bytes, layout: Layout) -> bytes | None:
+    """The one byte between fields; None where blanks stand in other places or something else is odd."""
+    if b"\r" in text and text.count(b"\r") != text.count(b"\r\n"):
+        return None
+    if layout.delimiter and _ends_in(text, layout.delimiter):  # an empty last field: the line may have been cut
+        return None
+    if layout.delimiter == b",":
+        return b","
+    if layout.delimiter:
+        return b"\t" if b"\t" not in text else None
+    delimiter = b"\t" if b"\t" in text else b" "
+    if (delimiter == b"\t" and b" " in text) or text[:1] == delimiter:
+        return None
+    codes = np.frombuffer(text, np.uint8)
+    blank = np.empty(_CHECK_BYTES + 1, dtype=np.bool_)
+    both = np.empty(_CHECK_BYTES, dtype=np.bool_)
+    for at in range(0, len(codes), _CHECK_BYTES):
+        some = codes[at : at + _CHECK_BYTES + 1]
+        np.less_equal(some, 32, out=blank[: len(some)])
+        np.logical_and(blank[1 : len(some)], blank[: len(some) - 1], out=both[: len(some) - 1])
+        if both[: len(some) - 1].any():  # only line ends may touch
+            touching = np.flatnonzero(both[: len(some) - 1])
+            if ((some[touching] == delimiter[0]) | (some[touching + 1] == delimiter[0])).any():
+                return None
+    return delimiter if text[-1:] != delimiter else None
+
+
+def _ends_in(text: bytes, delimiter: bytes) -> bool:
+    """Whether a line ends in the delimiter; of a table with a header only the last line, and only without its end."""
+    if text.endswith(delimiter):
+        return True
+    return delimiter != b"," and (delimiter + b"\n" in text or delimiter + b"\r\n" in text)
+
+
+def _parse_exact(lines: Lines, layout: Layout) -> pa.Table:
+    """Line by line; the first line that is wrong is an InputError."""
+    places = {name: layout.fields.index(name) for name in layout.keep}
+    values: dict[str, list[str | float]] = {name: [] for name in layout.keep}
+    raws = lines.text.split(b"\n")
+    for at, raw in enumerate(raws):
+        line = raw.strip()
+        if not line:
+            continue
+        try:
+            words = layout.split(line)
+            cut = at == len(raws) - 1 and not words[-1]  # the file's last line, without its end
+            # A table with a header may leave cells empty in the columns that are not kept.
+            needed = words if layout.delimiter != b"," else [words[n] for n in places.values() if n < len(words)]
+            if len(words) != len(layout.fields) or b"" in needed or cut:
+                raise _WrongLineError(f"{len([w for w in words if w])} fields", layout.shape)
+            for name, kind in layout.keep.items():
+                values[name].append(_value(name, words[places[name]], kind))
+        except _WrongLineError as wrong:
+            number = _first_line(lines) + at
+            raise InputError(str(lines.file), line=number, found=wrong.found, expected=wrong.expected) from None
+    types = {name: kind.type if isinstance(kind, Number) else kind for name, kind in layout.keep.items()}
+    return pa.table({name: pa.array(values[name], type=types[name]) for name in layout.keep})
+
+
+class _WrongLineError(Exception):
+    def __init__(self, found: str, expected: str) -> None:
+        super().__init__(found, expected)
+        self.found, self.expected = found, expected
+
+
+def _value(name: str, word: bytes, kind: pa.DataType | Number) -> str | float:
+    try:
+        text = word.decode()
+    except UnicodeDecodeError:
+        raise _WrongLineError(f"{name} {word!r}, bytes that are not UTF-8", "UTF-8 text") from None
+    if not isinstance(kind, Number):
+        return text
+    whole = pa.types.is_integer(kind.type)
+    if (_WHOLE if whole else _NUMBER).fullmatch(word) is None:
+        raise _WrongLineError(f"{name} '{text}'", kind.expected)
+    value = int(word) if whole else float(word)
+    if not kind.good(np.array([value])).all():
+        raise _WrongLineError(f"{name} '{text}'", kind.expected)
+    return value

@@ -1,0 +1,336 @@
+"""Long tables in files: CSV, TSV (both may be .gz), Parquet and JSON lines, streamed a batch at a time.
+
+Every format gives the same batches and the same errors. Rows carry no line numbers; ``lines`` counts them when an
+error needs one.
+"""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import io
+import json
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePath
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.json
+import pyarrow.parquet as pq
+
+from distagg.errors import InputError
+from distagg.sources.cells import Column
+from distagg.sources.source import BATCH_BYTES, open_bytes
+from distagg.types import expert_column
+
+log = logging.getLogger("distagg")
+BLOCK_BYTES = BATCH_BYTES // 4
+BLOCK_ROWS = 1 << 17
+FORMATS = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+}  # fmt: skip
+_DELIMITER = {"csv": ",", "tsv": "\t"}
+_JSON_TYPE = {
+    "id": pa.string(), "text": pa.string(), "number": pa.float64(), "integer": pa.float64(), "flag": pa.bool_(),
+}  # fmt: skip
+
+
+def suffix(file: Path) -> str:
+    """The suffix that tells the format, without a final .gz."""
+    return PurePath(file.name.removesuffix(".gz")).suffix.lower()
+
+
+@dataclass(frozen=True, slots=True)
+class LongTable:
+    """One file whose header has been read."""
+
+    file: Path
+    format: Literal["csv", "tsv", "parquet", "jsonl"]
+    header: tuple[str, ...]
+    columns: tuple[Column, ...]  # the known ones among the header, in the order of ``known``
+    others: tuple[str, ...]  # the rest
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The known columns that the file has."""
+        return tuple(column.name for column in self.columns)
+
+    def tell_columns(self) -> None:
+        """Say which column stands for another one, and which are not read."""
+        for column in self.columns:
+            if column.heading != column.name:
+                log.info("%s: column '%s' names the %ss", self.file, column.heading, column.name)
+        if self.others:
+            log.info("%s: columns that are not read: %s", self.file, ", ".join(self.others))
+
+    def refuse_others(self, known: Sequence[Column]) -> None:
+        """An InputError when the header has a column that is not known."""
+        for name in self.others:
+            names = [column.name for column in known]
+            near = difflib.get_close_matches(name.strip().lower(), names, n=1, cutoff=0.5)
+            raise self.error(
+                f"unknown column '{name}'",
+                f"columns among {', '.join(names)}",
+                remedy=f"did you mean '{near[0]}'?" if near else "rename or drop it",
+                line=None if self.format == "parquet" else 1,
+            )
+
+    def batches(self, *, least: int = 1) -> Iterator[pa.Table]:
+        """The known columns, converted and checked, a batch at a time; fewer rows than ``least`` are refused."""
+        row = 0
+        for batch in self._raw():
+            if not len(batch):
+                continue
+            yield pa.table({column.name: self._convert(column, batch, row) for column in self.columns})
+            row += len(batch)
+        if row < least:
+            raise self.error("no rows", "at least one row below the header" if self.format != "jsonl" else "rows")
+
+    def lines(self, rows: Sequence[int]) -> list[int]:
+        """The line in the file (in Parquet: the row, from 1) of each of these rows, which ascend from 0."""
+        if self.format == "parquet":
+            return [row + 1 for row in rows]
+        wanted = iter(rows)
+        found: list[int] = []
+        row = next(wanted, None)
+        for position, line in enumerate(self._line_numbers()):
+            while row == position:
+                found.append(line)
+                row = next(wanted, None)
+            if row is None:
+                break
+        return found
+
+    def error(self, found: str, expected: str, *, remedy: str = "", line: int | None = None) -> InputError:
+        return InputError(str(self.file), line=line, found=found, expected=expected, remedy=remedy)
+
+    def row_error(self, row: int, found: str, expected: str, *, remedy: str = "") -> InputError:
+        """The error for a row of the table, counted from 0."""
+        return self.error(found, expected, remedy=remedy, line=next(iter(self.lines([row])), None))
+
+    def _convert(self, column: Column, batch: pa.Table, first_row: int) -> pa.ChunkedArray:
+        values = batch[column.heading]
+        try:
+            return column.convert(values)
+        except pa.ArrowInvalid:
+            bad = column.first_bad(values)
+            cell = _cell(values[bad])
+            found = f"{column.heading} '{cell}'" if cell else f"an empty {column.heading}"
+            raise self.row_error(first_row + bad, found, column.expected) from None
+
+    def _raw(self) -> Iterator[pa.Table]:
+        if self.format == "parquet":
+            yield from self._parquet()
+        elif self.format == "jsonl":
+            yield from self._jsonl()
+        else:
+            yield from self._csv()
+
+    def _parquet(self) -> Iterator[pa.Table]:
+        names = [column.heading for column in self.columns]
+        try:
+            with pq.ParquetFile(self.file) as parquet:
+                for batch in parquet.iter_batches(BLOCK_ROWS, columns=names, use_threads=False):
+                    yield pa.Table.from_batches([batch])
+        except (OSError, pa.ArrowException) as error:
+            raise _unreadable(self.file, "Parquet file", error) from error
+
+    def _csv(self) -> Iterator[pa.Table]:
+        names = [column.heading for column in self.columns]
+        with open_bytes(self.file) as stream:
+            try:
+                yield from (
+                    pa.Table.from_batches([batch])
+                    for batch in pa.csv.open_csv(
+                        stream,
+                        read_options=pa.csv.ReadOptions(block_size=BLOCK_BYTES, use_threads=False),
+                        parse_options=pa.csv.ParseOptions(delimiter=_DELIMITER[self.format], newlines_in_values=True),
+                        convert_options=pa.csv.ConvertOptions(
+                            column_types=dict.fromkeys(self.header, pa.string()),
+                            strings_can_be_null=False,
+                            include_columns=names,
+                        ),
+                    )
+                )
+            except pa.ArrowInvalid as error:
+                raise self._explain_csv(error) from None
+
+    def _explain_csv(self, error: Exception) -> InputError:
+        """Why Arrow could not read the file: the first row with too few or many cells, or of no known text."""
+        for line, cells in _csv_rows(self.file, self.format):
+            if len(cells) != len(self.header):
+                return self.error(f"{len(cells)} values", f"{len(self.header)} values, as the header has", line=line)
+            if any("\udc80" <= letter <= "\udcff" for cell in cells for letter in cell):
+                return self.error("bytes that are not UTF-8", "UTF-8 text", line=line)
+        return self.error(f"text that does not parse ({error})", f"a {self.format} table")
+
+    def _jsonl(self) -> Iterator[pa.Table]:
+        schema = self._json_schema()
+        line = 1
+        for block in _line_blocks(self.file):
+            try:
+                table = pa.json.read_json(
+                    io.BytesIO(block),
+                    read_options=pa.json.ReadOptions(use_threads=False, block_size=len(block) + 1),
+                    parse_options=pa.json.ParseOptions(
+                        explicit_schema=schema,
+                        unexpected_field_behavior="ignore" if self.others else "error",
+                    ),
+                )
+            except (pa.ArrowInvalid, UnicodeDecodeError):
+                table = self._json_rows(block, line)
+            yield table
+            line += block.count(b"\n")
+
+    def _json_schema(self) -> pa.Schema:
+        """Types by column; ids are whole numbers where the first row has them so."""
+        first = next(_json_objects(self.file))[1]
+        types = {column.heading: _JSON_TYPE[column.kind] for column in self.columns}
+        for column in self.columns:
+            if column.kind == "id" and type(first[column.heading]) is int:
+                types[column.heading] = pa.int64()
+        return pa.schema(list(types.items()))
+
+    def _json_rows(self, block: bytes, first_line: int) -> pa.Table:
+        """A block that Arrow refused, object by object: mixed types are fine, broken JSON is not."""
+        cells: dict[str, list[str | None]] = {column.heading: [] for column in self.columns}
+        for line, raw in enumerate(block.split(b"\n"), start=first_line):
+            if not raw.strip():
+                continue
+            row = _json_object(self.file, raw, line)
+            if not self.others and (extra := next((name for name in row if name not in self.header), None)):
+                raise self.error(
+                    f"column '{extra}'", f"the columns of the first row: {', '.join(self.header)}", line=line
+                )
+            for column in self.columns:
+                value = row.get(column.heading)
+                if isinstance(value, list | dict) or (column.kind == "id" and isinstance(value, float | bool)):
+                    raise self.error(f"{column.heading} {_shown(value)}", column.expected, line=line)
+                cells[column.heading].append(value if isinstance(value, str | None) else str(value))
+        return pa.table({name: pa.array(values, pa.string()) for name, values in cells.items()})
+
+    def _line_numbers(self) -> Iterator[int]:
+        if self.format == "jsonl":
+            with open_bytes(self.file) as stream:
+                yield from (line for line, raw in enumerate(stream, start=1) if raw.strip())
+        else:
+            rows = _csv_rows(self.file, self.format)
+            next(rows)  # the header
+            yield from (line for line, _ in rows)
+
+
+def open_long_table(file: Path, known: Sequence[Column]) -> LongTable:
+    """Read the header; the format follows from the suffix."""
+    kind = FORMATS.get(suffix(file))
+    if kind is None or (kind == "parquet" and file.suffix == ".gz"):
+        raise InputError(
+            str(file), found=f"suffix '{file.suffix}'", expected=f"one of {', '.join(FORMATS)} (text also .gz)"
+        )
+    header = _header(file, kind)
+    expert = expert_column(header)
+    known = [replace(column, alias=expert) if column.name == "expert" else column for column in known]
+    table = LongTable(
+        file=file,
+        format=kind,  # type: ignore[arg-type]  # a value of FORMATS
+        header=header,
+        columns=tuple(column for column in known if column.heading in header),
+        others=tuple(name for name in header if name not in {column.heading for column in known}),
+    )
+    if repeated := next((name for name in header if header.count(name) > 1), None):
+        raise table.error(f"column '{repeated}' twice", "each column once", line=1)
+    return table
+
+
+def _header(file: Path, kind: str) -> tuple[str, ...]:
+    if kind == "parquet":
+        with open_bytes(file):
+            pass  # a missing file is said to be missing
+        try:
+            names = pq.read_schema(file).names
+        except (OSError, pa.ArrowException) as error:
+            raise _unreadable(file, "Parquet file", error) from error
+        return tuple(name for name in names if not name.startswith("__index_level_"))  # pandas' row index
+    if kind == "jsonl":
+        for _, row in _json_objects(file):
+            return tuple(row)
+    else:
+        for _, names in _csv_rows(file, kind):
+            return tuple(names)
+    raise InputError(str(file), found="an empty file", expected="rows" if kind == "jsonl" else "a header and rows")
+
+
+def _unreadable(file: Path, what: str, error: Exception) -> InputError:
+    return InputError(str(file), found=f"a damaged file ({error})", expected=f"a {what}", remedy="write it again")
+
+
+def _csv_rows(file: Path, kind: str) -> Iterator[tuple[int, list[str]]]:
+    """Line and cells of the header and every row; blank lines are neither."""
+    with open_bytes(file) as stream:
+        text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
+        reader = csv.reader(text, delimiter=_DELIMITER[kind])
+        line = 1
+        try:
+            for cells in reader:
+                if cells:
+                    yield line, cells
+                line = reader.line_num + 1
+        except csv.Error as error:
+            found = f"text that does not parse ({error})"
+            raise InputError(str(file), line=line, found=found, expected=f"a {kind} table") from None
+
+
+def _line_blocks(file: Path) -> Iterator[bytes]:
+    with open_bytes(file) as stream:
+        while block := stream.read(BLOCK_BYTES):
+            yield block + stream.readline()
+
+
+def _json_objects(file: Path) -> Iterator[tuple[int, dict[str, object]]]:
+    with open_bytes(file) as stream:
+        for line, raw in enumerate(stream, start=1):
+            if raw.strip():
+                yield line, _json_object(file, raw, line)
+
+
+def _json_object(file: Path, raw: bytes, line: int) -> dict[str, object]:
+    try:
+        row = json.loads(raw)
+    except (ValueError, RecursionError) as error:  # also text that is not UTF-8, and brackets too deep
+        raise InputError(str(file), line=line, found=f"broken JSON ({error})", expected="one JSON object") from None
+    if not isinstance(row, dict):
+        raise InputError(str(file), line=line, found=f"'{raw.decode().strip()[:40]}'", expected="one JSON object")
+    return row
+
+
+def _shown(value: object) -> str:
+    try:
+        return json.dumps(value)
+    except RecursionError:
+        return "of too many brackets"
+
+
+def _cell(value: pa.Scalar) -> str:
+    try:
+        word = value.as_py()
+    except UnicodeDecodeError:
+        return "bytes that are not UTF-8"
+    return "" if word is None else str(word)
+
+
+def match_rows(batch: pa.Table, wanted: dict[str, str]) -> np.ndarray:
+    """Positions of the rows whose columns hold the wanted ids; a column that is absent matches."""
+    mask = np.ones(len(batch), dtype=bool)
+    for name, value in wanted.items():
+        if name in batch.column_names:
+            mask &= pc.equal(batch[name], value).to_numpy(zero_copy_only=False)
+    return np.flatnonzero(mask)

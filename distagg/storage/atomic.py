@@ -1,0 +1,154 @@
+"""All there or not there: directories and files that appear whole, at the end, or never.
+
+On a local disk work happens in a staging neighbour of the target; a rename publishes it. An interrupted run leaves
+only the staging neighbour, which the error path removes.
+
+A store has no renames. There a directory's files go to a folder ``attempt-XXXXXXXX`` inside the target, a name that
+nobody else uses, and the marker, written last, holds that name: one small write publishes everything. An attempt that
+no marker names is never read, and another attempt may be made beside it. A single file is written under a name of its
+own and copied to the target inside the store, in one step.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from distagg.errors import DistaggError, UsageError
+from distagg.storage.paths import P, Place, Store
+
+MARKER = "_SUCCESS"  # written last: what it lies beside is complete
+ATTEMPT = re.compile(r"attempt-[0-9a-f]{8}")
+
+
+def refuse_existing(target: Place) -> None:
+    """Refuse an output path that is taken, or whose parent cannot be written."""
+    if isinstance(target, Store):
+        taken = any(not ATTEMPT.fullmatch(name) for name in target.sizes()) or target.is_file()
+    else:
+        taken = target.exists() or target.is_symlink()
+    if taken:
+        raise UsageError(f"output {target} exists already; name another path or remove it first")
+
+
+@contextmanager
+def staged_directory(target: P) -> Iterator[P]:
+    """A staging directory that becomes ``target``, marker included, when the block ends well."""
+    refuse_existing(target)
+    if isinstance(target, Store):
+        attempt = target / f"attempt-{uuid.uuid4().hex[:8]}"
+        try:
+            yield attempt  # type: ignore[misc]
+            refuse_existing(target)
+        except BaseException:
+            with suppress(DistaggError):
+                attempt.rmdir()
+            raise
+        (target / MARKER).write_text(attempt.name)  # if this fails nobody knows whether it arrived: the files stay
+        return
+    assert isinstance(target, Path)
+    staging = _staging(target)
+    staging.mkdir(parents=True)
+    try:
+        yield staging
+        (staging / MARKER).touch()
+        for inside in staging.rglob("*"):  # files, and the names in folders
+            sync(inside)
+        sync(staging)
+        refuse_existing(target)
+        os.rename(staging, target)
+        sync(target.parent)
+    except BaseException:
+        shutil.rmtree(staging, ignore_errors=True)
+        raise
+
+
+@contextmanager
+def staged_file(target: P, *, overwrite: bool = False) -> Iterator[P]:
+    """A staging file that becomes ``target`` when the block ends well; ``overwrite`` is for stores."""
+    if isinstance(target, Store):
+        if not overwrite:
+            refuse_existing(target)
+        fresh = _staging(target)
+        try:
+            yield fresh
+            if not overwrite:
+                refuse_existing(target)
+            fresh.copy_to(target)
+        finally:
+            with suppress(DistaggError):
+                fresh.unlink(missing_ok=True)
+        return
+    assert isinstance(target, Path)
+    refuse_existing(target)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    staging = _staging(target)
+    try:
+        yield staging
+        sync(staging)
+        refuse_existing(target)
+        os.rename(staging, target)
+        sync(target.parent)
+    except BaseException:
+        staging.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def scratch(staging: Place, name: str) -> Iterator[Path]:
+    """A local folder to work in that is gone afterwards: inside a local staging directory, else a temporary one."""
+    if isinstance(staging, Store):
+        with tempfile.TemporaryDirectory(prefix="distagg-") as folder:
+            yield Path(folder)
+        return
+    (staging / name).mkdir()
+    yield staging / name
+    shutil.rmtree(staging / name)
+
+
+def _staging(target: P) -> P:
+    return target.with_name(f".{target.name}.staging-{uuid.uuid4().hex[:8]}")  # type: ignore[return-value]
+
+
+# Small files that are written whole or not at all, over what was there before.
+
+
+def write_whole(target: Place, body: bytes) -> None:
+    """Put ``body`` at ``target`` in one step: a reader, or whoever comes after a crash, sees the old or the new."""
+    if isinstance(target, Store):
+        target.write_bytes(body)
+        return
+    fresh = target.with_name(f".{target.name}.new-{uuid.uuid4().hex[:8]}")
+    try:
+        with fresh.open("wb") as out:
+            out.write(body)
+            out.flush()
+            os.fsync(out.fileno())
+        os.replace(fresh, target)
+    finally:
+        fresh.unlink(missing_ok=True)
+    sync(target.parent)
+
+
+def sync(path: Place) -> None:
+    """Make a file's bytes, or the names in a folder, last; what a store has taken lasts."""
+    if isinstance(path, Store):
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def digest(path: Place) -> str:
+    """SHA-256 of a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,254 @@
+"""Where data is: a path on this machine, or a URL of an object store (``s3://bucket/prefix``).
+
+A local place is a ``pathlib.Path`` and nothing else. A ``Store`` speaks the few words of it that datasets, rankings
+and models need, through pyarrow's file systems. A store has no renames, and a write that fails half way may leave a
+cut object: what is written goes to names of its own, and becomes visible by one small write (``commit.py``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from fnmatch import fnmatch
+from pathlib import Path, PurePosixPath
+from typing import Any, TypeVar
+from urllib.parse import unquote, urlsplit
+
+from distagg.errors import DistaggError, InfrastructureError, UsageError
+from distagg.storage.filesystem import endpoint, filesystem_of, meaning
+
+_URL = re.compile(r"([a-zA-Z][\w+.-]*)://")
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """A place in an object store; ``/`` goes deeper, ``str`` gives the URL back."""
+
+    root: str  # scheme and bucket: s3://bucket
+    key: str = ""
+    query: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.root}/{self.key}".rstrip("/") + (f"?{self.query}" if self.query else "")
+
+    def __truediv__(self, name: str) -> Store:
+        return replace(self, key=f"{self.key}/{name}".strip("/"))
+
+    @property
+    def name(self) -> str:
+        return PurePosixPath(self.key).name
+
+    @property
+    def suffix(self) -> str:
+        return PurePosixPath(self.key).suffix
+
+    @property
+    def stem(self) -> str:
+        return PurePosixPath(self.key).stem
+
+    @property
+    def parent(self) -> Store:
+        return replace(self, key=self.key.rpartition("/")[0])
+
+    def with_name(self, name: str) -> Store:
+        return self.parent / name
+
+    def resolve(self) -> Store:
+        return self
+
+    def mkdir(self, *, parents: bool = False, exist_ok: bool = False) -> None:
+        """Nothing: folders are only beginnings of names."""
+
+    @property
+    def filesystem(self) -> Any:
+        with explained(self):
+            return filesystem_of(self.root, self.query, endpoint())[0]
+
+    @property
+    def inside(self) -> str:
+        """The name that the file system knows it by."""
+        with explained(self):
+            return f"{filesystem_of(self.root, self.query, endpoint())[1]}/{self.key}".rstrip("/")
+
+    def exists(self) -> bool:
+        return self._kind() != "NotFound"
+
+    def is_file(self) -> bool:
+        return self._kind() == "File"
+
+    def is_dir(self) -> bool:
+        return self._kind() == "Directory"
+
+    def _kind(self) -> str:
+        with explained(self):
+            kind = str(self.filesystem.get_file_info(self.inside).type.name)
+            if kind == "NotFound":
+                self._check_bucket()
+            if kind == "Directory" and self.key and not self.sizes():
+                return "NotFound"  # deleting leaves empty folders behind
+            return kind
+
+    def _check_bucket(self) -> None:
+        """Tell a bucket that is not there from a name that is not there in it."""
+        top = Store(self.root, "", self.query).inside
+        if top and self.filesystem.get_file_info(top).type.name == "NotFound":
+            raise OSError("NO_SUCH_BUCKET")
+
+    def sizes(self) -> dict[str, int]:
+        """The bytes of every object directly inside, by name."""
+        from pyarrow.fs import FileSelector
+
+        with explained(self):
+            found = self.filesystem.get_file_info(FileSelector(self.inside, allow_not_found=True))
+            if not found:
+                self._check_bucket()
+            return {one.base_name: one.size if one.type.name == "File" else 0 for one in found}
+
+    def iterdir(self) -> list[Store]:
+        return [self / name for name in sorted(self.sizes())]
+
+    def glob(self, pattern: str) -> list[Store]:
+        return [one for one in self.iterdir() if fnmatch(one.name, pattern)]
+
+    def open(self, mode: str = "r", *, encoding: str = "utf-8") -> Any:
+        """A stream: ``r`` (text), ``rb``, or ``wb`` (visible once it is closed, however it is closed)."""
+        with explained(self):
+            if mode == "wb":
+                return self.filesystem.open_output_stream(self.inside, compression=None)
+            stream = self.filesystem.open_input_stream(self.inside, compression=None)
+            return stream if mode == "rb" else io.TextIOWrapper(stream, encoding=encoding)
+
+    def read_bytes(self) -> bytes:
+        with explained(self), self.open("rb") as stream:
+            body: bytes = stream.read()
+            return body
+
+    def read_text(self, *, encoding: str = "utf-8", errors: str = "strict") -> str:
+        return self.read_bytes().decode(encoding, errors)
+
+    def write_bytes(self, body: bytes) -> None:
+        with explained(self), self.open("wb") as stream:
+            stream.write(body)
+
+    def write_text(self, text: str, *, encoding: str = "utf-8") -> None:
+        self.write_bytes(text.encode(encoding))
+
+    def copy_to(self, target: Store) -> None:
+        """The same bytes under another name, copied inside the store: there whole, or not at all."""
+        with explained(target):
+            self.filesystem.copy_file(self.inside, target.inside)
+
+    def unlink(self, *, missing_ok: bool = False) -> None:
+        with explained(self):
+            try:
+                self.filesystem.delete_file(self.inside)
+            except FileNotFoundError:
+                if not missing_ok:
+                    raise
+
+    def rmdir(self) -> None:
+        """Delete the folder, and everything in it."""
+        with explained(self), suppress(FileNotFoundError):
+            self.filesystem.delete_dir(self.inside)
+
+
+Place = Path | Store
+P = TypeVar("P", bound=Path | Store)
+
+
+def place(where: str | Place) -> Place:
+    """The place that a path or URL names.
+
+    >>> str(place("s3://bucket/a/?region=eu-west-1") / "b"), place("file:///a/b") == Path("/a/b"), place("a").name
+    ('s3://bucket/a/b?region=eu-west-1', True, 'a')
+    """
+    if not isinstance(where, str):
+        return where
+    url = _URL.match(where)
+    if url is None:
+        return Path(where)
+    split = urlsplit(where)
+    if url[1].lower() == "file":
+        if split.netloc not in ("", "localhost"):
+            raise UsageError(f"{where}: found the host '{split.netloc}', expected file:///PATH")
+        return Path(unquote(split.path))
+    if not split.netloc and split.scheme == "s3":
+        raise UsageError(f"{where}: found no bucket, expected s3://BUCKET/PREFIX")
+    return Store(f"{split.scheme}://{split.netloc}", split.path.strip("/"), split.query)
+
+
+def is_url(where: str) -> bool:
+    """Whether this names a place in a store."""
+    return isinstance(place(where), Store)
+
+
+def is_found(reference: str) -> bool:
+    """Whether a resolved field of a job is a place: a URL or an absolute path, not a step's or a model's name."""
+    return _URL.match(reference) is not None or Path(reference).is_absolute()
+
+
+def local(where: str, what: str) -> Path:
+    """The local path that is needed for ``what``; a store's URL is refused."""
+    found = place(where)
+    if isinstance(found, Store):
+        raise UsageError(f"{where}: {what} must be on a local disk, and this is a URL; name a path")
+    return found
+
+
+@contextmanager
+def explained(where: Place) -> Iterator[None]:
+    """Say what a store's errors mean and what to do about them; a local disk's stay as they are."""
+    try:
+        yield
+    except OSError as error:
+        if isinstance(where, Path):
+            raise
+        raise meaning(str(where), error) or InfrastructureError(
+            f"{where}: {error}; see to the store, then run again"
+        ) from error
+
+
+def reason(where: Place, error: Exception) -> DistaggError | None:
+    """What a store's error means, where it is a usual one; None for others and local disks."""
+    return meaning(str(where), error) if isinstance(where, Store) else None
+
+
+class Sink:
+    """An object of a store while it is written, hashed and counted on the way: it need not be read again."""
+
+    def __init__(self, target: Store) -> None:
+        self._target, self._stream, self._hash = target, target.open("wb"), hashlib.sha256()
+        self.bytes, self.closed = 0, False
+
+    def write(self, body: Any) -> int:
+        with explained(self._target):
+            self._stream.write(body)
+        self._hash.update(body)
+        self.bytes += len(body)
+        return len(body)
+
+    def tell(self) -> int:
+        return self.bytes
+
+    def flush(self) -> None:
+        """Nothing: an object appears when it is closed."""
+
+    def writable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        self.closed = True
+        with explained(self._target):
+            self._stream.close()
+
+    @property
+    def name(self) -> str:
+        return self._target.name
+
+    @property
+    def sha256(self) -> str:
+        return self._hash.hexdigest()

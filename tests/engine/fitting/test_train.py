@@ -1,0 +1,191 @@
+"""Training in rounds: the same bits in any place, early stopping, what is kept, what is said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from distagg.dataset import Dataset, expanded
+from distagg.dataset.chunk import Chunk
+from distagg.dataset.expand import expand_dataset
+from distagg.engine.dask import DaskRunner, local_cluster
+from distagg.engine.fitting.fit import fit
+from distagg.engine.fitting.train import Goal
+from distagg.engine.progress import Progress, silent
+from distagg.engine.rank import solve
+from distagg.engine.runner import InlineRunner, Round
+from distagg.errors import UsageError
+from distagg.models import NotConvergedWarning
+from distagg.models.base import Params
+from distagg.models.crf.model import Crf
+from distagg.models.trained import MODES, Trained
+
+
+@dataclass(frozen=True, kw_only=True)
+class Votes(Trained):
+    """A weight for each expert's reciprocal ranks, taught by the best item of each query against a random one."""
+
+    name: ClassVar[str] = "votes"
+    summary: ClassVar[str] = "weighted votes"
+    paper: ClassVar[str] = "none"
+
+    @property
+    def weights(self) -> tuple[str, ...]:
+        return ("expert_weight",)
+
+    def start(self, n_experts: int) -> Params:
+        return {"expert_weight": np.zeros(n_experts)}
+
+    def prepare(self, chunk: Chunk) -> dict[str, np.ndarray]:
+        features = np.zeros((chunk.n_items, chunk.n_experts))
+        expert = np.repeat(chunk.list_expert, np.diff(chunk.entry_offsets))
+        features[chunk.entry_row(), expert] = 1.0 / chunk.entry_rank
+        return {"features": features}
+
+    def score(self, chunk: Chunk, params: Params) -> np.ndarray:
+        weight = params["expert_weight"]
+        return self.prepared(chunk)["features"] @ np.where(np.isfinite(weight), weight, 0.0)
+
+    def _pairs(self, chunk: Chunk, params: Params) -> Iterator[np.ndarray]:
+        draws, features = self.draws(chunk, params), self.prepared(chunk)["features"]
+        for q in range(chunk.n_queries):
+            span = slice(chunk.item_offsets[q], chunk.item_offsets[q + 1])
+            labels, other = chunk.labels[span], int(draws.integers(chunk.item_offsets[q + 1] - chunk.item_offsets[q]))
+            best = int(np.argmax(labels))
+            if labels[best] > labels[other]:
+                yield features[span][best] - features[span][other]
+
+    def learn(self, chunk: Chunk, params: Params) -> tuple[Params, int]:
+        weight, count = params["expert_weight"].copy(), 0
+        for difference in self._pairs(chunk, params):
+            weight += self.rate * difference / (1.0 + np.exp(weight @ difference))
+            count += 1
+        return {"expert_weight": weight}, count
+
+    def slope(self, chunk: Chunk, params: Params) -> tuple[Params, int]:
+        weight, total, count = params["expert_weight"], np.zeros(chunk.n_experts), 0
+        for difference in self._pairs(chunk, params):
+            total += difference / (1.0 + np.exp(weight @ difference))
+            count += 1
+        return {"expert_weight": total}, count
+
+
+@pytest.fixture(scope="module")
+def fine(planted: Path) -> Dataset:
+    """The planted data in many chunks."""
+    dataset = Dataset.open(planted)
+    held = tuple(dataset.select(fold=(13, {residue})).plan()[0].load() for residue in range(13))
+    blocks = tuple(replace(dataset.manifest.blocks[0], entries=chunk.n_entries) for chunk in held)
+    return replace(dataset, held=held, manifest=replace(dataset.manifest, blocks=blocks))
+
+
+@pytest.fixture(scope="module", params=[1, 2])
+def cluster(request: pytest.FixtureRequest) -> Iterator[DaskRunner]:
+    with local_cluster(request.param) as runner:
+        yield runner
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize(("kind", "mode"), [*((Votes, mode) for mode in MODES), (Crf, "average"), (Crf, "gradient")])
+def test_the_same_weights_on_any_number_of_workers(
+    kind: type[Trained], mode: str, fine: Dataset, cluster: DaskRunner
+) -> None:
+    model = kind(mode=mode, rounds=4)
+    here, there = fit(model, fine), fit(model, fine, runner=cluster)
+    assert here.keys() == there.keys()
+    for key, value in here.items():
+        np.testing.assert_array_equal(there[key], value)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_mode_learns_and_keeps_the_best_round(mode: str, fine: Dataset) -> None:
+    params = fit(Votes(mode=mode, rounds=12), fine, goal=Goal("ndcg@5"))
+    assert params["curve"][int(params["round"][0]) - 1] == params["curve"].max()
+    assert params["curve"].max() > 0.6
+    assert set(params) == {"expert_weight", "highest", "round", "curve"}
+
+
+def test_patience_ends_training(fine: Dataset) -> None:
+    params = fit(Votes(rounds=200, patience=3), fine)
+    assert len(params["curve"]) == int(params["round"][0]) + 3
+
+
+def test_one_chunk_averages_to_what_it_learned(fine: Dataset) -> None:
+    one = replace(fine, held=fine.held[:1], manifest=replace(fine.manifest, blocks=fine.manifest.blocks[:1]))
+    serial, average = (fit(Votes(mode=mode, rounds=3), one) for mode in ("serial", "average"))
+    np.testing.assert_allclose(serial["expert_weight"], average["expert_weight"], rtol=1e-12)
+
+
+def test_another_seed_gives_other_draws(fine: Dataset) -> None:
+    one, other = (fit(Votes(seed=seed, rounds=2), fine)["expert_weight"] for seed in (0, 1))
+    assert (one != other).any()
+
+
+def test_weights_that_explode_are_said_and_the_last_good_ones_kept(fine: Dataset) -> None:
+    with (
+        pytest.warns(NotConvergedWarning, match="votes: weights were no longer finite after round 1.*lower rate"),
+        np.errstate(all="ignore"),
+    ):
+        params = fit(Votes(rate=1e308), fine)
+    assert np.isfinite(params["expert_weight"]).all()
+
+
+def table(labels: list[int | None]) -> pa.Table:
+    n = len(labels)
+    return pa.table(
+        {
+            "query": ["q"] * n, "expert": ["a"] * n, "item": [f"i{i}" for i in range(n)], "rank": range(1, n + 1),
+            "label": pa.array(labels, pa.int32()),
+        }
+    )  # fmt: skip
+
+
+def test_training_without_anything_to_learn_from_is_refused() -> None:
+    with pytest.raises(UsageError, match="no query of the dataset has two items with different labels"):
+        fit(Votes(), Dataset.from_arrow(table([1, 1, 1])))
+    with pytest.raises(UsageError, match="votes learns from labels"):
+        fit(Votes(), Dataset.from_arrow(table([None, None, None]).drop_columns("label")))
+
+
+def test_validation_matches_experts_by_name(fine: Dataset) -> None:
+    turned = replace(fine, experts=fine.experts[::-1])
+    values = [fit(Votes(rounds=1), fine, valid=valid)["curve"][0] for valid in (fine, turned)]
+    assert values[0] != values[1]
+    with pytest.raises(UsageError, match="none of the dataset's experts"):
+        fit(Votes(rounds=1), fine, valid=replace(fine, experts=tuple(f"new {e}" for e in fine.experts)))
+
+
+class Counted(InlineRunner):
+    """Counts what the rounds ask for."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    def rounds(self, todo: Sequence[Round], progress: Progress = silent) -> Iterator[Any]:
+        self.asked.append(len(todo))
+        yield from super().rounds(todo, progress)
+
+
+def test_validation_travels_with_the_next_round(fine: Dataset) -> None:
+    runner = Counted()
+    found = fit(Votes(mode="average", rounds=4, patience=4), fine, runner=runner)
+    assert len(found["curve"]) == 4
+    assert runner.asked == [1, 2, 2, 2, 1]  # first, three times validation and the next, last validation
+
+
+def test_an_expanded_view_trains_and_ranks_as_the_copy(planted: Path, tmp_path: Path) -> None:
+    base, model = Dataset.open(planted), Crf(rounds=2, sample=3)
+    expand_dataset(base, tmp_path / "copy", experts=2, items=2)
+    found = []
+    for dataset in (Dataset.open(tmp_path / "copy"), expanded(base, experts=2, items=2)):
+        params = fit(model, dataset)
+        found.append(({name: array.tobytes() for name, array in params.items()}, solve(model, params, dataset).ranking))
+    assert found[0][0] == found[1][0]
+    assert found[0][1].equals(found[1][1])
+    assert len(found[0][0]) > 0

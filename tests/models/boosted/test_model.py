@@ -1,0 +1,263 @@
+"""lambdamart and blend: trees as LightGBM's own, planted truth, strangers, what is refused, the same bits anywhere."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import lightgbm
+import numpy as np
+import pyarrow as pa
+import pytest
+from strategies import Query, build_chunk
+
+from distagg.cli.commands import all_models
+from distagg.dataset import Dataset
+from distagg.dataset.chunk import Chunk
+from distagg.engine import Fitted, load_model, rank, save_model
+from distagg.engine.compare import evaluate_model
+from distagg.engine.dask import DaskRunner, local_cluster
+from distagg.engine.fitting.boost import _grown_by_workers, _settings, boost, grow
+from distagg.engine.fitting.fit import fit
+from distagg.engine.fitting.folds import hold_outs, make_folds
+from distagg.errors import UsageError
+from distagg.models import MODELS, model_named
+from distagg.models.boosted.blend import Blend
+from distagg.models.boosted.model import COMMON, LambdaMart, standardised
+from distagg.models.scorers.lambdarank import LambdaRank
+
+
+@pytest.fixture(scope="module")
+def halves(hostile: Dataset) -> tuple[Dataset, Dataset]:
+    return hostile.select(fold=(3, {0, 1})), hostile.select(fold=(3, {2}))
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[DaskRunner]:
+    with local_cluster(2) as runner:
+        yield runner
+
+
+def whole(dataset: Dataset) -> Chunk:
+    (ref,) = dataset.plan()
+    return ref.load()
+
+
+def value(model, params, dataset: Dataset) -> float:
+    return float(np.nanmean(evaluate_model(model, params, dataset, ["ndcg@5"])[1]))
+
+
+@pytest.mark.parametrize("features", [{}, {"features": "svd", "pairs": "all", "rank": 2}, {"features": "borda"},
+                                      {"features": "cp", "rank": 2}], ids=str)  # fmt: skip
+def test_trees_score_as_lightgbm_does(halves: tuple[Dataset, Dataset], features: dict) -> None:
+    train, test = (whole(part) for part in halves)
+    model = LambdaMart(trees=40, leaves=9, **features)
+    assert model.dense(test).shape == (test.n_items, len(model.column_names(halves[1].experts)))
+    sizes = np.diff(train.item_offsets)
+    data = lightgbm.Dataset(model.dense(train), train.labels, group=sizes)
+    booster = lightgbm.train(_settings(model, train.n_items), data, 40)
+    params = {**grow(model, model.dense(train), train.labels, sizes), "expert_row": np.arange(float(train.n_experts))}
+    expected = booster.predict(model.dense(test))
+    assert len(set(expected)) > 100
+    assert model.score(test, params) == pytest.approx(expected, abs=1e-12)
+    stages = model.stages(test, params)
+    assert len(stages) == 40
+    assert stages[17] == pytest.approx(booster.predict(model.dense(test), num_iteration=18), abs=1e-12)
+    assert stages[-1].tobytes() == model.score(test, params).tobytes()
+
+
+def test_columns_hold_what_they_say(hostile: Dataset) -> None:
+    chunk = build_chunk([Query(4, {0: {0: 1.0, 1: 2.0, 2: 3.0}, 2: {3: 1.0, 0: 5.0}})], n_experts=3)
+    columns = dict(zip(LambdaMart().column_names(("a", "b", "c")), LambdaMart().dense(chunk).T, strict=True))
+    assert columns["a:binary won"].tolist() == [0.5, 0.25, 0.0, 0.0]
+    assert columns["a:binary lost"].tolist() == [0.0, -0.25, -0.5, 0.0]
+    assert columns["c:reciprocal"].tolist() == pytest.approx([10 / 15, 0.0, 0.0, 10 / 11])
+    assert not any(columns[name].any() for name in columns if name.startswith("b:"))
+    assert columns["lists"].tolist() == [1.0, 0.5, 0.5, 0.5]
+    for name in COMMON[:-1]:
+        assert columns[name] == pytest.approx(standardised(chunk, model_named(name).score(chunk, {})), abs=1e-6)
+        assert columns[name].mean() == pytest.approx(0.0, abs=1e-6)
+        assert columns[name].std() == pytest.approx(1.0, abs=1e-6)
+
+
+def test_experts_that_turn_things_round_are_used_turned_back(halves: tuple[Dataset, Dataset]) -> None:
+    train, test = halves
+    model = LambdaMart(trees=60)
+    assert value(model, fit(model, train), test) > value(model_named("rrf"), {}, test) + 0.1
+
+
+def test_trees_after_the_best_are_dropped(halves: tuple[Dataset, Dataset]) -> None:
+    train, valid = halves
+    model = LambdaMart(trees=30, rate=0.3)
+    params = fit(model, train, valid=valid)
+    assert len(params["curve"]) == 30
+    assert len(params["tree_starts"]) - 1 == int(np.argmax(params["curve"])) + 1 < 30
+    reached = evaluate_model(model, params, valid, ["map"])[1].mean()
+    assert reached == pytest.approx(params["curve"].max(), abs=1e-12)
+
+
+def test_experts_are_known_by_name(halves: tuple[Dataset, Dataset], tmp_path: Path) -> None:
+    train, test = halves
+    fitted = Fitted(LambdaMart(trees=10), fit(LambdaMart(trees=10), train), train.experts)
+    save_model(tmp_path / "model", fitted)
+    fitted = load_model(tmp_path / "model")
+    table = test.to_arrow()
+    names = table["expert"].to_pylist()
+    gone = train.experts[3]
+    left = table.filter(pa.array([name != gone for name in names]))
+    renamed = table.set_column(
+        table.column_names.index("expert"), "expert", pa.array(["stranger" if name == gone else name for name in names])
+    )
+    for lists in (left, renamed):
+        data = Dataset.from_arrow(lists)
+        chunk = whole(data)
+        columns = dict(zip(fitted.model.column_names(data.experts), fitted.model.dense(chunk).T, strict=True))
+        silent = np.zeros(chunk.n_items)
+        rows = np.stack([columns.get(name, silent) for name in fitted.model.column_names(train.experts)], axis=1)
+        expected = [
+            sum(walk(fitted.params, t, row) for t in range(len(fitted.params["tree_starts"]) - 1)) for row in rows
+        ]
+        assert fitted.model.score(chunk, fitted.params_for(data.experts)) == pytest.approx(expected, abs=1e-12)
+
+
+def walk(params: dict, tree: int, row: np.ndarray) -> float:
+    """The naive twin of the kernel: one item down one tree."""
+    first = int(params["tree_starts"][tree])
+    node = first
+    while True:
+        column, threshold, left, right = params["tree_nodes"][:, node]
+        if column < 0:
+            return threshold
+        node = first + int(left if row[int(column)] <= threshold else right)
+
+
+def labelled(labels: list[int | None]) -> Dataset:
+    items = [f"i{n}" for n in range(len(labels))]
+    lists = pa.table({"query": ["q"] * len(items), "expert": ["a"] * len(items), "item": items,
+                      "rank": list(range(1, len(items) + 1))})  # fmt: skip
+    known = pa.table({"query": ["q"] * len(items), "item": items, "label": pa.array(labels, pa.int32())})
+    return Dataset.from_arrow(lists, labels=known.filter(known["label"].is_valid()))
+
+
+def test_what_teaches_nothing_is_refused(hostile: Dataset) -> None:
+    model = LambdaMart(trees=3)
+    for labels in ([1, 1, 1], [0], [0, 0]):
+        with pytest.raises(UsageError, match="two items with different labels"):
+            fit(model, labelled(labels))
+    lists = pa.table({"query": ["q"] * 2, "expert": ["a"] * 2, "item": ["x", "y"], "rank": [1, 2]})
+    with pytest.raises(UsageError, match="lambdamart learns from labels"):
+        fit(model, Dataset.from_arrow(lists))
+    with pytest.raises(UsageError, match="10,001 labelled items, and LightGBM takes 10,000"):
+        fit(model, labelled([1] + [0] * 10_000))
+    assert len(fit(model, labelled([2, 1, 0]))["curve"]) == 3
+
+
+def test_without_lightgbm_the_error_says_what_to_install(
+    halves: tuple[Dataset, Dataset], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    params = fit(LambdaMart(trees=2), halves[0])
+    monkeypatch.setitem(sys.modules, "lightgbm", None)
+    with pytest.raises(UsageError, match=r"pip install 'distagg\[lightgbm\]'"):
+        fit(LambdaMart(trees=2), halves[0])
+    assert rank(Fitted(LambdaMart(trees=2), params, halves[0].experts), halves[1]).num_rows  # ranking does not need it
+
+
+def test_a_comparison_of_all_leaves_out_what_is_not_installed(
+    hostile: Dataset, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert {"blend", "lambdamart", "crf"} <= set(all_models(hostile, "letor5"))
+    monkeypatch.setattr("distagg.cli.commands.find_spec", lambda name: None)
+    assert set(MODELS) - set(all_models(hostile, "letor5")) == {"blend", "lambdamart"}
+    assert "lambdamart is left out: lightgbm is not installed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("settings", [{"trees": 1.5}, {"columns": 1.1}, {"items": 2.0}, {"leaves": 1}], ids=str)
+def test_wrong_settings_are_refused(settings: dict) -> None:
+    with pytest.raises(UsageError, match=next(iter(settings))):
+        LambdaMart(**settings)
+
+
+@pytest.mark.cluster
+def test_workers_grow_trees_together(halves: tuple[Dataset, Dataset], cluster: DaskRunner) -> None:
+    train, test = halves
+    spread, serial = LambdaMart(trees=5, mode="spread", rate=0.5), LambdaMart(trees=5, rate=0.5)
+    params = fit(spread, train, runner=cluster)
+    assert value(spread, params, test) > value(model_named("rrf"), {}, test) + 0.1
+    assert abs(value(spread, params, test) - value(serial, fit(serial, train), test)) < 0.1
+    inline = fit(spread, train)  # without workers there is nothing to spread over
+    assert inline["tree_nodes"].tobytes() == fit(serial, train)["tree_nodes"].tobytes()
+
+
+def test_unencrypted_connections_between_machines_are_refused(halves: tuple[Dataset, Dataset]) -> None:
+    client = SimpleNamespace(nthreads=lambda: {"tls://10.0.0.7:4000": 1, "tls://127.0.0.1:4001": 1})
+    with pytest.raises(UsageError, match=r"10\.0\.0\.7.*not encrypted"):
+        _grown_by_workers(LambdaMart(mode="spread"), halves[0], SimpleNamespace(client=client))
+
+
+def test_a_blend_is_the_sum_of_its_members(halves: tuple[Dataset, Dataset]) -> None:
+    train, test = halves
+    model = Blend(crf=1, lambdamart=1, lambdarank=1, seed=2)
+    params = fit(model, train)
+    chunk = whole(test)
+    expected = np.zeros(chunk.n_items)
+    for member in model.members.values():
+        assert member.seed == 2000
+        expected += standardised(chunk, member.score(chunk, fit(member, train)))
+    assert model.score(chunk, params).tobytes() == expected.tobytes()
+    assert value(model, params, test) > value(model_named("rrf"), {}, test) + 0.1
+
+
+def test_members_of_a_blend_differ() -> None:
+    members = Blend(crf=4, lambdamart=2).members
+    assert list(members) == ["crf 1", "crf 2", "crf 3", "crf 4", "lambdamart 1", "lambdamart 2"]
+    assert len(set(members.values())) == 6
+    with pytest.raises(UsageError, match="no members"):
+        Blend(crf=0, lambdamart=0)
+    with pytest.raises(UsageError, match="whole number"):
+        Blend(crf=1.5)
+
+
+@pytest.mark.cluster
+def test_a_blend_is_the_same_on_workers_and_on_disk(
+    halves: tuple[Dataset, Dataset], cluster: DaskRunner, tmp_path: Path
+) -> None:
+    train, test = halves
+    model = Blend(crf=1, lambdamart=1)
+    params = fit(model, train)
+    apart = fit(model, train, runner=cluster)
+    assert {k: v.tobytes() for k, v in apart.items()} == {k: v.tobytes() for k, v in params.items()}
+    save_model(tmp_path / "blend", Fitted(model, params, train.experts))
+    fitted = load_model(tmp_path / "blend")
+    again = Dataset.from_arrow(test.to_arrow())  # experts in another order
+    first, second = rank(fitted, test), rank(fitted, again)
+    assert first["item"].to_pylist() == second["item"].to_pylist()
+
+
+def test_boost_needs_a_labelled_validation_query(halves: tuple[Dataset, Dataset]) -> None:
+    lists = pa.table({"query": ["q"] * 2, "expert": [halves[0].experts[0]] * 2, "item": ["x", "y"], "rank": [1, 2]})
+    with pytest.raises(UsageError, match="learns from labels"):
+        boost(LambdaMart(trees=2), halves[0], Dataset.from_arrow(lists))
+
+
+def test_lambdarank_with_ranker_lightgbm_is_lambdamart_on_its_features() -> None:
+    made = model_named("lambdarank", {"ranker": "lightgbm", "rank": "2", "trees": "9"})
+    assert made == LambdaMart(features="svd", rank=2, trees=9)
+    with pytest.raises(UsageError, match=r"LambdaMart\(features='svd'\)"):
+        LambdaRank(ranker="lightgbm")
+    with pytest.raises(UsageError, match="hidden"):
+        model_named("lambdarank", {"ranker": "lightgbm", "hidden": 3})
+
+
+def test_members_of_a_blend_hold_out_the_parts_in_turn(hostile: Dataset) -> None:
+    fold = make_folds(hostile, "letor5")[0]
+    model, chunk = Blend(crf=5, lambdamart=1), whole(fold.test)
+    ways = hold_outs(fold.train, fold.valid)
+    learned = {
+        name: fit(member, *ways[(int(name[-1]) - 1) % 4][:1], valid=ways[(int(name[-1]) - 1) % 4][1])
+        for name, member in model.members.items()
+    }
+    params = fit(model, fold.train, valid=fold.valid)
+    assert {k: v.tobytes() for k, v in params.items()} == {k: v.tobytes() for k, v in model.joined(learned).items()}
+    assert model.score(chunk, params).std() > 0.0

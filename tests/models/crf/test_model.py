@@ -1,0 +1,205 @@
+"""crf: planted truth, strangers under each sharing, data that teaches nothing or little."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from strategies import Query, build_chunk
+
+from distagg.cli.main import main
+from distagg.dataset import Dataset
+from distagg.engine.compare import evaluate_model
+from distagg.engine.fitting.fit import fit
+from distagg.engine.rank import solve
+from distagg.engine.saved import align_experts
+from distagg.errors import UsageError
+from distagg.models import MODELS, model_named
+from distagg.models.crf.model import OBJECTIVES, Crf
+from distagg.models.trained import MODES
+
+EXPERTS = ("good", "fair", "noise", "inverted")
+
+
+def made(queries: int, seed: int, items: int = 12, experts: tuple[str, ...] = EXPERTS) -> Dataset:
+    """Experts that see labels through little noise, more noise, noise alone and a mirror; each lists some items."""
+    random = np.random.default_rng(seed)
+    rows: dict[str, list] = {key: [] for key in ("query", "expert", "item", "rank", "label")}
+    for q in range(queries):
+        labels = np.minimum(random.integers(0, 5, items), 2)
+        for expert in experts:
+            sight, noise = {"good": (1, 0.5), "fair": (1, 1.5), "noise": (0, 1.0), "inverted": (-1, 0.5)}[expert]
+            seen = np.argsort(-(sight * labels + noise * random.normal(size=items)))
+            listed = seen[random.random(items) < 0.8]
+            for place, item in enumerate(listed):
+                for key, value in zip(rows, (f"q{q}", expert, f"i{item}", place + 1, int(labels[item])), strict=True):
+                    rows[key].append(value)
+    rows["label"] = pa.array(rows["label"], pa.int32())
+    return Dataset.from_arrow(pa.table(rows))
+
+
+@pytest.fixture(scope="module")
+def train() -> Dataset:
+    return made(120, 1)
+
+
+@pytest.fixture(scope="module")
+def test() -> Dataset:
+    return made(60, 2)
+
+
+def ndcg(model: Crf, params: dict[str, np.ndarray], dataset: Dataset) -> float:
+    return float(evaluate_model(model, params, dataset, ["ndcg@5"])[1].mean())
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_good_experts_count_and_inverted_ones_count_backwards(mode: str, train: Dataset, test: Dataset) -> None:
+    model = Crf(mode=mode, rounds=15, pairs="log", reciprocal=0)
+    params = fit(model, train)
+    _, won, lost = params["expert_weights"][[train.experts.index(e) for e in EXPERTS]].T
+    force = won + lost
+    assert force[0] > force[1] > abs(force[2])
+    assert force[3] < -abs(force[2])
+    assert ndcg(model, params, test) > ndcg(MODELS["rrf"](), {}, test) + 0.1
+
+
+@pytest.mark.parametrize("metric", OBJECTIVES)
+def test_every_objective_beats_the_consensus(metric: str, train: Dataset, test: Dataset) -> None:
+    common = {"metric": metric, "rounds": 8, "sample": 11 if metric == "p@10" else 6}
+    own, shared = Crf(**common), Crf(**common, sharing="consensus")
+    assert ndcg(own, fit(own, train), test) > ndcg(shared, fit(shared, train), test) + 0.1
+
+
+@pytest.mark.parametrize("sample", [2, 3, 9, 12])
+def test_samples_of_any_size(sample: int, train: Dataset, test: Dataset) -> None:
+    model = Crf(sample=sample, rounds=6)
+    assert ndcg(model, fit(model, train), test) > 0.85
+
+
+def with_a_stranger(sharing: str) -> tuple[Crf, dict[str, np.ndarray], Dataset]:
+    """A model of three experts, and a dataset in which one of them is replaced by somebody unknown."""
+    model = Crf(sharing=sharing, rounds=10)
+    train, seen = (made(n, n, experts=("good", "fair", "noise")) for n in (120, 60))
+    other = replace(seen, experts=tuple("stranger" if e == "fair" else e for e in seen.experts))
+    return model, align_experts(model, fit(model, train), train.experts, other.experts), other
+
+
+def silenced(params: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    own = params["expert_weights"]
+    return {**params, "expert_weights": np.where(np.isfinite(own), own, 0.0)}
+
+
+def test_strangers_are_silent_where_weights_are_individual() -> None:
+    model, params, dataset = with_a_stranger("individual")
+    assert np.isneginf(params["expert_weights"]).any()
+    assert solve(model, params, dataset).ranking.equals(solve(model, silenced(params), dataset).ranking)
+
+
+def test_strangers_follow_the_consensus_where_weights_are_mixed() -> None:
+    model, params, dataset = with_a_stranger("mixed")
+    assert ndcg(model, params, dataset) > ndcg(model, silenced(params), dataset)
+
+
+@pytest.mark.parametrize("sharing", ["individual", "consensus", "mixed"])
+def test_a_dataset_of_strangers(sharing: str, train: Dataset, test: Dataset) -> None:
+    model = Crf(sharing=sharing, rounds=2)
+    params, names = fit(model, train), ("a", "b", "c", "d")
+    if sharing == "individual":
+        with pytest.raises(UsageError, match="none of the dataset's experts"):
+            align_experts(model, params, train.experts, names)
+        return
+    aligned = align_experts(model, params, train.experts, names)
+    assert np.isfinite(solve(model, aligned, replace(test, experts=names)).ranking["score"].to_numpy()).all()
+
+
+def begun(model: Crf, n_experts: int) -> dict[str, np.ndarray]:
+    return {**model.start(n_experts), "round": np.zeros(1), "highest": np.full(1, 2.0)}
+
+
+NOTHING = {
+    "labels all equal": Query(4, {0: {0: 1, 1: 2, 2: 3}, 1: {3: 1}}, [1, 1, 1, 1]),
+    "no labels": Query(4, {0: {0: 1, 1: 2, 2: 3}, 1: {3: 1}}, [None] * 4),
+    "one item": Query(1, {0: {0: 1}}, [2]),
+    "one labelled item": Query(3, {0: {0: 1, 1: 2, 2: 3}}, [1, None, None]),
+}
+
+
+@pytest.mark.parametrize("query", NOTHING.values(), ids=NOTHING)
+@pytest.mark.parametrize("mode", MODES)
+def test_queries_that_teach_nothing_are_passed_over(query: Query, mode: str) -> None:
+    useful = Query(4, {0: {0: 1, 1: 2, 2: 3}, 1: {3: 1}}, [2, 1, 0, 0])
+    model = Crf(mode=mode)
+    params = begun(model, 2)
+    alone, _ = model.learn(build_chunk([query], n_experts=2), params)
+    assert not alone["expert_weights"].any()
+    both = model.map(build_chunk([useful, query], n_experts=2), params)
+    assert both["count"][0] == 1.0
+    with pytest.raises(UsageError, match="nothing to train crf on"):
+        rows = {"query": ["q"] * 3, "expert": ["a"] * 3, "item": ["x", "y", "z"], "rank": [1, 2, 3], "label": [1] * 3}
+        fit(model, Dataset.from_arrow(pa.table(rows)))
+
+
+def test_more_labels_than_the_sample_holds() -> None:
+    size = 9
+    query = Query(size, {0: {i: i + 1 for i in range(size)}}, list(range(size))[::-1])
+    model = Crf(sample=3, pairs="log")
+    weights, count = model.learn(build_chunk([query] * 5, n_experts=1), {**begun(model, 1), "highest": np.full(1, 8.0)})
+    assert count == 5
+    assert (weights["expert_weights"][0, 1:] > 0.0).all()
+
+
+def test_negative_and_missing_labels_count_as_not_relevant() -> None:
+    query = Query(4, {0: {0: 1, 1: 2, 2: 3, 3: 4}}, [2, -1, None, 0])
+    model = Crf()
+    weights, count = model.learn(build_chunk([query], n_experts=1), begun(model, 1))
+    assert count == 1
+    assert np.isfinite(weights["expert_weights"]).all()
+
+
+def test_a_rate_far_too_high_gives_finite_scores(train: Dataset) -> None:
+    model = Crf(rate=1e300, rounds=3)
+    assert np.isfinite(solve(model, fit(model, train), train).ranking["score"].to_numpy()).all()
+
+
+def test_ratings_need_pairs_that_fit_them() -> None:
+    chunk = build_chunk([Query(3, {0: {0: -5.0, 1: -3.0, 2: -1.0}}, [2, 1, 0])])
+    with pytest.raises(UsageError, match="needs ranks above 0"):
+        Crf(pairs="log", reciprocal=0).learn(chunk, begun(Crf(pairs="log", reciprocal=0), 1))
+    with pytest.raises(UsageError, match="needs ranks above 0"):
+        Crf(pairs="binary").learn(chunk, begun(Crf(pairs="binary"), 1))
+    for pairs in ("binary", "difference", "normalised"):
+        model = Crf(pairs=pairs, reciprocal=0)
+        weights, _ = model.learn(chunk, begun(model, 1))
+        assert np.isfinite(weights["expert_weights"]).all()
+
+
+@pytest.mark.parametrize("sample", [1, 13, 6.5])
+def test_samples_that_cannot_be(sample: float) -> None:
+    with pytest.raises(UsageError, match="sample of crf"):
+        Crf(sample=sample)
+
+
+def test_precision_of_the_whole_sample_is_refused() -> None:
+    """It is the same for every ranking."""
+    with pytest.raises(UsageError, match="p@10 is the same for every ranking of 6 items"):
+        Crf(metric="p@10", sample=6)
+
+
+def test_fitted_saved_and_ranked_from_the_command_line(
+    planted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = str(tmp_path / "model")
+    assert main(["fit", "crf", str(planted), "-o", where, "-p", "rounds=2", "-p", "sharing=mixed"]) == 0
+    assert "log won" in capsys.readouterr().out
+    assert main(["rank", where, str(planted), "-o", str(tmp_path / "ranked")]) == 0
+
+
+def test_settings_by_name() -> None:
+    assert model_named("crf", {"pairs": "log+binary", "sample": "8", "metric": "ndcg@5"}) == Crf(
+        pairs="log+binary", sample=8, metric="ndcg@5"
+    )
+    with pytest.raises(UsageError, match="parameter metric of crf"):
+        model_named("crf", {"metric": "tau"})
