@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, wraps
 
 import pyarrow as pa
 from hypothesis import given, settings
@@ -88,18 +89,36 @@ def chunks(*, most_queries: int = 4, **kwargs: int) -> st.SearchStrategy[tuple[l
     return many.map(lambda made: (made, build_chunk(made, n_experts=5)))
 
 
-@cache
-def drawn_chunks(count: int, most_queries: int = 4) -> Sequence[tuple[list[Query], Chunk]]:
-    """As many of ``chunks``, drawn once for tests that try every model on them: drawing takes longer than scoring.
+def on_chunks(count: int = 100, most_queries: int = 4) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Runs a test on each of ``drawn_chunks``, its argument ``drawn``: ``given(drawn=chunks())``, drawn once for all."""
 
-    The smallest come first, so that the first one to fail is easy to read.
-    """
+    def decorate(test: Callable[..., None]) -> Callable[..., None]:
+        @wraps(test)
+        def on_each(**others: object) -> None:
+            for drawn in drawn_chunks(count, most_queries):
+                test(**others, drawn=drawn)
+
+        told = inspect.signature(test)
+        kept = [about for name, about in told.parameters.items() if name != "drawn"]
+        on_each.__signature__ = told.replace(parameters=kept)  # type: ignore[attr-defined]
+        return on_each
+
+    return decorate
+
+
+def drawn_chunks(count: int, most_queries: int = 4) -> list[tuple[list[Query], Chunk]]:
+    """As many of ``chunks``, the smallest first, so that the first one to fail is easy to read."""
+    return sorted(_hundred(most_queries)[:count], key=lambda drawn: drawn[1].n_entries)
+
+
+@cache  # drawing takes longer than most of what is tried on what was drawn
+def _hundred(most_queries: int) -> list[tuple[list[Query], Chunk]]:
     kept: list[tuple[list[Query], Chunk]] = []
 
-    @settings(max_examples=count, database=None)
+    @settings(max_examples=100, database=None)
     @given(drawn=chunks(most_queries=most_queries))
     def keep(drawn: tuple[list[Query], Chunk]) -> None:
         kept.append(drawn)
 
     keep()
-    return sorted(kept, key=lambda drawn: drawn[1].n_entries)
+    return kept

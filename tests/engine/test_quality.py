@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from strategies import chunks
+from strategies import on_chunks
 
 from distagg.dataset import Dataset
 from distagg.dataset.chunk import Chunk
@@ -57,7 +56,7 @@ LINEAR = {
 
 
 @pytest.mark.parametrize("name", LINEAR)
-@given(drawn=chunks())
+@on_chunks()
 def test_lifts_add_up_to_the_score_where_it_is_a_sum(name: str, drawn: tuple[object, Chunk]) -> None:
     model, (_, chunk) = LINEAR[name], drawn
     params = random_weights(model, chunk.n_experts)

@@ -7,7 +7,7 @@ import pytest
 import scipy.optimize
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import chunks
+from strategies import chunks, on_chunks
 
 from distagg.kernels.adherence import agreement
 from distagg.kernels.lists import PAIR_FUNCTIONS
@@ -117,7 +117,7 @@ def test_the_papers_steps_and_the_solver_agree_in_the_limit():
     np.testing.assert_allclose(slow, fast, atol=1e-5)
 
 
-@given(drawn=chunks())
+@on_chunks(30)
 def test_agreement_is_the_share_of_rightly_ordered_pairs(drawn):
     made, chunk = drawn
     total, count = np.zeros(5), np.zeros(5)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import Query, build_chunk, chunks, queries
+from strategies import Query, build_chunk, on_chunks, queries
 from test_lists import naive_pair_matrix
 
 from distagg.kernels.lists import PAIR_FUNCTIONS
@@ -55,7 +55,7 @@ def test_what_is_observed_is_counted_by_adherence():
     np.testing.assert_allclose(tally["net"], [0.5 * 2 - 0.1 + 0.5 * 2.5, -0.5 * 2 + 0.5 * 8 - 0.5 * 2.5, 0.1 - 0.5 * 8])
 
 
-@given(drawn=chunks())
+@on_chunks(50)
 def test_differences_alone_take_a_shorter_way(drawn):
     """The same net wins and preferences as by the general kernel, to the last bit on whole numbers."""
     _, chunk = drawn
