@@ -90,7 +90,7 @@ def chunks(*, most_queries: int = 4, **kwargs: int) -> st.SearchStrategy[tuple[l
 
 
 def on_chunks(count: int = 100, most_queries: int = 4) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Runs a test on each of ``drawn_chunks``, its argument ``drawn``: ``given(drawn=chunks())``, drawn once for all."""
+    """Runs a test on each of ``drawn_chunks`` as its argument ``drawn``: ``given(drawn=chunks())`` that draws once."""
 
     def decorate(test: Callable[..., None]) -> Callable[..., None]:
         @wraps(test)
