@@ -24,6 +24,18 @@ settings.load_profile("distagg")
 DATA = Path(os.environ.get("DISTAGG_DATA", Path(__file__).parents[1] / ".." / "shared" / "data")).resolve()
 
 
+LONGEST = (
+    "test_namespaces.py", "test_reproduce_real.py", "test_faults.py", "test_runners.py", "test_ssh.py",
+    "test_stores.py", "test_cache.py", "test_contract.py", "test_real.py", "test_commands.py", "test_scale.py",
+)  # fmt: skip
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The files that take longest go first, so that no process is left alone with one of them at the end."""
+    places = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path.name, len(places)))
+
+
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
     """The real data sets, which are not ours to ship; tests that need them skip without them."""
