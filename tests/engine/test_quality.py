@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from strategies import on_chunks
 from distagg.dataset import Dataset
 from distagg.dataset.chunk import Chunk
 from distagg.engine import Fitted, fit, rank
+from distagg.engine.cluster import DaskRunner
 from distagg.engine.explain import explain
 from distagg.engine.fit import Goal
 from distagg.engine.lifts import centred, chunk_lifts
@@ -139,13 +141,10 @@ def test_loss_is_the_difference_of_two_evaluations(mixed: Dataset) -> None:
 
 
 @pytest.mark.cluster
-def test_the_same_figures_on_workers(planted: Path) -> None:
-    from distagg.engine.cluster import local_cluster
-
+def test_the_same_figures_on_workers(planted: Path, clusters: Callable[[int], DaskRunner]) -> None:
     dataset = Dataset.open(planted)
     fitted = fit("crf", dataset, rounds=2)
-    with local_cluster(2) as runner:
-        assert judge_experts(fitted, dataset, runner=runner) == judge_experts(fitted, dataset)
+    assert judge_experts(fitted, dataset, runner=clusters(2)) == judge_experts(fitted, dataset)
 
 
 @pytest.mark.parametrize("name", ["individual", "mixed", "hidden"])

@@ -8,9 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -36,26 +34,19 @@ CLUSTERS = ("1 worker", "2 workers", "3 threads")
 
 
 @pytest.fixture(scope="module")
-def clusters() -> Iterator[Callable[[str], DaskRunner]]:
-    """Each cluster is started when it is first asked for, and serves all tests here."""
-    with ExitStack() as stack:
+def three_threads() -> Iterator[DaskRunner]:
+    from distributed import Client
 
-        @cache
-        def started(kind: str) -> DaskRunner:
-            if kind != "3 threads":
-                return stack.enter_context(local_cluster(int(kind[0])))
-            from distributed import Client
-
-            here = {"dashboard_address": "127.0.0.1:0", "worker_dashboard_address": "127.0.0.1:0"}
-            threads = Client(processes=False, n_workers=1, threads_per_worker=3, **here)
-            return DaskRunner(stack.enter_context(threads))
-
-        yield started
+    here = {"dashboard_address": "127.0.0.1:0", "worker_dashboard_address": "127.0.0.1:0"}
+    with Client(processes=False, n_workers=1, threads_per_worker=3, **here) as client:
+        yield DaskRunner(client)
 
 
 @pytest.fixture(params=CLUSTERS)
-def cluster(request: pytest.FixtureRequest, clusters: Callable[[str], DaskRunner]) -> DaskRunner:
-    return clusters(request.param)
+def cluster(
+    request: pytest.FixtureRequest, clusters: Callable[[int], DaskRunner], three_threads: DaskRunner
+) -> DaskRunner:
+    return three_threads if request.param == "3 threads" else clusters(int(request.param[0]))
 
 
 def rank_table(model: Model, params: Params, dataset: Dataset, runner: Runner | None = None) -> pa.Table:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +19,7 @@ from distagg.dataset import Dataset
 from distagg.dataset.chunk import Chunk
 from distagg.engine import Fitted, load_model, rank, save_model
 from distagg.engine.boost import _grown_by_workers, _settings, boost, grow
-from distagg.engine.cluster import DaskRunner, local_cluster
+from distagg.engine.cluster import DaskRunner
 from distagg.engine.compare import evaluate_model
 from distagg.engine.fit import fit
 from distagg.engine.folds import hold_outs, make_folds
@@ -35,10 +35,9 @@ def halves(hostile: Dataset) -> tuple[Dataset, Dataset]:
     return hostile.select(fold=(3, {0, 1})), hostile.select(fold=(3, {2}))
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[DaskRunner]:
-    with local_cluster(2) as runner:
-        yield runner
+@pytest.fixture
+def cluster(clusters: Callable[[int], DaskRunner]) -> DaskRunner:
+    return clusters(2)
 
 
 @pytest.fixture
