@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from strategies import Query, chunks
+from strategies import Query, on_chunks
 from test_majority import arrays, naive_margins
 
 from distagg.kernels.markov import list_walks, majority_walks
@@ -51,7 +50,7 @@ def stationary(matrix: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("kind", [1, 2, 3, 4])
-@given(drawn=chunks())
+@on_chunks()
 def test_walks_reach_the_stationary_distribution(kind, drawn):
     made, chunk = drawn
     if kind == 4:
