@@ -27,8 +27,9 @@ setup: $(READY)  ## make the environment in .venv
 demo: $(READY)  ## everything on synthetic data, ending in a table and out/demo/report.html
 	$(BIN)/distagg demo
 
+test: export PYTHONDONTWRITEBYTECODE =  # else every process that a test starts compiles all modules
 test: $(READY) $(STORE)/.ready  ## all tests; those on real data run when it is there (DISTAGG_DATA, default ../shared/data)
-	$(BIN)/python -m pytest -n auto --dist loadfile
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 lint: $(READY)  ## style, types, layers
 	$(BIN)/ruff check .

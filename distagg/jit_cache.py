@@ -104,7 +104,7 @@ class KernelCache:
     """Where numba's dispatcher looks for a kernel's compiled code before it compiles, and leaves it afterwards."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        self.name = f"{function.__module__}.{function.__qualname__}".removeprefix("distagg.kernels.")
+        self.name = f"{function.__module__}.{function.__qualname__}".removeprefix("distagg.")
 
     @property
     def cache_path(self) -> str | None:

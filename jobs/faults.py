@@ -259,7 +259,7 @@ class Matrix:
         """Workers of a cluster on this machine are killed or stopped while the driver waits for them."""
         import psutil
 
-        wanted, latest = times, 8.0
+        wanted, latest = times, 2.0
         for _ in range(6 * times):
             if not wanted:
                 break

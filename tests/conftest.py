@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -14,6 +16,8 @@ import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
+    from distagg.engine.cluster import DaskRunner
+
     from distagg.dataset import Dataset
 
 # The first example compiles kernels, so no deadline; derandomised: the same examples on every machine.
@@ -22,6 +26,25 @@ settings.load_profile("distagg")
 
 
 DATA = Path(os.environ.get("DISTAGG_DATA", Path(__file__).parents[1] / ".." / "shared" / "data")).resolve()
+
+
+LONGEST = (
+    "test_namespaces.py", "test_reproduce_real.py", "test_faults.py", "test_runners.py", "test_ssh.py",
+    "test_stores.py", "test_jit_cache.py", "test_contract.py", "test_real.py", "test_commands.py", "test_scale.py",
+)  # fmt: skip
+
+
+def pytest_xdist_auto_num_workers() -> int | None:
+    """``-n auto`` is one process more than there are cores: tests of clusters and faults mostly wait."""
+    if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
+        return None  # xdist reads it
+    return 1 + (os.cpu_count() or 1)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The files that take longest go first, so that no process is left alone with one of them at the end."""
+    places = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path.name, len(places)))
 
 
 @pytest.fixture(scope="session")
@@ -47,6 +70,20 @@ def load_job() -> Callable[[str], ModuleType]:
         return module
 
     return load
+
+
+@pytest.fixture(scope="module")
+def clusters() -> Iterator[Callable[[int], DaskRunner]]:
+    """Local clusters by their number of workers: each starts when it is first asked for, and serves the whole file."""
+    import dask
+    from distagg.engine.cluster import local_cluster
+
+    idle = {  # by Dask's defaults an idle cluster of two workers takes an eighth of a core
+        "distributed.admin.tick.interval": "1s", "distributed.admin.system-monitor.interval": "5s",
+        "distributed.worker.profile.enabled": False,
+    }  # fmt: skip
+    with dask.config.set(idle), ExitStack() as stack:
+        yield cache(lambda workers: stack.enter_context(local_cluster(workers)))
 
 
 @pytest.fixture(scope="session", params=["mq2007-agg", "mq2008-agg"])

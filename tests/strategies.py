@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache, wraps
 
 import pyarrow as pa
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distagg.dataset import Dataset
@@ -67,14 +70,55 @@ def labelled(labels: Sequence[int | None], expert: str = "a") -> Dataset:
 def queries(draw: st.DrawFn, *, most_items: int = 8, most_experts: int = 5, integers: bool = True) -> Query:
     """A query with partial lists, ties, empty lists, unlisted items."""
     size = draw(st.integers(1, most_items))
+    lists, labels = draw(_of_size(size, most_experts, integers))
+    return Query(size, {e: r for e, r in lists.items() if r}, labels)
+
+
+@cache  # hypothesis takes longer to make and check a strategy than to draw from it
+def _of_size(size: int, most_experts: int, integers: bool) -> st.SearchStrategy[tuple[dict, list[int]]]:
+    """Lists and labels of a query of so many items."""
     rank = st.integers(1, 12).map(float) if integers else st.floats(0.5, 500.0)
     one_list = st.dictionaries(st.integers(0, size - 1), rank, max_size=size)
-    lists = draw(st.dictionaries(st.integers(0, most_experts - 1), one_list, max_size=most_experts))
-    labels = draw(st.lists(st.integers(0, 2), min_size=size, max_size=size))
-    return Query(size, {e: r for e, r in lists.items() if r}, labels)
+    lists = st.dictionaries(st.integers(0, most_experts - 1), one_list, max_size=most_experts)
+    return st.tuples(lists, st.lists(st.integers(0, 2), min_size=size, max_size=size))
 
 
 def chunks(*, most_queries: int = 4, **kwargs: int) -> st.SearchStrategy[tuple[list[Query], Chunk]]:
     """Queries as plain data, and the chunk that holds them."""
     many = st.lists(queries(**kwargs), min_size=1, max_size=most_queries)
     return many.map(lambda made: (made, build_chunk(made, n_experts=5)))
+
+
+def on_chunks(count: int = 100, most_queries: int = 4) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Runs a test on each of ``drawn_chunks`` as its argument ``drawn``: ``given(drawn=chunks())`` that draws once."""
+
+    def decorate(test: Callable[..., None]) -> Callable[..., None]:
+        @wraps(test)
+        def on_each(**others: object) -> None:
+            for drawn in drawn_chunks(count, most_queries):
+                test(**others, drawn=drawn)
+
+        told = inspect.signature(test)
+        kept = [about for name, about in told.parameters.items() if name != "drawn"]
+        on_each.__signature__ = told.replace(parameters=kept)  # type: ignore[attr-defined]
+        return on_each
+
+    return decorate
+
+
+def drawn_chunks(count: int, most_queries: int = 4) -> list[tuple[list[Query], Chunk]]:
+    """As many of ``chunks``, the smallest first, so that the first one to fail is easy to read."""
+    return sorted(_hundred(most_queries)[:count], key=lambda drawn: drawn[1].n_entries)
+
+
+@cache  # drawing takes longer than most of what is tried on what was drawn
+def _hundred(most_queries: int) -> list[tuple[list[Query], Chunk]]:
+    kept: list[tuple[list[Query], Chunk]] = []
+
+    @settings(max_examples=100, database=None)
+    @given(drawn=chunks(most_queries=most_queries))
+    def keep(drawn: tuple[list[Query], Chunk]) -> None:
+        kept.append(drawn)
+
+    keep()
+    return kept

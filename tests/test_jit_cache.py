@@ -53,9 +53,9 @@ def _said_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cache that six processes at once have filled."""
+    """A cache that four processes at once have filled."""
     folder = tmp_path_factory.mktemp("first") / "new" / "cache"
-    processes = [started(folder) for _ in range(6)]
+    processes = [started(folder) for _ in range(4)]
     for process in processes:
         out, err = process.communicate(timeout=240)
         assert (process.returncode, err) == (0, "")

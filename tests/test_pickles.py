@@ -100,23 +100,29 @@ def test_whole_runs_unpickle_nothing(made: Path, tmp_path: Path) -> None:
     assert watched([rank, ("evaluate", made / "rankings", made / "dataset")]) == [(0, 0), (0, 0)]
 
 
-@pytest.mark.parametrize("part", ["dataset", "model", "rankings"])
-def test_pickles_in_place_of_files_are_refused_unread(part: str, made: Path, tmp_path: Path) -> None:
-    """Each file in turn becomes a pickle of the same length."""
-    commands = {
-        "dataset": lambda at: ("rank", "rrf", at, "-o", tmp_path / "out"),
-        "model": lambda at: ("rank", at, made / "dataset", "-o", tmp_path / "out"),
-        "rankings": lambda at: ("evaluate", at, made / "dataset"),
+def test_pickles_in_place_of_files_are_refused_unread(made: Path, tmp_path: Path) -> None:
+    """Each file of a dataset, a model and rankings in turn becomes a pickle of the same length."""
+    out = tmp_path / "out"
+    commands: dict[str, tuple[str | Path, ...]] = {
+        "dataset": ("rank", "rrf", tmp_path / "dataset", "-o", out),
+        "model": ("rank", tmp_path / "model", made / "dataset", "-o", out),
+        "rankings": ("evaluate", tmp_path / "rankings", made / "dataset"),
     }
     trap = tmp_path / "trap"
     trap.write_bytes(pickle.dumps(Trap(tmp_path / "sprung")))
-    planted = tmp_path / part
-    shutil.copytree(made / part, planted)
-    files = sorted(f for f in planted.iterdir() if f.suffix == ".parquet" or f.name == "manifest.json")
-    found = watched([commands[part](planted)] * len(files), files, trap)
+    for part in commands:
+        shutil.copytree(made / part, tmp_path / part)
+    files = [
+        file
+        for part in commands
+        for file in sorted((tmp_path / part).iterdir())
+        if file.suffix == ".parquet" or file.name == "manifest.json"
+    ]
+    assert {file.parent.name for file in files} == set(commands)
+    found = watched([commands[file.parent.name] for file in files], files, trap)
     assert dict(zip(files, found, strict=True)) == dict.fromkeys(files, (3, 0))
     assert not (tmp_path / "sprung").exists()
-    assert not (tmp_path / "out").exists()
+    assert not out.exists()
 
 
 def test_pickles_inside_files_stay_unread(made: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -124,7 +125,7 @@ def round_ticks(values: Sequence[float], log: bool) -> list[float]:
         decades = max(1, math.ceil((last - first) / 6))
         count = max(1, math.ceil((last - first) / decades))
         return [10.0 ** (first + decades * n) for n in range(count + 1)]
-    rough = ((high - low) or abs(high) or 1.0) / 5
+    rough = max(((high - low) or abs(high) or 1.0) / 5, sys.float_info.min)
     size = 10.0 ** math.floor(math.log10(rough))
     step = next(size * factor for factor in (1, 2, 5, 10) if size * factor >= rough * (1 - 1e-9))
     below, above = math.floor(low / step), math.ceil(high / step)

@@ -27,7 +27,7 @@ def slowly(chunk: Any, index: int, payload: tuple[str, float]) -> np.ndarray:
 
     notes, weight = payload
     if notes:
-        time.sleep(0.1)
+        time.sleep(0.04)
         (Path(notes) / f"{time.time_ns()}-{os.getpid()}").touch()
     return np.array([weight * np.sqrt(chunk.entry_rank).sum(), np.sin(weight + index)])
 
@@ -43,7 +43,7 @@ def main(address: str, source: str, mode: str, notes: str) -> None:
         print("started", flush=True)
         if mode == "rounds":
             total = np.zeros(2)
-            for _ in range(12):
+            for _ in range(6):
                 total = runner.map_reduce(Work(slowly, (notes, 1.0 + total[1] / 7), repeated=True), refs, np.add)
             found = total
         else:

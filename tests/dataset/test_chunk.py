@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import Query, build_chunk, chunks
+from strategies import Query, build_chunk, chunks, on_chunks
 
 from distagg.dataset import Dataset
 from distagg.errors import UsageError
@@ -38,7 +38,7 @@ def test_unknown_labels_are_marked():
     assert not build_chunk([Query(2)]).has_labels
 
 
-@given(drawn=chunks())
+@on_chunks()
 def test_matrix_and_tensor_views(drawn):
     """R of the papers, and the binary Y for each expert, from the flat arrays."""
     made, chunk = drawn

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from distagg.cli.main import main
 from distagg.dataset.chunk import Chunk
 from distagg.engine import evaluate_users, import_dataset
 from distagg.engine.complete import predict, user_ndcg
-from distagg.engine.dask import local_cluster
+from distagg.engine.dask import DaskRunner
 from distagg.errors import InputError, UsageError
 from distagg.models import NotConvergedWarning, completion_named
 from distagg.models.completion.model import some_lists
@@ -93,7 +94,7 @@ def test_pieces_give_the_same(name: str, low_rank: tuple[Dataset, np.ndarray]) -
 
 
 @pytest.mark.cluster
-def test_the_same_bits_on_workers(low_rank: tuple[Dataset, np.ndarray]) -> None:
+def test_the_same_bits_on_workers(low_rank: tuple[Dataset, np.ndarray], clusters: Callable[[int], DaskRunner]) -> None:
     pieces = in_pieces(low_rank[0], 5)
     rankings = {"borda": rank("borda", pieces)}
 
@@ -107,8 +108,7 @@ def test_the_same_bits_on_workers(low_rank: tuple[Dataset, np.ndarray]) -> None:
 
     here = all_of_it(None)
     for workers in (1, 2):
-        with local_cluster(workers) as runner:
-            assert all_of_it(runner) == here
+        assert all_of_it(clusters(workers)) == here
 
 
 def test_borda_of_completed_ratings_is_borda_of_a_full_table(low_rank: tuple[Dataset, np.ndarray]) -> None:

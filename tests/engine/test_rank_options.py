@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from strategies import Query, build_chunk, chunks
+from strategies import Query, build_chunk, on_chunks
 
 from distagg import Dataset, Shown, rank
 from distagg.cli.main import main
@@ -33,8 +32,7 @@ def films(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "d"
 
 
-@settings(max_examples=60)
-@given(drawn=chunks())
+@on_chunks(60)
 def test_support_is_what_counting_pairs_gives(drawn: tuple[list[Query], Chunk]) -> None:
     made, chunk = drawn
     found = count_support(chunk, "lists")

@@ -8,8 +8,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from strategies import Query, build_chunk, chunks
+from strategies import Query, build_chunk, drawn_chunks
 
 from distagg.dataset.chunk import Chunk
 from distagg.engine.fitting.boost import grow
@@ -104,13 +103,11 @@ def scores_of(model: Model, chunk: Chunk) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("name", "settings"), SETTINGS)
-@settings(max_examples=30)
-@given(drawn=chunks())
-def test_scores_are_finite_one_per_item(name, settings, drawn):
-    _, chunk = drawn
-    scores = scores_of(MODELS[name](**settings), chunk)
-    assert scores.shape == (chunk.n_items,)
-    assert np.isfinite(scores).all()
+def test_scores_are_finite_one_per_item(name, settings):
+    for _, chunk in drawn_chunks(30):
+        scores = scores_of(MODELS[name](**settings), chunk)
+        assert scores.shape == (chunk.n_items,)
+        assert np.isfinite(scores).all()
 
 
 @pytest.mark.parametrize(("name", "settings"), [s for s in SETTINGS if "seed" not in MODELS[s[0]].__dataclass_fields__])
@@ -199,37 +196,46 @@ def test_unanimous_experts_are_followed(name):
 
 
 @pytest.mark.parametrize(("name", "settings"), UNSORTED)
-@settings(max_examples=30)
-@given(drawn=chunks())
-def test_the_order_of_items_changes_no_score(name, settings, drawn):
+def test_the_order_of_items_changes_no_score(name, settings):
     """Items turned round: the same scores turned round. (Sorting by cyclic majorities has no such property.)"""
-    made, chunk = drawn
-    turned = [
-        Query(q.size, {e: {q.size - 1 - i: r for i, r in ranks.items()} for e, ranks in q.lists.items()}) for q in made
-    ]
     model = MODELS[name](**settings)
-    here, there = scores_of(model, chunk), scores_of(model, build_chunk(turned, n_experts=5))
-    for q in range(chunk.n_queries):
-        span = slice(chunk.item_offsets[q], chunk.item_offsets[q + 1])
-        np.testing.assert_allclose(here[span], there[span][::-1], atol=1e-8)
+    for chunk, turned in turned_round():
+        here, there = scores_of(model, chunk), scores_of(model, turned)
+        for q in range(chunk.n_queries):
+            span = slice(chunk.item_offsets[q], chunk.item_offsets[q + 1])
+            np.testing.assert_allclose(here[span], there[span][::-1], atol=1e-8)
+
+
+@cache
+def turned_round() -> list[tuple[Chunk, Chunk]]:
+    """Chunks, and the same with the items of every query in the opposite order."""
+
+    def turned(query: Query) -> Query:
+        last = query.size - 1
+        return Query(query.size, {e: {last - i: r for i, r in ranks.items()} for e, ranks in query.lists.items()})
+
+    return [(chunk, build_chunk([turned(q) for q in made], n_experts=5)) for made, chunk in drawn_chunks(30)]
 
 
 @pytest.mark.parametrize(("name", "settings"), SETTINGS)
-@settings(max_examples=20)
-@given(drawn=chunks(most_queries=3))
-def test_a_query_is_scored_the_same_in_any_company(name, settings, drawn):
-    _, chunk = drawn
+def test_a_query_is_scored_the_same_in_any_company(name, settings):
     model = MODELS[name](**settings)
-    together = scores_of(model, chunk)
-    for q in range(chunk.n_queries):
-        alone = chunk.select(np.arange(chunk.n_queries) == q)
-        span = slice(chunk.item_offsets[q], chunk.item_offsets[q + 1])
-        np.testing.assert_array_equal(scores_of(model, alone), together[span])
+    for _, chunk in drawn_chunks(20, most_queries=3):
+        together = scores_of(model, chunk)
+        for q in range(chunk.n_queries):
+            alone = chunk.select(np.arange(chunk.n_queries) == q)
+            span = slice(chunk.item_offsets[q], chunk.item_offsets[q + 1])
+            np.testing.assert_array_equal(scores_of(model, alone), together[span])
 
 
-def split_by_expert(query: Query) -> list[Chunk]:
-    """A query's lists spread over chunks, as in an expert-partitioned dataset."""
-    return [build_chunk([Query(query.size, {e: ranks})], n_experts=5) for e, ranks in sorted(query.lists.items())]
+@cache
+def split_by_expert() -> list[tuple[Chunk, list[Chunk]]]:
+    """Queries, and their lists spread over chunks, as in an expert-partitioned dataset."""
+    return [
+        (chunk, [build_chunk([Query(q.size, {e: ranks})], n_experts=5) for e, ranks in sorted(q.lists.items())])
+        for (q,), chunk in drawn_chunks(40, most_queries=1)
+        if q.lists
+    ]
 
 
 def gathered(model: Model, pieces: list[Chunk], params: Params, *, right: bool) -> Params:
@@ -248,16 +254,11 @@ WHOLE = ({"solver": "ilsr"}, {"solver": "bayes"})  # for whole queries alone
 
 
 @pytest.mark.parametrize(("name", "settings"), [s for s in SETTINGS if s[0] in ADDITIVE and s[1] not in WHOLE])
-@settings(max_examples=20)
-@given(drawn=chunks(most_queries=1))
-def test_statistics_of_split_queries_add_up(name, settings, drawn):
+def test_statistics_of_split_queries_add_up(name, settings):
     """Split by expert, mapped and merged in either order: the scores of the whole query."""
-    made, chunk = drawn
-    if not made[0].lists:
-        return
     model = MODELS[name](**settings)
-    pieces = split_by_expert(made[0])
-    whole = model.score(chunk, ready(model))
-    for right in (False, True):
-        params = gathered(model, pieces, ready(model), right=right)
-        np.testing.assert_allclose(model.score(pieces[0], params), whole, atol=1e-8)
+    for chunk, pieces in split_by_expert():
+        whole = model.score(chunk, ready(model))
+        for right in (False, True):
+            params = gathered(model, pieces, ready(model), right=right)
+            np.testing.assert_allclose(model.score(pieces[0], params), whole, atol=1e-8)

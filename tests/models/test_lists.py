@@ -4,8 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from strategies import Query, build_chunk, chunks
+from strategies import Query, build_chunk, on_chunks
 
 from distagg.models.lists import PAIR_FUNCTIONS, median_ranks, mid_positions, sum_by_item
 from distagg.models.pairs import list_sums
@@ -30,7 +29,7 @@ def naive_pair_matrix(ranks: list[float], function: str) -> np.ndarray:
 
 @pytest.mark.parametrize("left_out", [0, 1, 3])
 @pytest.mark.parametrize("function", PAIR_FUNCTIONS)
-@given(drawn=chunks())
+@on_chunks()
 def test_pair_sums_are_the_row_and_column_sums(function, left_out, drawn):
     """Items left out are one more tie group, one place behind the last."""
     made, chunk = drawn
@@ -57,7 +56,7 @@ def test_pair_sums_of_the_papers_example():
     assert lost.tolist() == [0, 1, 3, 0, 19, 39]
 
 
-@given(drawn=chunks())
+@on_chunks()
 def test_mid_positions_share_tied_places(drawn):
     made, chunk = drawn
     found = mid_positions(chunk.entry_offsets, chunk.entry_rank)
@@ -70,7 +69,7 @@ def test_mid_positions_share_tied_places(drawn):
     np.testing.assert_array_equal(found, expected)
 
 
-@given(drawn=chunks())
+@on_chunks()
 def test_sum_by_item_adds_every_mention(drawn):
     made, chunk = drawn
     found = sum_by_item(chunk.entry_row(), chunk.entry_rank, chunk.n_items)
@@ -79,7 +78,7 @@ def test_sum_by_item_adds_every_mention(drawn):
 
 
 @pytest.mark.parametrize("last", [True, False])
-@given(drawn=chunks())
+@on_chunks()
 def test_median_ranks(last, drawn):
     made, chunk = drawn
     arrays = (chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets, chunk.entry_item, chunk.entry_rank)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from distagg.cli.main import main
 from distagg.dataset import Dataset
 from distagg.dataset.dataset import ChunkRef
 from distagg.engine import solve
-from distagg.engine.dask import local_cluster
+from distagg.engine.dask import DaskRunner
 from distagg.engine.rank import Result
 from distagg.errors import UsageError
 from distagg.models import NotConvergedWarning
@@ -108,15 +109,14 @@ def test_blocks_hold_every_item_once(blocks: int, items: int) -> None:
 
 
 @pytest.mark.cluster
-def test_the_same_bits_inline_and_on_one_or_two_workers(split: Dataset) -> None:
+def test_the_same_bits_inline_and_on_one_or_two_workers(split: Dataset, clusters: Callable[[int], DaskRunner]) -> None:
     tried = [SETTINGS[0], SETTINGS[4]]
     here = [solve(name, split, **set_to) for name, set_to in tried]
     for workers in (1, 2):
-        with local_cluster(workers) as runner:
-            for known, (name, set_to) in zip(here, tried, strict=True):
-                there = solve(name, split, runner=runner, **set_to)
-                assert there.ranking.equals(known.ranking)
-                assert there.fits.equals(known.fits)
+        for known, (name, set_to) in zip(here, tried, strict=True):
+            there = solve(name, split, runner=clusters(workers), **set_to)
+            assert there.ranking.equals(known.ranking)
+            assert there.fits.equals(known.fits)
 
 
 def test_what_needs_whole_queries_is_refused(split: Dataset) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +12,7 @@ import pytest
 from distagg.cli.main import main
 from distagg.dataset import Dataset
 from distagg.engine.compare import compare, evaluate_model
-from distagg.engine.dask import DaskRunner, local_cluster
+from distagg.engine.dask import DaskRunner
 from distagg.engine.fitting.fit import fit
 from distagg.engine.fitting.folds import make_folds
 from distagg.engine.fitting.search import Trial, differing, fit_each, fit_folds, search, variants
@@ -24,10 +24,9 @@ from distagg.models.crf.model import Crf
 from distagg.models.positional.model import Rrf
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[DaskRunner]:
-    with local_cluster(2) as runner:
-        yield runner
+@pytest.fixture
+def cluster(clusters: Callable[[int], DaskRunner]) -> DaskRunner:
+    return clusters(2)
 
 
 def test_a_grid_is_every_combination_once():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,7 +14,7 @@ import pytest
 from distagg.dataset import Dataset, expanded
 from distagg.dataset.chunk import Chunk
 from distagg.dataset.expand import expand_dataset
-from distagg.engine.dask import DaskRunner, local_cluster
+from distagg.engine.dask import DaskRunner
 from distagg.engine.fitting.fit import fit
 from distagg.engine.fitting.train import Goal
 from distagg.engine.progress import Progress, silent
@@ -85,10 +85,9 @@ def fine(planted: Path) -> Dataset:
     return replace(dataset, held=held, manifest=replace(dataset.manifest, blocks=blocks))
 
 
-@pytest.fixture(scope="module", params=[1, 2])
-def cluster(request: pytest.FixtureRequest) -> Iterator[DaskRunner]:
-    with local_cluster(request.param) as runner:
-        yield runner
+@pytest.fixture(params=[1, 2])
+def cluster(request: pytest.FixtureRequest, clusters: Callable[[int], DaskRunner]) -> DaskRunner:
+    return clusters(request.param)
 
 
 @pytest.mark.cluster

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from strategies import chunks
+from strategies import on_chunks
 
 from distagg.dataset import Dataset
 from distagg.dataset.chunk import Chunk
 from distagg.engine import Fitted, fit, rank
+from distagg.engine.dask import DaskRunner
 from distagg.engine.fitting.fit import Goal
 from distagg.engine.inspect.attribution import centred, chunk_lifts, explain
 from distagg.engine.inspect.quality import judge_experts, retrain, unheard, weight_rows
@@ -56,7 +57,7 @@ LINEAR = {
 
 
 @pytest.mark.parametrize("name", LINEAR)
-@given(drawn=chunks())
+@on_chunks()
 def test_lifts_add_up_to_the_score_where_it_is_a_sum(name: str, drawn: tuple[object, Chunk]) -> None:
     model, (_, chunk) = LINEAR[name], drawn
     params = random_weights(model, chunk.n_experts)
@@ -139,13 +140,10 @@ def test_loss_is_the_difference_of_two_evaluations(mixed: Dataset) -> None:
 
 
 @pytest.mark.cluster
-def test_the_same_figures_on_workers(planted: Path) -> None:
-    from distagg.engine.dask import local_cluster
-
+def test_the_same_figures_on_workers(planted: Path, clusters: Callable[[int], DaskRunner]) -> None:
     dataset = Dataset.open(planted)
     fitted = fit("crf", dataset, rounds=2)
-    with local_cluster(2) as runner:
-        assert judge_experts(fitted, dataset, runner=runner) == judge_experts(fitted, dataset)
+    assert judge_experts(fitted, dataset, runner=clusters(2)) == judge_experts(fitted, dataset)
 
 
 @pytest.mark.parametrize("name", ["individual", "mixed", "hidden"])

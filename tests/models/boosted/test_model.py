@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,12 +19,12 @@ from distagg.dataset import Dataset
 from distagg.dataset.chunk import Chunk
 from distagg.engine import Fitted, load_model, rank, save_model
 from distagg.engine.compare import evaluate_model
-from distagg.engine.dask import DaskRunner, local_cluster
+from distagg.engine.dask import DaskRunner
 from distagg.engine.fitting.boost import _grown_by_workers, _settings, boost, grow
 from distagg.engine.fitting.fit import fit
 from distagg.engine.fitting.folds import hold_outs, make_folds
 from distagg.errors import UsageError
-from distagg.models import MODELS, model_named
+from distagg.models import MODELS, Model, model_named
 from distagg.models.boosted.blend import Blend
 from distagg.models.boosted.model import COMMON, LambdaMart, standardised
 from distagg.models.scorers.lambdarank import LambdaRank
@@ -34,10 +35,23 @@ def halves(hostile: Dataset) -> tuple[Dataset, Dataset]:
     return hostile.select(fold=(3, {0, 1})), hostile.select(fold=(3, {2}))
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[DaskRunner]:
-    with local_cluster(2) as runner:
-        yield runner
+@pytest.fixture
+def cluster(clusters: Callable[[int], DaskRunner]) -> DaskRunner:
+    return clusters(2)
+
+
+@pytest.fixture
+def _short_members(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Members of a blend are trained for a few rounds and trees; workers are sent the members themselves."""
+    whole_length = Blend.members.fget  # type: ignore[attr-defined]
+
+    def members(self: Blend) -> dict[str, Model]:
+        return {
+            name: replace(member, **({"trees": 15} if isinstance(member, LambdaMart) else {"rounds": 10}))
+            for name, member in whole_length(self).items()
+        }
+
+    monkeypatch.setattr(Blend, "members", property(members))
 
 
 def whole(dataset: Dataset) -> Chunk:
@@ -196,6 +210,7 @@ def test_unencrypted_connections_between_machines_are_refused(halves: tuple[Data
         _grown_by_workers(LambdaMart(mode="spread"), halves[0], SimpleNamespace(client=client))
 
 
+@pytest.mark.usefixtures("_short_members")
 def test_a_blend_is_the_sum_of_its_members(halves: tuple[Dataset, Dataset]) -> None:
     train, test = halves
     model = Blend(crf=1, lambdamart=1, lambdarank=1, seed=2)
@@ -219,6 +234,7 @@ def test_members_of_a_blend_differ() -> None:
         Blend(crf=1.5)
 
 
+@pytest.mark.usefixtures("_short_members")
 @pytest.mark.cluster
 def test_a_blend_is_the_same_on_workers_and_on_disk(
     halves: tuple[Dataset, Dataset], cluster: DaskRunner, tmp_path: Path
@@ -250,6 +266,7 @@ def test_lambdarank_with_ranker_lightgbm_is_lambdamart_on_its_features() -> None
         model_named("lambdarank", {"ranker": "lightgbm", "hidden": 3})
 
 
+@pytest.mark.usefixtures("_short_members")
 def test_members_of_a_blend_hold_out_the_parts_in_turn(hostile: Dataset) -> None:
     fold = make_folds(hostile, "letor5")[0]
     model, chunk = Blend(crf=5, lambdamart=1), whole(fold.test)

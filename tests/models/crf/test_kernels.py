@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import Query, build_chunk, chunks
+from strategies import Query, build_chunk, on_chunks
 from test_lists import naive_pair_matrix
 
 from distagg.models.crf.kernels import (
@@ -203,8 +203,7 @@ def scored(chunk, functions: list[str], reciprocal: float, weights: np.ndarray) 
     return score_lists(numbers, reciprocal, list_arrays(chunk), chunk.list_expert.astype(np.int64), weights)
 
 
-@settings(max_examples=30)
-@given(drawn=chunks())
+@on_chunks(30)
 def test_scores_without_potentials_have_the_bits_of_those_with(drawn):
     _, chunk = drawn
     functions = ["log", "binary", "normalised", "difference"]
@@ -220,8 +219,7 @@ def test_scores_without_potentials_have_the_bits_of_those_with(drawn):
 
 
 @pytest.mark.parametrize("function", ["binary", "difference"])
-@settings(max_examples=30)
-@given(drawn=chunks())
+@on_chunks(30)
 def test_scores_are_the_definition_up_to_a_constant_of_the_query(function, drawn):
     made, chunk = drawn
     weights = np.random.default_rng(0).normal(size=(5, 3))

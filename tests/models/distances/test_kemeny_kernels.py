@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse.csgraph import connected_components
-from strategies import chunks
+from strategies import on_chunks
 
 from distagg.models.distances.kemeny_kernels import (
     components,
@@ -155,7 +155,7 @@ def test_settling_ties_costs_nothing(seed):
 
 
 @pytest.mark.parametrize("unlisted_last", [True, False])
-@given(drawn=chunks())
+@on_chunks()
 def test_ordered_pairs_are_counted(unlisted_last, drawn):
     made, chunk = drawn
     total = ordered_pairs(unlisted_last, list_arrays(chunk))

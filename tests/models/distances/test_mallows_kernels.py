@@ -7,7 +7,7 @@ import pytest
 import scipy.optimize
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import chunks
+from strategies import on_chunks
 
 from distagg.models.distances.mallows_kernels import (
     count_stages,
@@ -93,7 +93,7 @@ def test_the_ends_of_theta():
 
 
 @pytest.mark.parametrize("unlisted_last", [True, False])
-@given(drawn=chunks())
+@on_chunks()
 def test_stages_are_counted(unlisted_last, drawn):
     made, chunk = drawn
     longest = max(query.size for query in made)

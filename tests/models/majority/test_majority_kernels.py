@@ -6,8 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from strategies import Query, build_chunk, chunks
+from strategies import Query, build_chunk, on_chunks
 
 from distagg.models.majority.kernels import chunk_margins, copeland_chunk, sort_chunk
 from distagg.models.pairs import list_arrays, pair_arrays
@@ -34,7 +33,7 @@ def naive_margins(query: Query, last: bool) -> np.ndarray:
 
 
 @pytest.mark.parametrize("last", [True, False])
-@given(drawn=chunks())
+@on_chunks()
 def test_margins_and_copeland(last, drawn):
     made, chunk = drawn
     scores = copeland_chunk(*arrays(chunk, last))
@@ -51,7 +50,7 @@ def test_pairs_count_with_their_weight_and_ties_do_not():
 
 
 @pytest.mark.parametrize("last", [True, False])
-@given(drawn=chunks())
+@on_chunks()
 def test_where_majorities_are_transitive_sorting_finds_their_order(last, drawn):
     made, chunk = drawn
     start = order_items(chunk.item_offsets, np.zeros(chunk.n_items))

@@ -2,9 +2,8 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from strategies import Query, chunks
-from test_majority import arrays, naive_margins
+from strategies import Query, on_chunks
+from test_majority_kernels import arrays, naive_margins
 
 from distagg.models.majority.kernels import list_walks, majority_walks
 from distagg.models.pairs import list_arrays
@@ -51,7 +50,7 @@ def stationary(matrix: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("kind", [1, 2, 3, 4])
-@given(drawn=chunks())
+@on_chunks()
 def test_walks_reach_the_stationary_distribution(kind, drawn):
     made, chunk = drawn
     if kind == 4:

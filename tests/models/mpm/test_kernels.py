@@ -5,9 +5,9 @@ import itertools
 import numpy as np
 import pytest
 import scipy.optimize
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import chunks
+from strategies import chunks, on_chunks
 
 from distagg.models.lists import PAIR_FUNCTIONS
 from distagg.models.mpm.adherence import agreement
@@ -86,6 +86,7 @@ def solved(net, adherence, share, s, *, prior=PRIOR, tolerance=1e-10, steps=500,
     return maximise(f, how, s, line), line
 
 
+@settings(max_examples=30)  # scipy's optimiser takes a tenth of a second
 @given(st.integers(0, 10_000))
 def test_the_maximum_is_scipys(seed):
     s, net, adherence, share = drawn_problem(seed)
@@ -117,7 +118,7 @@ def test_the_papers_steps_and_the_solver_agree_in_the_limit():
     np.testing.assert_allclose(slow, fast, atol=1e-5)
 
 
-@given(drawn=chunks())
+@on_chunks()
 def test_agreement_is_the_share_of_rightly_ordered_pairs(drawn):
     made, chunk = drawn
     share = agreement(3, list_arrays(chunk), chunk.labels)

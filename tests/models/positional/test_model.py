@@ -4,8 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hypothesis import given
-from strategies import Query, build_chunk, chunks
+from strategies import Query, build_chunk, on_chunks
 
 from distagg.errors import UsageError
 from distagg.models import model_named
@@ -24,7 +23,7 @@ def place(ranks, i):
     return sum(r < ranks[i] for r in ranks.values()) + (sum(r == ranks[i] for r in ranks.values()) + 1) / 2
 
 
-@given(drawn=chunks())
+@on_chunks()
 def test_rrf(drawn):
     made, chunk = drawn
     expected = every_item(made, lambda q, i: sum(1 / (10 + r[i]) for r in q.lists.values() if i in r))
@@ -32,7 +31,7 @@ def test_rrf(drawn):
 
 
 @pytest.mark.parametrize("rule", ["zero", "average", "ignore"])
-@given(drawn=chunks())
+@on_chunks()
 def test_borda(rule, drawn):
     made, chunk = drawn
 
@@ -48,7 +47,7 @@ def test_borda(rule, drawn):
     np.testing.assert_allclose(scores("borda", chunk, unlisted=rule), every_item(made, points), atol=1e-9)
 
 
-@given(drawn=chunks())
+@on_chunks()
 def test_mean_with_unlisted_items_last(drawn):
     made, chunk = drawn
 
@@ -59,7 +58,7 @@ def test_mean_with_unlisted_items_last(drawn):
     np.testing.assert_allclose(scores("mean", chunk), every_item(made, mean), atol=1e-9)
 
 
-@given(drawn=chunks())
+@on_chunks()
 def test_combsum_and_combmnz_by_rank_and_minmax(drawn):
     made, chunk = drawn
 
@@ -91,7 +90,7 @@ def zmuv(ranks):
     return value, min(value.values()) if deviation else -1.0
 
 
-@given(drawn=chunks())
+@on_chunks()
 def test_zmuv_gives_unlisted_items_the_least_of_every_list(drawn):
     made, chunk = drawn
 
@@ -108,7 +107,7 @@ def test_zmuv_gives_unlisted_items_the_least_of_every_list(drawn):
     np.testing.assert_allclose(scores("combmnz", chunk, norm="zmuv"), expected, atol=1e-6)
 
 
-@given(drawn=chunks())
+@on_chunks()
 def test_zmuv_with_unlisted_items_at_zero_or_ignored(drawn):
     made, chunk = drawn
 
@@ -156,7 +155,7 @@ def test_combmnz_refuses_to_multiply_values_below_zero():
         model_named("combmnz", {"norm": "zmuv", "unlisted": "zero"})
 
 
-@given(drawn=chunks())
+@on_chunks()
 def test_sum_norm_divides_by_the_sum(drawn):
     made, _ = drawn
     one = [Query(q.size, dict([item])) for q in made for item in q.lists.items()]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import Query, build_chunk, chunks
+from strategies import Query, build_chunk, chunks, on_chunks
 
 from distagg.models import model_named
 from distagg.models.projection.kernels import (
@@ -71,7 +71,7 @@ def observed_pairs(query: Query, *, sign: bool, mean: bool) -> Observed:
 
 @pytest.mark.parametrize("mean", [True, False])
 @pytest.mark.parametrize("function", ["binary", "difference"])
-@given(drawn=chunks(most_queries=1))
+@on_chunks(most_queries=1)
 def test_observed_pairs_are_those_of_the_experts(function, mean, drawn):
     query = drawn[0][0]
     start, column, joint = observed_pairs(query, sign=function == "binary", mean=mean)

@@ -4,9 +4,9 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import Query, build_chunk, chunks, queries
+from strategies import Query, build_chunk, on_chunks, queries
 from test_lists import naive_pair_matrix
 
 from distagg.models.base import Model
@@ -31,6 +31,7 @@ def naive_margins(query: Query, theta: np.ndarray, pairs: str, unlisted: str) ->
 
 @pytest.mark.parametrize("unlisted", ["last", "ignore"])
 @pytest.mark.parametrize("pairs", PAIR_FUNCTIONS)
+@settings(max_examples=40)
 @given(query=queries(most_items=6), extra=st.lists(PAIRS, max_size=4), seed=st.integers(0, 99))
 def test_margins_and_net_wins_are_the_definitions(pairs, unlisted, query, extra, seed):
     query = Query(8, query.lists, pairs=extra)
@@ -55,7 +56,7 @@ def test_what_is_observed_is_counted_by_adherence():
     np.testing.assert_allclose(tally["net"], [0.5 * 2 - 0.1 + 0.5 * 2.5, -0.5 * 2 + 0.5 * 8 - 0.5 * 2.5, 0.1 - 0.5 * 8])
 
 
-@given(drawn=chunks())
+@on_chunks()
 def test_differences_alone_take_a_shorter_way(drawn):
     """The same net wins and preferences as by the general kernel, to the last bit on whole numbers."""
     _, chunk = drawn

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from strategies import Query, build_chunk, labelled
 from distagg.dataset import Dataset
 from distagg.engine import Fitted, load_model, rank, save_model
 from distagg.engine.compare import evaluate_model
-from distagg.engine.dask import local_cluster
+from distagg.engine.dask import DaskRunner
 from distagg.engine.fitting.fit import fit
 from distagg.errors import UsageError
 from distagg.models import model_named
@@ -61,13 +62,12 @@ def test_combined_features_know_the_consensus_only(hostile: Dataset) -> None:
 
 
 @pytest.mark.cluster
-def test_the_same_bits_on_workers(hostile: Dataset) -> None:
-    with local_cluster(2) as runner:
-        for mode in MODES:
-            model = LambdaRank(mode=mode, rounds=3, hidden=2)
-            here, there = fit(model, hostile), fit(model, hostile, runner=runner)
-            for key in here:
-                np.testing.assert_array_equal(here[key], there[key])
+def test_the_same_bits_on_workers(hostile: Dataset, clusters: Callable[[int], DaskRunner]) -> None:
+    for mode in MODES:
+        model = LambdaRank(mode=mode, rounds=3, hidden=2)
+        here, there = fit(model, hostile), fit(model, hostile, runner=clusters(2))
+        for key in here:
+            np.testing.assert_array_equal(here[key], there[key])
 
 
 @pytest.mark.parametrize("labels", [[1, 1, 1], [0, 0], [1], [None, 1]], ids=str)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from distagg.cli.main import main
 from distagg.dataset import Dataset
 from distagg.engine import load_model
 from distagg.engine.compare import evaluate_model
-from distagg.engine.dask import local_cluster
+from distagg.engine.dask import DaskRunner
 from distagg.engine.fitting.fit import fit
 from distagg.errors import UsageError
 from distagg.models import Model, Params, is_model, model_named
@@ -90,13 +91,12 @@ def test_the_command_line_and_saved_models_take_the_alias(
 
 
 @pytest.mark.cluster
-def test_the_same_bits_on_workers(hostile: Dataset) -> None:
-    with local_cluster(2) as runner:
-        for mode in MODES:
-            model = Stagg(mode=mode, rounds=3)
-            here, there = fit(model, hostile), fit(model, hostile, runner=runner)
-            for key in here:
-                np.testing.assert_array_equal(here[key], there[key])
+def test_the_same_bits_on_workers(hostile: Dataset, clusters: Callable[[int], DaskRunner]) -> None:
+    for mode in MODES:
+        model = Stagg(mode=mode, rounds=3)
+        here, there = fit(model, hostile), fit(model, hostile, runner=clusters(2))
+        for key in here:
+            np.testing.assert_array_equal(here[key], there[key])
 
 
 @pytest.mark.parametrize("labels", [[1, 1, 1], [0, 0], [1], [None, 1], [None, None]], ids=str)
