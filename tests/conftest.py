@@ -76,6 +76,7 @@ def load_job() -> Callable[[str], ModuleType]:
 def clusters() -> Iterator[Callable[[int], DaskRunner]]:
     """Local clusters by their number of workers: each starts when it is first asked for, and serves the whole file."""
     import dask
+    import distributed  # noqa: F401 (its defaults have to be there before some are set for a while)
     from distagg.engine.cluster import local_cluster
 
     idle = {  # by Dask's defaults an idle cluster of two workers takes an eighth of a core

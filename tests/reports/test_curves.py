@@ -8,7 +8,7 @@ from itertools import pairwise
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from distagg.reports.charts import WIDTH
@@ -41,6 +41,7 @@ clusters = st.dictionaries(
 
 
 @given(series=clusters, log=st.booleans(), many=st.booleans())
+@example(series={"0": [(0.0, 5e-324)]}, log=False, many=False)
 def test_everything_stays_inside_and_is_well_formed(series, log, many) -> None:
     draw = clouds if many else lines
     root = drawn(draw(series, x=Axis("x", log=log), y=Axis("y", log=log), title="t"))
