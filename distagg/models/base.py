@@ -22,6 +22,7 @@ from distagg.models.outcome import FIT_COLUMNS, Outcome
 from distagg.types import Floats
 
 T = TypeVar("T")
+M = TypeVar("M", bound="Model")
 Params = dict[str, np.ndarray]  # shared parameters of a round, by name
 Statistics = dict[str, np.ndarray]
 
@@ -202,7 +203,7 @@ def sum_reciprocals(chunk: Chunk, c: float) -> Floats:
         return sum_entries(chunk, 1.0 / (c + chunk.entry_rank))
 
 
-def make(model: type[Model], settings: dict[str, Any]) -> Model:
+def make(model: type[M], settings: dict[str, Any]) -> M:
     """A model from settings by name; strings (from a command line) are read as the parameter's type.
 
     Unknown names are refused with the nearest known one.

@@ -15,9 +15,8 @@ import numpy as np
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
 from distagg.models.base import Model, Params, param
-from distagg.models.boosted.model import LambdaMart, standardised
-from distagg.models.crf.model import Crf
-from distagg.models.scorers.lambdarank import LambdaRank
+from distagg.models.boosted.model import standardised
+from distagg.models.registry import model_named
 from distagg.types import Floats
 
 CRF: tuple[dict[str, Any], ...] = (
@@ -55,9 +54,9 @@ class Blend(Model):
         """The models, by name and number."""
         seeds = [int(self.seed) * 1000 + n for n in range(int(max(self.crf, self.lambdamart, self.lambdarank)))]
         return {
-            **{f"crf {n + 1}": Crf(seed=seeds[n], **CRF[n % len(CRF)]) for n in range(int(self.crf))},
-            **{f"lambdamart {n + 1}": LambdaMart(seed=seeds[n]) for n in range(int(self.lambdamart))},
-            **{f"lambdarank {n + 1}": LambdaRank(seed=seeds[n]) for n in range(int(self.lambdarank))},
+            **{f"crf {n + 1}": model_named("crf", CRF[n % len(CRF)], seed=seeds[n]) for n in range(int(self.crf))},
+            **{f"lambdamart {n + 1}": model_named("lambdamart", seed=seeds[n]) for n in range(int(self.lambdamart))},
+            **{f"lambdarank {n + 1}": model_named("lambdarank", seed=seeds[n]) for n in range(int(self.lambdarank))},
         }
 
     @staticmethod

@@ -16,17 +16,16 @@ from distagg.errors import UsageError
 from distagg.models.base import Model, Params, param, sum_entries
 from distagg.models.boosted.kernels import Trees, add_trees
 from distagg.models.lists import PAIR_FUNCTIONS
-from distagg.models.mpm.model import Mpm
 from distagg.models.pairs import won_and_lost, won_and_lost_names
-from distagg.models.positional.model import Borda, Rrf
+from distagg.models.registry import model_named
 from distagg.models.scorers.features import KINDS, Features, FeatureSettings, chunk_features
 from distagg.models.scorers.kernels import Rows
 from distagg.types import OFFSET, Floats, Offsets
 
 PAIRS, RECIPROCAL = ("log", "binary"), 10.0
-UNLABELLED = (Rrf(), Borda(), Mpm())
+UNLABELLED = ("rrf", "borda", "mpm")
 DIGITS = 6  # decimals of their scores: trees must not tell apart what rounding does
-COMMON = (*(model.name for model in UNLABELLED), "lists")
+COMMON = (*UNLABELLED, "lists")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,7 +137,7 @@ class LambdaMart(Model):
 
 def _common(chunk: Chunk) -> Floats:
     """What models without labels say of items, standardised in the query, and the share of lists that hold them."""
-    scores = [np.round(standardised(chunk, model.score(chunk, {})), DIGITS) + 0.0 for model in UNLABELLED]
+    scores = [np.round(standardised(chunk, model_named(name).score(chunk, {})), DIGITS) + 0.0 for name in UNLABELLED]
     lists = np.repeat(np.maximum(np.diff(chunk.list_offsets), 1), np.diff(chunk.item_offsets))
     share = sum_entries(chunk, np.ones(chunk.n_entries)) / lists
     return np.stack([*scores, share], axis=1)
