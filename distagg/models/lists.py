@@ -109,9 +109,9 @@ def mid_positions(entry_offsets: Offsets, entry_rank: Floats) -> Floats:  # (L +
 def pair_values(entry_offsets: Offsets, entry_rank: Floats, left_out: Offsets, function: int) -> tuple[Floats, Floats]:
     """What ranks are worth: the entries' values (E,), and the value of the items that each list leaves out (L,).
 
-    Where i stands before j the pair counts value(j) - value(i) (binary: 1); paper 000, sections 2.1 and 3.2. A value
-    is the rank (difference), the rank over the list's largest (normalised), or its log over the log of the largest
-    (log). With ``left_out`` items, they share the place behind the last listed one: its rank plus 1.
+    Where i stands before j the pair counts value(j) - value(i), or 1 (binary); Volkovs & Zemel 2014, sections 2.1 and
+    3.2. A value is the rank (difference), the rank over the list's largest (normalised), or its log over the log of the
+    largest (log). With ``left_out`` items, they share the place behind the last listed one: its rank plus 1.
     """
     value, outside = np.empty(len(entry_rank)), np.zeros(len(entry_offsets) - 1)
     for a in range(len(entry_offsets) - 1):

@@ -1,5 +1,6 @@
-"""What a model that is trained in rounds gives the engine: paper 000, algorithms 1 and 2, and their map-reduce forms.
+"""What a model that is trained in rounds gives the engine.
 
+Volkovs & Zemel 2014, algorithms 1 and 2, and their map-reduce forms.
 A model's weights are arrays in its params, named by ``weights``. It writes ``start`` (the first weights), ``learn``
 (one pass of SGD over a chunk's queries), ``slope`` (the summed gradient at fixed weights) and ``score``; whatever
 depends on the chunk alone (features, potentials) it computes in ``prepare``. The engine (``engine.train``) owns the

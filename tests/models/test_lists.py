@@ -11,7 +11,7 @@ from distagg.models.pairs import list_sums
 
 
 def naive_pair_matrix(ranks: list[float], function: str) -> np.ndarray:
-    """Y of paper 000 sections 2.1 and 3.2, pair by pair."""
+    """Y of Volkovs & Zemel 2014, sections 2.1 and 3.2, pair by pair."""
     size = len(ranks)
     matrix = np.zeros((size, size))
     top = max(ranks, default=1.0)
@@ -48,7 +48,7 @@ def test_pair_sums_are_the_row_and_column_sums(function, left_out, drawn):
 
 
 def test_pair_sums_of_the_papers_example():
-    """Paper 000, figure 1: ranks 1, 2, 3 give x1 wins of 1 and 2; ranks 30, 20, 1 give x3 wins of 29 and 19."""
+    """Volkovs & Zemel 2014, figure 1: ranks 1, 2, 3 give x1 wins 1 and 2; ranks 30, 20, 1 give x3 wins 29 and 19."""
     chunk = build_chunk([Query(3, {0: {0: 1, 1: 2, 2: 3}, 1: {0: 30, 1: 20, 2: 1}})])
     nobody = np.zeros(2, dtype=np.int64)
     won, lost, _ = list_sums(chunk, nobody, PAIR_FUNCTIONS["difference"])

@@ -32,7 +32,7 @@ class Blend(Model):
 
     name: ClassVar[str] = "blend"
     summary: ClassVar[str] = "several crf and lambdamart (or lambdarank) together: the most accurate with labels"
-    paper: ClassVar[str] = "000 sections 3.5 and 3.6"
+    paper: ClassVar[str] = "Volkovs & Zemel 2014, sections 3.5 and 3.6"
     cost: ClassVar[str] = "the sum of its members'"
     supervised: ClassVar[bool] = True
     positive: ClassVar[bool] = True

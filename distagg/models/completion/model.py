@@ -100,7 +100,7 @@ class Constant(Completion):
 
     name: ClassVar[str] = "constant"
     summary: ClassVar[str] = "the same rating wherever one is missing"
-    paper: ClassVar[str] = "000 section 2.7"
+    paper: ClassVar[str] = "Volkovs & Zemel 2014, section 2.7"
 
     value: Any = param(0.0, "the rating")
 

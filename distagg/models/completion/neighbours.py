@@ -26,7 +26,7 @@ class Neighbours(Completion):
 
     name: ClassVar[str] = "neighbours"
     summary: ClassVar[str] = "user-based nearest neighbours on deviations from a baseline"
-    paper: ClassVar[str] = "000 section 2.7; Koren 2010"
+    paper: ClassVar[str] = "Volkovs & Zemel 2014, section 2.7; Koren 2010"
 
     most: Any = param(40, "neighbours for each prediction", least=1)
     shrink: Any = param(100.0, "likeness is multiplied by n / (n + shrink) for n + 1 items in common", least=0.0)

@@ -25,7 +25,7 @@ class Pmf(Completion):
 
     name: ClassVar[str] = "pmf"
     summary: ClassVar[str] = "probabilistic matrix factorisation, by alternating least squares"
-    paper: ClassVar[str] = "000 section 2.7; Salakhutdinov & Mnih 2008"
+    paper: ClassVar[str] = "Volkovs & Zemel 2014, section 2.7; Salakhutdinov & Mnih 2008"
 
     factors: Any = param(10, "of every user and item", least=1)
     weight: Any = param(12.0, "of the Gaussian priors on factors, in squared ratings", above=0.0)

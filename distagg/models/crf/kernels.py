@@ -1,4 +1,4 @@
-"""The CRF's potentials, one row for each entry: paper 000, equation 4. Cost: O(entries).
+"""The CRF's potentials, one row for each entry: Volkovs & Zemel 2014, equation 4. Cost: O(entries).
 
 An item's score is a sum over the experts that list it. Those that do not would add their bias; taking it from those
 that do instead moves all items of a query by the same amount, which changes no ranking and no probability.
@@ -131,7 +131,7 @@ def index_by_item(
     start[0] = 0
 
 
-# The CRF over rankings of a few items, exactly: paper 000, equations 4 and 5.
+# The CRF over rankings of a few items, exactly: Volkovs & Zemel 2014, equations 4 and 5.
 #
 # A ranking's log weight is sum_p score(item at p) / log(p + 1). That and every metric here are sums over positions of
 # terms that depend only on the set placed before and the item placed now, so one pass back and one forth over subsets

@@ -1,4 +1,6 @@
-"""crf: a conditional random field over rankings, trained on the expected metric. Papers 000 (section 3.6) and 001.
+"""crf: a conditional random field over rankings, trained on the expected metric.
+
+Volkovs & Zemel 2014, section 3.6; Volkovs & Zemel 2013.
 
 An item's score is a sum over the experts that list it: weights of the expert times what it won and lost there, and its
 bias. Training takes a few items of each query at a time, at least one of every label, and climbs the exact gradient of
@@ -63,7 +65,7 @@ class Crf(Trained):
 
     name: ClassVar[str] = "crf"
     summary: ClassVar[str] = "conditional random field over rankings, trained on the expected metric"
-    paper: ClassVar[str] = "000 section 3.6; 001"
+    paper: ClassVar[str] = "Volkovs & Zemel 2014, section 3.6; Volkovs & Zemel 2013"
     cost: ClassVar[str] = "entries; training: queries x 2^sample x sample a round"
     unseen: ClassVar[float] = -np.inf  # told from known experts, whose parameters are finite
 

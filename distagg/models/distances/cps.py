@@ -1,5 +1,6 @@
-"""cps: the coset-permutation distance based stagewise model (Qin, Geng & Liu 2010; paper 000, section 2.2.1).
+"""cps: the coset-permutation distance based stagewise model.
 
+Qin, Geng & Liu 2010; Volkovs & Zemel 2014, section 2.2.1.
 Cost: items^2 x lists for greedy inference (one pass over entries for spearman, whose stages all order items alike);
 a round of learning costs items x lists^2 for every label.
 """
@@ -31,7 +32,7 @@ class Cps(Model):
 
     name: ClassVar[str] = "cps"
     summary: ClassVar[str] = "stage by stage, the item nearest to all experts by a coset-permutation distance"
-    paper: ClassVar[str] = "000 section 2.2.1; Qin, Geng & Liu 2010"
+    paper: ClassVar[str] = "Volkovs & Zemel 2014, section 2.2.1; Qin, Geng & Liu 2010"
     cost: ClassVar[str] = "items^2 x lists"
 
     distance: Any = param(

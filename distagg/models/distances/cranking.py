@@ -42,7 +42,7 @@ class Cranking(Model):
 
     name: ClassVar[str] = "cranking"
     summary: ClassVar[str] = "Mallows with expert weights learned without labels"
-    paper: ClassVar[str] = "000 section 2.2; Lebanon & Lafferty 2002; Klementiev et al. 2008"
+    paper: ClassVar[str] = "Volkovs & Zemel 2014, section 2.2; Lebanon & Lafferty 2002; Klementiev et al. 2008"
     cost: ClassVar[str] = "items^2 x (lists + sweeps) a round"
 
     unlisted: Any = param(

@@ -35,7 +35,7 @@ class Kemeny(Majority, Solver):
 
     name: ClassVar[str] = "kemeny"
     summary: ClassVar[str] = "the order with the fewest discordant pairs, proved where possible"
-    paper: ClassVar[str] = "000 section 2.2; Kemeny 1959; Dwork et al. 2001"
+    paper: ClassVar[str] = "Volkovs & Zemel 2014, section 2.2; Kemeny 1959; Dwork et al. 2001"
     cost: ClassVar[str] = "items^2 x (lists + passes) + effort"
     criterion: ClassVar[str] = "no single item can be moved to gain"
 

@@ -35,7 +35,7 @@ class Mallows(Kemeny):
 
     name: ClassVar[str] = "mallows"
     summary: ClassVar[str] = "lists scattered around one central order, with the likeliest dispersion"
-    paper: ClassVar[str] = "000 section 2.2; Mallows 1957; Fligner & Verducci 1986"
+    paper: ClassVar[str] = "Volkovs & Zemel 2014, section 2.2; Mallows 1957; Fligner & Verducci 1986"
     criterion: ClassVar[str] = "slope of the log likelihood in theta for each entry at most tolerance"
 
     scores: Any = param("expected", "expected (items behind) or places (in the centre)", choices=("expected", "places"))

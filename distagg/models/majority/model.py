@@ -100,7 +100,7 @@ class Condorcet(Majority):
 
     name: ClassVar[str] = "condorcet"
     summary: ClassVar[str] = "merge sort by the majority of lists"
-    paper: ClassVar[str] = "000 section 2.2; Montague & Aslam 2002"
+    paper: ClassVar[str] = "Volkovs & Zemel 2014, section 2.2; Montague & Aslam 2002"
     cost: ClassVar[str] = "items log items x lists"
 
     def _score_chunk(self, chunk: Chunk) -> Floats:
@@ -149,7 +149,7 @@ def start_scores(chunk: Chunk) -> Floats:
 
 
 NOISE_DIGITS = 7  # of a mass relative to 1 / size; the tolerance leaves more
-PAPER = "004 section 5.1; Dwork et al. 2001"
+PAPER = "Niu et al. 2013, section 5.1; Dwork et al. 2001"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Multinomial Preference Model kernels (paper 000, sections 2.3 to 2.5; paper 002).
+"""Multinomial Preference Model kernels (Volkovs & Zemel 2014, sections 2.3 to 2.5; Volkovs & Zemel 2012).
 
 The partition function over ordered pairs factors,
 

@@ -1,7 +1,7 @@
 """The Multinomial Preference Model, mpm: scores, and variances on request. theta_mpm.py adds adherence.
 
-Papers 000 (sections 2.3 and 2.4) and 002. Cost: one pass over entries, then O(items) an iteration for every
-distinct adherence; with variances O(items^2).
+Volkovs & Zemel 2014, sections 2.3 and 2.4; Volkovs & Zemel 2012.
+Cost: one pass over entries, then O(items) an iteration for every distinct adherence; with variances O(items^2).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Mpm(Solver):
 
     name: ClassVar[str] = "mpm"
     summary: ClassVar[str] = "Multinomial Preference Model: scores compete for all observed preferences"
-    paper: ClassVar[str] = "000 section 2.3; 002"
+    paper: ClassVar[str] = "Volkovs & Zemel 2014, section 2.3; Volkovs & Zemel 2012"
     cost: ClassVar[str] = "entries + items x steps"
     inputs: ClassVar[tuple[str, ...]] = ("lists", "pairs")
     additive: ClassVar[bool] = True
@@ -161,7 +161,8 @@ class Mpm(Solver):
 
 # mpm with every expert's adherence: learned with the scores (theta_mpm), or measured on labels (theta_sup_mpm).
 #
-# Papers 000 (sections 2.5 and 3.4) and 002. Adherence is in [0, 1], shared by all queries: 0 says that an expert's
+# Volkovs & Zemel 2014, sections 2.5 and 3.4; Volkovs & Zemel 2012.
+# Adherence is in [0, 1], shared by all queries: 0 says that an expert's
 # preferences have nothing to do with the consensus, 1 that they follow it like the best expert's.
 
 
@@ -179,7 +180,7 @@ class ThetaMpm(Mpm):
 
     name: ClassVar[str] = "theta_mpm"
     summary: ClassVar[str] = "mpm with each expert's adherence learned, without labels"
-    paper: ClassVar[str] = "000 section 2.5; 002"
+    paper: ClassVar[str] = "Volkovs & Zemel 2014, section 2.5; Volkovs & Zemel 2012"
     cost: ClassVar[str] = "(entries + items x experts x steps) x rounds"
     adherence: ClassVar[bool] = True
 
@@ -234,7 +235,7 @@ class ThetaSupMpm(Mpm):
 
     name: ClassVar[str] = "theta_sup_mpm"
     summary: ClassVar[str] = "mpm with each expert's adherence measured on labels"
-    paper: ClassVar[str] = "000 section 3.4"
+    paper: ClassVar[str] = "Volkovs & Zemel 2014, section 3.4"
     inputs: ClassVar[tuple[str, ...]] = ("lists",)
     supervised: ClassVar[bool] = True
     adherence: ClassVar[bool] = True

@@ -27,7 +27,7 @@ class BradleyTerry(Pairwise):
 
     name: ClassVar[str] = "bradley_terry"
     summary: ClassVar[str] = "log strengths: the logistic function of their gap is the chance to win a pair"
-    paper: ClassVar[str] = "000 section 2.2; Bradley & Terry 1952"
+    paper: ClassVar[str] = "Volkovs & Zemel 2014, section 2.2; Bradley & Terry 1952"
 
     ties: Any = param(
         "half",
@@ -134,7 +134,7 @@ class Thurstone(Pairwise):
 
     name: ClassVar[str] = "thurstone"
     summary: ClassVar[str] = "normal merits (case V): Phi of their gap / sqrt 2 is the chance to win a pair"
-    paper: ClassVar[str] = "000 section 2.2; Thurstone 1927"
+    paper: ClassVar[str] = "Volkovs & Zemel 2014, section 2.2; Thurstone 1927"
 
     @property
     def link(self) -> int:

@@ -33,7 +33,7 @@ class PlackettLuce(Solver):
 
     name: ClassVar[str] = "plackett_luce"
     summary: ClassVar[str] = "Plackett-Luce: every place of a list is a choice among what is left"
-    paper: ClassVar[str] = "000 section 2.2; Plackett 1975; Hunter 2004; Guiver & Snelson 2009"
+    paper: ClassVar[str] = "Volkovs & Zemel 2014, section 2.2; Plackett 1975; Hunter 2004; Guiver & Snelson 2009"
     cost: ClassVar[str] = "entries x steps"
     inputs: ClassVar[tuple[str, ...]] = ("lists", "pairs")
     additive: ClassVar[bool] = True

@@ -1,6 +1,7 @@
-"""stagg_bc and stagg_rrf: Borda count and reciprocal rank as expectations over uncertain ranks. Paper 004, section 4.2.
+"""stagg_bc and stagg_rrf: Borda count and reciprocal rank as expectations over uncertain ranks.
 
-Cost: O(entries) and O(entries x terms), a dozen to a few dozen terms; see ``kernels.stagg``.
+Niu et al. 2013, section 4.2.
+Cost: O(entries) and O(entries x terms), a dozen to a few dozen terms; see ``kernels``.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class StaggBorda(Tally):
 
     name: ClassVar[str] = "stagg_bc"
     summary: ClassVar[str] = "Borda count expected over uncertain ranks"
-    paper: ClassVar[str] = "004 section 4.2"
+    paper: ClassVar[str] = "Niu et al. 2013, section 4.2"
 
     contest: Any = param(
         "graded",

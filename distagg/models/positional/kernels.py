@@ -1,8 +1,8 @@
 """Utilities of ranks as sums of exponentials: utility(r) = sum_t weight_t ratio_t^r for r = 0 .. size - 1.
 
 A rank that counts independent contests has E[ratio^R] = prod(1 - p (1 - ratio)), so a utility in this form has its
-expectation over the rank distribution in closed form (paper 004, section 4.1, without its recursion). Utilities that
-fall smoothly need few terms: 1 / (60 + r) takes about 14 for 20 ranks and 45 for 100,000, to 1e-12.
+expectation over the rank distribution in closed form (Niu et al. 2013, section 4.1, without its recursion). Utilities
+that fall smoothly need few terms: 1 / (60 + r) takes about 14 for 20 ranks and 45 for 100,000, to 1e-12.
 """
 
 from __future__ import annotations
@@ -96,7 +96,8 @@ def class_terms(size: int, starts: Offsets, ratio: Floats, weight: Floats) -> tu
     return ratio[first:last], weight[first:last]
 
 
-# Expected utilities of ranks under the rank distribution of lists: paper 004, sections 4.1 and 4.2, in closed form.
+# Expected utilities of ranks under the rank distribution of lists: Niu et al. 2013, sections 4.1 and 4.2,
+# in closed form.
 #
 # In a list every item meets every other item of the query; its rank counts the contests it loses. The chance that the
 # one before wins depends only on how many places lie between, so along a list sums and products over contests are

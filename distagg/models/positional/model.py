@@ -25,7 +25,7 @@ class Borda(Tally):
 
     name: ClassVar[str] = "borda"
     summary: ClassVar[str] = "points for every item that a list leaves behind"
-    paper: ClassVar[str] = "000 section 2.2; Aslam & Montague 2001"
+    paper: ClassVar[str] = "Volkovs & Zemel 2014, section 2.2; Aslam & Montague 2001"
     inputs: ClassVar[tuple[str, ...]] = ("lists", "pairs")
 
     unlisted: Any = param(
@@ -64,7 +64,7 @@ class Mean(Tally):
 
     name: ClassVar[str] = "mean"
     summary: ClassVar[str] = "mean rank"
-    paper: ClassVar[str] = "000 section 2.2"
+    paper: ClassVar[str] = "Volkovs & Zemel 2014, section 2.2"
 
     unlisted: Any = param(
         "last",
@@ -100,7 +100,7 @@ class Rrf(Tally):
 
     name: ClassVar[str] = "rrf"
     summary: ClassVar[str] = "reciprocal rank fusion: sum of 1 / (c + rank)"
-    paper: ClassVar[str] = "000 section 3.3; Cormack et al. 2009"
+    paper: ClassVar[str] = "Volkovs & Zemel 2014, section 3.3; Cormack et al. 2009"
     positive: ClassVar[bool] = True
 
     c: Any = param(60.0, "the constant; auto chooses it by a metric on labelled data", choices=("auto",), least=0.0)
@@ -217,7 +217,7 @@ def _worst_where(nowhere: Bools, score: Floats, chunk: Chunk) -> Floats:
     return np.where(nowhere, np.repeat(worst, sizes) - 1.0, score)
 
 
-# median (Fagin et al. 2003) and bestinput, the best single expert (paper 004, section 5.1).
+# median (Fagin et al. 2003) and bestinput, the best single expert (Niu et al. 2013, section 5.1).
 
 
 MOST_CANDIDATES = 10_000
@@ -229,7 +229,7 @@ class Median(Tally):
 
     name: ClassVar[str] = "median"
     summary: ClassVar[str] = "median rank"
-    paper: ClassVar[str] = "000 section 2.2; Fagin et al. 2003"
+    paper: ClassVar[str] = "Volkovs & Zemel 2014, section 2.2; Fagin et al. 2003"
 
     unlisted: Any = param(
         "last",
@@ -291,7 +291,7 @@ class BestInput(Model):
 
     name: ClassVar[str] = "bestinput"
     summary: ClassVar[str] = "the single expert that is best on labelled data"
-    paper: ClassVar[str] = "004 section 5.1"
+    paper: ClassVar[str] = "Niu et al. 2013, section 5.1"
     supervised: ClassVar[bool] = True
     unseen: ClassVar[float] = -np.inf  # behind every expert that is known
 

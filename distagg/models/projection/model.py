@@ -1,4 +1,4 @@
-"""svp: rank aggregation by singular value projection (Gleich & Lim 2011; paper 000, sections 2.2.2 and 2.6).
+"""svp: rank aggregation by singular value projection (Gleich & Lim 2011; Volkovs & Zemel 2014, sections 2.2.2 and 2.6).
 
 What the experts say is joined in one skew-symmetric matrix Y on the observed pairs, which is fitted by
 X = s e' - e s' up to noise: a skew-symmetric matrix of rank 2. The score is s = X e / items.
@@ -40,7 +40,7 @@ class Svp(Solver):
 
     name: ClassVar[str] = "svp"
     summary: ClassVar[str] = "rank-2 fit of the joint matrix of pairwise differences by singular value projection"
-    paper: ClassVar[str] = "000 section 2.6; Gleich & Lim 2011"
+    paper: ClassVar[str] = "Volkovs & Zemel 2014, section 2.6; Gleich & Lim 2011"
     cost: ClassVar[str] = "entries x steps; observed pairs x steps with unlisted=ignore"
     inputs: ClassVar[tuple[str, ...]] = ("lists", "pairs")
     criterion: ClassVar[str] = "change of the fit in the last step"

@@ -1,4 +1,4 @@
-"""Candecomp/Parafac of a query's item x item x expert tensor, without the tensor: paper 004, section 4.3.3.
+"""Candecomp/Parafac of a query's item x item x expert tensor, without the tensor: Niu et al. 2013, section 4.3.3.
 
 T(:, :, a) is the pair matrix Y of list a (``kernels.svd``), and T = sum_r u_r o v_r o w_r. Alternating least squares:
 each of U, V, W in turn is the best one given the other two. What that takes of T are the products Y_a v, Y_a' u and

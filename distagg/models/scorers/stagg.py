@@ -1,7 +1,7 @@
 """stagg: a scoring function on features of lists, trained on the metric expected over uncertain ranks.
 
-Paper 004, section 4.3. Scores are normal with deviation ``sigma``; what the ranking would be is uncertain, and the
-expected NDCG, ERR or RBP is smooth in the scores. Its gradient is exact (``kernels.stagg_train``).
+Niu et al. 2013, section 4.3. Scores are normal with deviation ``sigma``, so the ranking is uncertain, and the expected
+NDCG, ERR or RBP is smooth in the scores. Its gradient is exact (``stagg_kernels``).
 Cost: a query of training takes items x relevant items x terms (about 20); ranking O(entries).
 """
 
@@ -36,7 +36,7 @@ class Stagg(Scorer):
 
     name: ClassVar[str] = "stagg"
     summary: ClassVar[str] = "features of lists, weighted for the metric expected over uncertain ranks"
-    paper: ClassVar[str] = "004 section 4.3"
+    paper: ClassVar[str] = "Niu et al. 2013, section 4.3"
 
     objective: Any = param(
         "ndcg", "the metric whose expectation is maximised (rbp's persistence is 0.95)", choices=("ndcg", "err", "rbp")

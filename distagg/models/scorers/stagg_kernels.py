@@ -1,4 +1,4 @@
-"""The expected metric of a ranking by uncertain scores, and its gradient: paper 004, sections 4.3.1 to 4.3.3.
+"""The expected metric of a ranking by uncertain scores, and its gradient: Niu et al. 2013, sections 4.3.1 to 4.3.3.
 
 Item i beats item j with probability P(N(s_i - s_j, 2 sigma^2) > 0); ranks count lost contests, taken as independent.
 NDCG, ERR and RBP are sums over items of gain_j E[discount(rank_j) prod over the items i that beat j of keep_i], keep

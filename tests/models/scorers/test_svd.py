@@ -16,7 +16,7 @@ FUNCTIONS = sorted(PAIR_FUNCTIONS)
 
 
 def pair_matrix(ranks: dict[int, float], size: int, function: str) -> np.ndarray:
-    """Y of one list, pair by pair as paper 000 writes it."""
+    """Y of one list, pair by pair as Volkovs & Zemel 2014 writes it."""
     top = max(ranks.values())
     matrix = np.zeros((size, size))
     for i, a in ranks.items():
