@@ -55,11 +55,12 @@ def collecting(call: Callable[[], T]) -> tuple[T, list[str]]:
 
 
 def param(
-    default: Any, help: str, *, choices: Sequence[str] = (), above: float | None = None, least: float | None = None
-) -> Any:
-    """A hyperparameter of a model: its default, what it means, what it may be.
+    default: T, help: str, *, choices: Sequence[str] = (), above: float | None = None, least: float | None = None
+) -> T:
+    """A hyperparameter of a model: its default, its meaning, and the values it may have.
 
-    One whose default is a word takes numbers as well where ``above`` or ``least`` bounds them.
+    The default's type is the parameter's. Beside it, a number may be one of the words in ``choices``, and a word may be
+    a number where ``above`` or ``least`` bounds it. The annotation says so: ``float | Literal["auto"]``.
     """
     metadata = {"help": help, "choices": tuple(choices), "above": above, "least": least}
     return dataclasses.field(default=default, metadata=metadata)

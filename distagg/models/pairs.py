@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -26,7 +25,7 @@ from distagg.models.lists import (
 from distagg.types import Floats, Offsets
 
 
-def pairs_param() -> Any:
+def pairs_param() -> str:
     return param(
         "auto",
         "what a pair counts: binary (1), difference (of ranks), normalised (that over the list's largest rank; of "
@@ -36,7 +35,7 @@ def pairs_param() -> Any:
     )
 
 
-def unlisted_param() -> Any:
+def unlisted_param() -> str:
     return param(
         "auto",
         "what it means that a list leaves an item out: last (it stands one place behind the last listed item), ignore "

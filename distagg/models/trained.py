@@ -18,7 +18,7 @@ Params named ``expert_*`` hold a row for each expert and are aligned by name; an
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -40,11 +40,11 @@ class Trained(Model):
     supervised: ClassVar[bool] = True
     adam: ClassVar[tuple[float, float, float, float]] = (0.1, 0.9, 0.999, 1e-8)  # step, decay of both moments, floor
 
-    mode: Any = param("serial", MODE_HELP, choices=MODES)
-    rounds: Any = param(100, "most rounds of training", least=1)
-    patience: Any = param(20, "stop after so many rounds without a better value on the validation queries", least=1)
-    rate: Any = param(0.1, "length of a step of SGD; Adam's is a tenth of it", above=0.0)
-    seed: Any = param(0, "where random draws start from", least=0)
+    mode: str = param("serial", MODE_HELP, choices=MODES)
+    rounds: int = param(100, "most rounds of training", least=1)
+    patience: int = param(20, "stop after so many rounds without a better value on the validation queries", least=1)
+    rate: float = param(0.1, "length of a step of SGD; Adam's is a tenth of it", above=0.0)
+    seed: int = param(0, "where random draws start from", least=0)
 
     @property
     def weights(self) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ expert won and lost, as the CRF does, and what a few models without labels say o
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -41,27 +41,27 @@ class LambdaMart(Model):
     package: ClassVar[str] = "lightgbm"
     unseen: ClassVar[float] = -np.inf  # told from known experts, whose parameters are finite
 
-    features: Any = param(
+    features: str = param(
         "won",
         "what lists say of items: won (what was won and lost, as the CRF takes it), svd, borda or cp, as lambdarank",
         choices=("won", *KINDS),
     )
-    pairs: Any = param("log", "how two ranks become a preference, for svd and cp", choices=(*PAIR_FUNCTIONS, "all"))
-    rank: Any = param(1, "how many singular triplets, or factors of cp", least=1)
-    trees: Any = param(300, "trees to grow; those up to the best value on the validation queries are kept", least=1)
-    leaves: Any = param(7, "leaves of a tree", least=2)
-    rate: Any = param(0.05, "how much of each tree is added", above=0.0)
-    least: Any = param(50, "items in a leaf, at least, or a hundredth of all where that is fewer", least=1)
-    columns: Any = param(0.3, "share of the columns that a tree may ask", above=0.0)
-    items: Any = param(0.7, "share of the items that a tree learns from", above=0.0)
-    mode: Any = param(
+    pairs: str = param("log", "how two ranks become a preference, for svd and cp", choices=(*PAIR_FUNCTIONS, "all"))
+    rank: int = param(1, "how many singular triplets, or factors of cp", least=1)
+    trees: int = param(300, "trees to grow; those up to the best value on the validation queries are kept", least=1)
+    leaves: int = param(7, "leaves of a tree", least=2)
+    rate: float = param(0.05, "how much of each tree is added", above=0.0)
+    least: int = param(50, "items in a leaf, at least, or a hundredth of all where that is fewer", least=1)
+    columns: float = param(0.3, "share of the columns that a tree may ask", above=0.0)
+    items: float = param(0.7, "share of the items that a tree learns from", above=0.0)
+    mode: str = param(
         "serial",
         "serial (in one process: the same bits anywhere) or spread (over the workers of the cluster, by LightGBM's "
         "own Dask interface: for data that do not fit in one; bits follow the number of workers)",
         choices=("serial", "spread"),
     )
-    plain: Any = param(False, "spread over several machines although LightGBM's own connections are not encrypted")
-    seed: Any = param(0, "where random draws start from", least=0)
+    plain: bool = param(False, "spread over several machines although LightGBM's own connections are not encrypted")
+    seed: int = param(0, "where random draws start from", least=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()

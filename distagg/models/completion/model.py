@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -102,7 +102,7 @@ class Constant(Completion):
     summary: ClassVar[str] = "the same rating wherever one is missing"
     paper: ClassVar[str] = "Volkovs & Zemel 2014, section 2.7"
 
-    value: Any = param(0.0, "the rating")
+    value: float = param(0.0, "the rating")
 
     def map(self, chunk: Chunk, params: Params) -> Statistics:
         return {}

@@ -7,7 +7,7 @@ are more, is all that travels: memory is bounded by it, cost is users x ratings 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -28,12 +28,12 @@ class Neighbours(Completion):
     summary: ClassVar[str] = "user-based nearest neighbours on deviations from a baseline"
     paper: ClassVar[str] = "Volkovs & Zemel 2014, section 2.7; Koren 2010"
 
-    most: Any = param(40, "neighbours for each prediction", least=1)
-    shrink: Any = param(100.0, "likeness is multiplied by n / (n + shrink) for n + 1 items in common", least=0.0)
-    damp: Any = param(0.3, "likeness at which a prediction stands halfway between neighbours and baseline", least=0.0)
-    offset: Any = param(5.0, "ratings of nothing special that a user's or item's offset begins with", above=0.0)
-    pool: Any = param(5000, "most users that neighbours are sought among", least=1)
-    seed: Any = param(0, "of the draw of the pool", least=0)
+    most: int = param(40, "neighbours for each prediction", least=1)
+    shrink: float = param(100.0, "likeness is multiplied by n / (n + shrink) for n + 1 items in common", least=0.0)
+    damp: float = param(0.3, "likeness at which a prediction stands halfway between neighbours and baseline", least=0.0)
+    offset: float = param(5.0, "ratings of nothing special that a user's or item's offset begins with", above=0.0)
+    pool: int = param(5000, "most users that neighbours are sought among", least=1)
+    seed: int = param(0, "of the draw of the pool", least=0)
 
     def sent(self, params: Params) -> Params:
         return {name: value for name, value in params.items() if name not in ("over", "count")}

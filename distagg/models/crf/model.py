@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -69,21 +69,21 @@ class Crf(Trained):
     cost: ClassVar[str] = "entries; training: queries x 2^sample x sample a round"
     unseen: ClassVar[float] = -np.inf  # told from known experts, whose parameters are finite
 
-    pairs: Any = param(
+    pairs: str = param(
         "log",
         "how two ranks become a preference: log, binary, normalised, difference, or several at once",
         choices=tuple(_pair_choices()),
     )
-    reciprocal: Any = param(10.0, "c of one more potential, c / (c + rank); 0 leaves it out, as the paper", least=0)
-    metric: Any = param("ndcg", "the metric whose expectation is maximised", choices=OBJECTIVES)
-    sample: Any = param(6, f"items of a query in a training step, 2 to {MOST}", least=2)
-    sharing: Any = param(
+    reciprocal: float = param(10.0, "c of one more potential, c / (c + rank); 0 leaves it out, as the paper", least=0)
+    metric: str = param("ndcg", "the metric whose expectation is maximised", choices=OBJECTIVES)
+    sample: int = param(6, f"items of a query in a training step, 2 to {MOST}", least=2)
+    sharing: str = param(
         "individual",
         "individual (weights for each expert, strangers are silent), consensus (the same for all), mixed (known "
         "experts their own, strangers the consensus)",
         choices=("individual", "consensus", "mixed"),
     )
-    rate: Any = param(4.0, "length of a step of SGD; Adam's is a tenth of it", above=0.0)
+    rate: float = param(4.0, "length of a step of SGD; Adam's is a tenth of it", above=0.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -6,7 +6,7 @@ The weights are those of Klementiev, Roth & Small (2008), by expectation maximis
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -45,23 +45,23 @@ class Cranking(Model):
     paper: ClassVar[str] = "Volkovs & Zemel 2014, section 2.2; Lebanon & Lafferty 2002; Klementiev et al. 2008"
     cost: ClassVar[str] = "items^2 x (lists + sweeps) a round"
 
-    unlisted: Any = param(
+    unlisted: str = param(
         "last",
         "what it means that a list leaves an item out: last (it stands behind all listed ones) or ignore (the list "
         "says nothing about it)",
         choices=("last", "ignore"),
     )
-    sweeps: Any = param(10, "sweeps of Gibbs sampling over a query's items, after five that do not count", least=1)
-    largest: Any = param(
+    sweeps: int = param(10, "sweeps of Gibbs sampling over a query's items, after five that do not count", least=1)
+    largest: float = param(
         0.2,
         "most that a theta may be: it bounds how far experts whose lists are nearly the same confirm each other; of "
         "0.05 to 10 the best on MQ2007 and good on MQ2008",
         above=0.0,
     )
-    seed: Any = param(0, "of the sampling", least=0)
-    start: Any = param(0.1, "theta of every expert in the first round", above=0.0)
-    tolerance: Any = param(1e-3, "stop when no theta changes by a larger share of the largest", above=0.0)
-    rounds: Any = param(100, "most rounds to take", least=1)
+    seed: int = param(0, "of the sampling", least=0)
+    start: float = param(0.1, "theta of every expert in the first round", above=0.0)
+    tolerance: float = param(1e-3, "stop when no theta changes by a larger share of the largest", above=0.0)
+    rounds: int = param(100, "most rounds to take", least=1)
 
     @property
     def learns(self) -> bool:

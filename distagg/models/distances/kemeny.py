@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -39,7 +39,7 @@ class Kemeny(Majority, Solver):
     cost: ClassVar[str] = "items^2 x (lists + passes) + effort"
     criterion: ClassVar[str] = "no single item can be moved to gain"
 
-    effort: Any = param(
+    effort: int = param(
         200,
         "looks at each pair of items, beyond a first local search and bound, before an order is left unproved; with "
         "200 a hard query of 40 items takes about half a millisecond",

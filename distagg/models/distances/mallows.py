@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -38,9 +38,9 @@ class Mallows(Kemeny):
     paper: ClassVar[str] = "Volkovs & Zemel 2014, section 2.2; Mallows 1957; Fligner & Verducci 1986"
     criterion: ClassVar[str] = "slope of the log likelihood in theta for each entry at most tolerance"
 
-    scores: Any = param("expected", "expected (items behind) or places (in the centre)", choices=("expected", "places"))
-    tolerance: Any = param(1e-10, "stop when the slope for each entry is no larger", above=0.0)
-    steps: Any = param(100, "most Newton steps to take", least=1)
+    scores: str = param("expected", "expected (items behind) or places (in the centre)", choices=("expected", "places"))
+    tolerance: float = param(1e-10, "stop when the slope for each entry is no larger", above=0.0)
+    steps: int = param(100, "most Newton steps to take", least=1)
 
     @property
     def query_columns(self) -> tuple[str, ...]:

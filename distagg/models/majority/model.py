@@ -7,7 +7,7 @@ rows of places. On an expert-partitioned dataset margins add up over chunks in a
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -45,7 +45,7 @@ class Majority(Model):
     inputs: ClassVar[tuple[str, ...]] = ("lists", "pairs")
     additive: ClassVar[bool] = True
 
-    unlisted: Any = param(
+    unlisted: str = param(
         "last",
         "what it means that a list leaves an item out: last (it stands behind all listed ones) or ignore (the list "
         "says nothing about it)",
@@ -158,12 +158,12 @@ class Markov(Majority):
 
     paper: ClassVar[str] = PAPER
 
-    teleport: Any = param(
+    teleport: float = param(
         0.3, "chance to jump anywhere at each step; 0.3 is better on MQ2007 and MQ2008 than 0.05, and faster", above=0.0
     )
-    tolerance: Any = param(1e-10, "stop when a step changes less than this in all", above=0.0)
-    steps: Any = param(2000, "most steps to take", least=1)
-    local_kemeny: Any = param(False, "afterwards lift items over neighbours that a majority puts below them")
+    tolerance: float = param(1e-10, "stop when a step changes less than this in all", above=0.0)
+    steps: int = param(2000, "most steps to take", least=1)
+    local_kemeny: bool = param(False, "afterwards lift items over neighbours that a majority puts below them")
 
     def _finished(self, scores: Floats, unfinished: int, sizes: np.ndarray) -> Floats:
         """Scores with the rounding noise taken off, so that items that tie do so to the last bit."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -51,19 +51,19 @@ class Mpm(Solver):
     criterion: ClassVar[str] = "largest gradient entry for each observed preference"
     remedy: ClassVar[str] = "raise steps or prior"
 
-    pairs: Any = pairs_param()
-    unlisted: Any = unlisted_param()
-    variance: Any = param(False, "learn every item's variance too (cost: items^2 a step); given as uncertainty")
-    solver: Any = param(
+    pairs: str = pairs_param()
+    unlisted: str = unlisted_param()
+    variance: bool = param(False, "learn every item's variance too (cost: items^2 a step); given as uncertainty")
+    solver: str = param(
         "lbfgs",
         "lbfgs, or gradient: plain steps of length rate (steps=100 as in the papers; what they leave is said)",
         choices=("lbfgs", "gradient"),
     )
-    steps: Any = param(500, "most steps to take", least=1)
-    rate: Any = param(1.0, "length of a gradient step", above=0.0)
-    tolerance: Any = param(1e-10, "stop when no gradient entry is larger, for each observed preference", above=0.0)
-    prior: Any = param(1e-3, "weight of the Gaussian prior on scores, beside an average item's evidence", above=0.0)
-    tightness: Any = param(
+    steps: int = param(500, "most steps to take", least=1)
+    rate: float = param(1.0, "length of a gradient step", above=0.0)
+    tolerance: float = param(1e-10, "stop when no gradient entry is larger, for each observed preference", above=0.0)
+    prior: float = param(1e-3, "weight of the Gaussian prior on scores, beside an average item's evidence", above=0.0)
+    tightness: float = param(
         0.2,
         "weight of the Gaussian prior on log variances, beside an average item's evidence",
         above=0.0,
@@ -184,7 +184,7 @@ class ThetaMpm(Mpm):
     cost: ClassVar[str] = "(entries + items x experts x steps) x rounds"
     adherence: ClassVar[bool] = True
 
-    rounds: Any = param(100, "most rounds of learning adherence", least=1)
+    rounds: int = param(100, "most rounds of learning adherence", least=1)
 
     @property
     def learns(self) -> bool:
@@ -241,7 +241,7 @@ class ThetaSupMpm(Mpm):
     adherence: ClassVar[bool] = True
     learns_from_parts: ClassVar[bool] = True
 
-    scale: Any = param(
+    scale: str = param(
         "chance",
         "adherence from the share of rightly ordered pairs: chance (no better than chance gives 0, the best expert 1) "
         "or plain (the share itself)",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -29,19 +29,19 @@ class BradleyTerry(Pairwise):
     summary: ClassVar[str] = "log strengths: the logistic function of their gap is the chance to win a pair"
     paper: ClassVar[str] = "Volkovs & Zemel 2014, section 2.2; Bradley & Terry 1952"
 
-    ties: Any = param(
+    ties: str = param(
         "half",
         "ignore ties, count half a win for each side, or learn how likely they are: davidson (1970), rao_kupper (1967)",
         choices=tuple(TIE_SHARES),
     )
-    prior: Any = param(
+    prior: str = param(
         "gaussian",
         "gaussian on scores or gamma on strengths keeps all scores finite; none is maximum likelihood",
         choices=("gaussian", "gamma", "none"),
     )
-    shape: Any = param(2.0, "shape of the gamma prior", above=1.0)
-    rate: Any = param(1.0, "rate of the gamma prior", above=0.0)
-    solver: Any = param(
+    shape: float = param(2.0, "shape of the gamma prior", above=1.0)
+    rate: float = param(1.0, "rate of the gamma prior", above=0.0)
+    solver: str = param(
         "newton",
         "newton, or mm (minorisation-maximisation, with prior gamma or none; ties ignore or half)",
         choices=("newton", "mm"),

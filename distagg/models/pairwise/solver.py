@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -50,42 +50,42 @@ class Pairwise(Solver):
     criterion: ClassVar[str] = "no score alone would move by more than tolerance"
     remedy: ClassVar[str] = "raise steps or the prior's weight"
 
-    pairs: Any = pairs_param()
-    unlisted: Any = unlisted_param()
-    ties: Any = param("half", "ignore ties, or count half a win for each side", choices=("half", "ignore"))
-    prior: Any = param(
+    pairs: str = pairs_param()
+    unlisted: str = unlisted_param()
+    ties: str = param("half", "ignore ties, or count half a win for each side", choices=("half", "ignore"))
+    prior: str = param(
         "gaussian",
         "gaussian on scores keeps all of them finite; none is maximum likelihood",
         choices=("gaussian", "none"),
     )
-    weight: Any = param(
+    weight: float | Literal["auto"] = param(
         "auto",
         "weight of the gaussian prior, one over its variance: a number, or auto (of the largest marginal likelihood in "
         "each query, to one percent; told as weight beside its fit)",
         choices=("auto",),
         above=0.0,
     )
-    components: Any = param(
+    components: bool = param(
         False, "without a prior, fit connected components apart where there are several, each around 0"
     )
-    route: Any = param(
+    route: str = param(
         "auto",
         "where experts are spread over chunks: counts (of pairs, merged), lists (gradients straight from the lists, in "
         "rounds; no memory for pairs) or auto (the cheaper by an estimate, which is logged)",
         choices=("auto", "counts", "lists"),
     )
-    steps: Any = param(10_000, "most steps to take; Newton needs a dozen", least=1)
-    tolerance: Any = param(1e-8, "stop when no score alone would move by more", above=0.0)
-    errors: Any = param(
+    steps: int = param(10_000, "most steps to take; Newton needs a dozen", least=1)
+    tolerance: float = param(1e-8, "stop when no score alone would move by more", above=0.0)
+    errors: str = param(
         "none",
         "uncertainty of scores: standard (from the fit's curvature, as quasi-variances: the root of the sum of two "
         "squared errors is the error of a gap), bootstrap (resampled lists and pairs; resamples says how many hold the "
         "item) or none",
         choices=("none", "standard", "bootstrap"),
     )
-    level: Any = param(0.95, "confidence of the interval low to high", above=0.0)
-    resamples: Any = param(200, "bootstrap resamples", least=2)
-    seed: Any = param(0, "seed of the bootstrap", least=0)
+    level: float = param(0.95, "confidence of the interval low to high", above=0.0)
+    resamples: int = param(200, "bootstrap resamples", least=2)
+    seed: int = param(0, "seed of the bootstrap", least=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -115,7 +115,7 @@ class Pairwise(Solver):
     @property
     def seeks(self) -> bool:
         """Whether the weight of the prior is chosen by the data."""
-        return bool(self.prior == "gaussian" and self.weight == "auto")
+        return self.prior == "gaussian" and self.weight == "auto"
 
     @property
     def tie_share(self) -> float:

@@ -40,30 +40,30 @@ class PlackettLuce(Solver):
     criterion: ClassVar[str] = "largest gradient entry for each observed choice; with bayes, move of a shape"
     remedy: ClassVar[str] = "raise steps or shape"
 
-    unlisted: Any = unlisted_param()
-    solver: Any = param(
+    unlisted: str = unlisted_param()
+    solver: str = param(
         "lbfgs",
         "lbfgs, mm (Hunter) or ilsr (Maystre & Grossglauser), all to the same answer; or posterior means of log "
         "strengths with their deviations as uncertainty: bayes (power EP) or gibbs (sampled)",
         choices=("lbfgs", "mm", "ilsr", *POSTERIORS),
     )
-    prior: Any = param(
+    prior: str = param(
         "gamma", "gamma (every item was also chosen shape times from among all) or none", choices=("gamma", "none")
     )
-    shape: Any = param(1.0, "shape of the gamma prior, in choices for each item", above=0.0)
-    errors: Any = param(
+    shape: float = param(1.0, "shape of the gamma prior, in choices for each item", above=0.0)
+    errors: str = param(
         "none",
         "uncertainty of scores: none, standard (inverse information, as quasi-variances: the root of the sum of two "
         "squared errors is the error of a gap) or bootstrap (lists drawn again; 95% intervals as well, "
         "and resamples: how many hold the item)",
         choices=("none", "standard", "bootstrap"),
     )
-    components: Any = param(False, "with prior=none, fit every connected component by itself, its scores centred")
-    resamples: Any = param(200, "times that the bootstrap draws", least=2)
-    draws: Any = param(2000, "samples that gibbs keeps", least=2)
-    seed: Any = param(0, "of bootstrap and gibbs; every query has its own stream by its place in the dataset", least=0)
-    steps: Any = param(2000, "most steps to take", least=1)
-    tolerance: Any = param(1e-11, "stop when no gradient entry is larger, for each observed choice", above=0.0)
+    components: bool = param(False, "with prior=none, fit every connected component by itself, its scores centred")
+    resamples: int = param(200, "times that the bootstrap draws", least=2)
+    draws: int = param(2000, "samples that gibbs keeps", least=2)
+    seed: int = param(0, "of bootstrap and gibbs; every query has its own stream by its place in the dataset", least=0)
+    steps: int = param(2000, "most steps to take", least=1)
+    tolerance: float = param(1e-11, "stop when no gradient entry is larger, for each observed choice", above=0.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -6,7 +6,7 @@ borda (Aslam & Montague 2001), mean, rrf (Cormack et al. 2009), combsum and comb
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -28,7 +28,7 @@ class Borda(Tally):
     paper: ClassVar[str] = "Volkovs & Zemel 2014, section 2.2; Aslam & Montague 2001"
     inputs: ClassVar[tuple[str, ...]] = ("lists", "pairs")
 
-    unlisted: Any = param(
+    unlisted: str = param(
         "zero",
         "what a list gives the items it leaves out: zero points; the average of the points left over; or "
         "ignore (mean points over the lists that hold the item)",
@@ -66,7 +66,7 @@ class Mean(Tally):
     summary: ClassVar[str] = "mean rank"
     paper: ClassVar[str] = "Volkovs & Zemel 2014, section 2.2"
 
-    unlisted: Any = param(
+    unlisted: str = param(
         "last",
         "rank of the items a list leaves out: last (one behind the list's largest rank) or ignore (mean over the "
         "lists that hold the item)",
@@ -103,11 +103,13 @@ class Rrf(Tally):
     paper: ClassVar[str] = "Volkovs & Zemel 2014, section 3.3; Cormack et al. 2009"
     positive: ClassVar[bool] = True
 
-    c: Any = param(60.0, "the constant; auto chooses it by a metric on labelled data", choices=("auto",), least=0.0)
+    c: float | Literal["auto"] = param(
+        60.0, "the constant; auto chooses it by a metric on labelled data", choices=("auto",), least=0.0
+    )
 
     @property
     def needs_labels(self) -> bool:
-        return bool(self.c == "auto")
+        return self.c == "auto"
 
     def candidates(self, n_experts: int) -> list[Params]:
         return [{"c": np.array(c)} for c in RRF_CANDIDATES] if self.learns else []
@@ -128,14 +130,14 @@ class CombSum(Tally):
     summary: ClassVar[str] = "sum of the experts' normalised scores"
     paper: ClassVar[str] = "Fox & Shaw 1994"
 
-    norm: Any = param(
+    norm: str = param(
         "auto",
         "how a list's scores are brought to one scale: rank (1 - (position - 1) / length, which needs no scores), "
         "minmax (from 0 to 1), sum (shifted to 0, divided by the sum) or zmuv (mean 0, variance 1); auto is minmax "
         "where every list has scores, else rank. Where experts gave no scores, minus the rank stands for them",
         choices=("auto", "rank", "minmax", "sum", "zmuv"),
     )
-    unlisted: Any = param(
+    unlisted: str = param(
         "least",
         "what a list gives the items it leaves out: least (the bottom of its scale: 0, with zmuv the list's least "
         "value; scores are counted from there), zero (0, which with zmuv is the list's mean) or ignore (the mean over "
@@ -231,7 +233,7 @@ class Median(Tally):
     summary: ClassVar[str] = "median rank"
     paper: ClassVar[str] = "Volkovs & Zemel 2014, section 2.2; Fagin et al. 2003"
 
-    unlisted: Any = param(
+    unlisted: str = param(
         "last",
         "items a list leaves out: last (they stand behind all) or ignore (median over the lists that hold the item)",
         choices=("last", "ignore"),

@@ -14,7 +14,7 @@ sum over experts is better than a mean, which trusts a pair that one expert comp
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -46,16 +46,16 @@ class Svp(Solver):
     criterion: ClassVar[str] = "change of the fit in the last step"
     remedy: ClassVar[str] = "raise steps or tolerance"
 
-    pairs: Any = pairs_param()
-    unlisted: Any = unlisted_param()
-    joint: Any = param(
+    pairs: str = pairs_param()
+    unlisted: str = unlisted_param()
+    joint: str = param(
         "mean",
         "how experts are joined: mean of those that compare a pair, or sum (with unlisted=last only the scale differs)",
         choices=("mean", "sum"),
     )
-    step: Any = param(1.0, "length of a step; up to 1 the loss never rises", above=0.0)
-    steps: Any = param(1000, "most steps to take", least=1)
-    tolerance: Any = param(
+    step: float = param(1.0, "length of a step; up to 1 the loss never rises", above=0.0)
+    steps: int = param(1000, "most steps to take", least=1)
+    tolerance: float = param(
         1e-4,
         "stop when a step changes the residual, relative to the matrix, by no more; where every pair is observed, when "
         "it moves the leading singular vector by no more than the square of this",

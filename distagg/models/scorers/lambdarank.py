@@ -7,7 +7,7 @@ differently labelled items.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -35,13 +35,13 @@ class LambdaRank(Scorer):
         "Volkovs & Zemel 2014, section 3.5; Burges, Ragno & Le 2006; as rankagg: Niu et al. 2013, section 5.2"
     )
 
-    ranker: Any = param(
+    ranker: str = param(
         "sgd",
         "what learns on them: sgd (LambdaRank), or lightgbm (an extra): the model lambdamart, with its settings",
         choices=RANKERS,
     )
-    objective: Any = param("ndcg", "the metric to train for", choices=tuple(OBJECTIVES))
-    rate: Any = param(0.003, "length of a step (the papers' 0.01 is more than these forces need)", above=0.0)
+    objective: str = param("ndcg", "the metric to train for", choices=tuple(OBJECTIVES))
+    rate: float = param(0.003, "length of a step (the papers' 0.01 is more than these forces need)", above=0.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -27,29 +27,29 @@ class Scorer(Trained):
 
     cost: ClassVar[str] = "entries x rounds"
 
-    features: Any = param(
+    features: str = param(
         "svd",
         "what lists say of items: svd (leading singular vectors of each expert's pairs), borda (points), or cp "
         "(factors of all experts' pairs at once, the same weights for all)",
         choices=KINDS,
     )
-    pairs: Any = param(
+    pairs: str = param(
         "log",
         "how two ranks become a preference, for svd and cp; all: binary, normalised and log together",
         choices=(*PAIR_FUNCTIONS, "all"),
     )
-    rank: Any = param(1, "how many singular triplets, or factors of cp", least=1)
-    experts: Any = param(
+    rank: int = param(1, "how many singular triplets, or factors of cp", least=1)
+    experts: str = param(
         "individual",
         "individual (features and weights for every expert) or combined (features of the sum of all experts)",
         choices=("individual", "combined"),
     )
-    hidden: Any = param(0, "hidden units of a layer; 0 for a linear scoring function", least=0)
-    layers: Any = param(1, "layers of hidden units", least=1)
-    mode: Any = param(
+    hidden: int = param(0, "hidden units of a layer; 0 for a linear scoring function", least=0)
+    layers: int = param(1, "layers of hidden units", least=1)
+    mode: str = param(
         "average", MODE_HELP, choices=MODES
     )  # better than serial on validation queries of both LETOR sets
-    rounds: Any = param(200, "most rounds of training", least=1)
+    rounds: int = param(200, "most rounds of training", least=1)
 
     @property
     def weights(self) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -38,14 +38,14 @@ class Stagg(Scorer):
     summary: ClassVar[str] = "features of lists, weighted for the metric expected over uncertain ranks"
     paper: ClassVar[str] = "Niu et al. 2013, section 4.3"
 
-    objective: Any = param(
+    objective: str = param(
         "ndcg", "the metric whose expectation is maximised (rbp's persistence is 0.95)", choices=("ndcg", "err", "rbp")
     )
-    sigma: Any = param(1.0, "standard deviation of a score", above=0.0)
-    ranks: Any = param(
+    sigma: float = param(1.0, "standard deviation of a score", above=0.0)
+    ranks: str = param(
         "exact", "distribution of a rank: exact, or normal (the paper's approximation)", choices=("exact", "normal")
     )
-    rate: Any = param(0.1, "length of a step of SGD, times 10 for err and rbp; Adam's is a tenth of it", above=0.0)
+    rate: float = param(0.1, "length of a step of SGD, times 10 for err and rbp; Adam's is a tenth of it", above=0.0)
 
     @property
     def _step(self) -> float:
