@@ -177,12 +177,13 @@ class Tally(Model):
 
     On whole queries ``score`` tallies and settles at once. On an expert-partitioned dataset the engine maps
     and reduces the tallies first, and hands them to ``score`` as parameters: the same four functions.
+    A statistic named ``sum`` is the score, unless ``settle`` says otherwise.
     """
 
     additive: ClassVar[bool] = True
 
     def settle(self, chunk: Chunk, tally: Statistics, params: Params) -> Floats:
-        raise NotImplementedError
+        return tally["sum"]
 
     def score(self, chunk: Chunk, params: Params) -> Floats:
         if "tallied" in params:
@@ -198,10 +199,10 @@ def sum_entries(chunk: Chunk, weights: Floats) -> Floats:
     return sum_by_item(chunk.entry_row(), weights, chunk.n_items)
 
 
-def sum_reciprocals(chunk: Chunk, c: float) -> Floats:
-    """Sum of 1 / (c + rank) for each item of the chunk, shape (I,)."""
+def reciprocals(chunk: Chunk, c: float) -> Floats:
+    """1 / (c + rank) of each entry of the chunk, shape (E,)."""
     with np.errstate(divide="ignore"):
-        return sum_entries(chunk, 1.0 / (c + chunk.entry_rank))
+        return 1.0 / (c + chunk.entry_rank)
 
 
 def make(model: type[M], settings: dict[str, Any]) -> M:

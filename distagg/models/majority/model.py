@@ -13,7 +13,7 @@ import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
-from distagg.models.base import Model, Params, Statistics, not_converged, param, sum_entries, sum_reciprocals
+from distagg.models.base import Model, Params, Statistics, not_converged, param, reciprocals, sum_entries
 from distagg.models.lists import Lists, Pairs
 from distagg.models.majority.kernels import (
     chunk_margins,
@@ -132,7 +132,7 @@ def start_scores(chunk: Chunk) -> Floats:
     start = np.zeros(chunk.n_items)
     if chunk.n_entries:
         positive = chunk.entry_rank.min() > 0
-        start = sum_reciprocals(chunk, 60.0) if positive else sum_entries(chunk, np.exp2(-chunk.entry_rank))
+        start = sum_entries(chunk, reciprocals(chunk, 60.0) if positive else np.exp2(-chunk.entry_rank))
     if chunk.n_pairs:
         base = np.repeat(chunk.item_offsets[:-1], np.diff(chunk.pair_offsets))
         weight = np.where(chunk.pair_tie, 0.0, chunk.pair_weight)

@@ -55,9 +55,6 @@ class StaggBorda(Tally):
         utility = Utility(steep, self.unlisted == "average", *self.terms(largest, params))
         return {"sum": sum_expectations(utility, list_arrays(chunk))}
 
-    def settle(self, chunk: Chunk, tally: Statistics, params: Params) -> Floats:
-        return tally["sum"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class StaggRrf(StaggBorda):

@@ -1,6 +1,8 @@
-"""Models that add up something for each place an expert gave an item. Cost: one linear pass over entries.
+"""Models that look at the places of an item in the lists. Cost: one linear pass over entries.
 
-borda (Aslam & Montague 2001), mean, rrf (Cormack et al. 2009), combsum and combmnz (Fox & Shaw 1994).
+Most add up points. rrf (Cormack et al. 2009), combsum and combmnz (Fox & Shaw 1994) are rows of ``Points`` that differ
+in what an entry is worth. borda (Aslam & Montague 2001) and mean also give points to the items that a list leaves out.
+median (Fagin et al. 2003) takes the middle rank, bestinput the best single expert (Niu et al. 2013, section 5.1).
 """
 
 from __future__ import annotations
@@ -12,10 +14,11 @@ import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
-from distagg.models.base import Model, Params, Statistics, Tally, param, sum_entries, sum_reciprocals
+from distagg.models.base import Model, Params, Statistics, Tally, param, reciprocals, sum_entries
 from distagg.models.lists import borda_points, median_ranks, mid_positions
 from distagg.types import Bools, Floats
 
+MOST_CANDIDATES = 10_000  # experts that bestinput tries
 RRF_CANDIDATES = (1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 40.0, 60.0, 80.0, 100.0, 150.0, 200.0)
 
 
@@ -95,7 +98,19 @@ class Mean(Tally):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rrf(Tally):
+class Points(Tally):
+    """The sum of the points of an item's entries. A model is a row: it says what an entry is worth."""
+
+    def points(self, chunk: Chunk, params: Params) -> Floats:
+        """Points of every entry, shape (E,)."""
+        raise NotImplementedError
+
+    def map(self, chunk: Chunk, params: Params) -> Statistics:
+        return {"sum": sum_entries(chunk, self.points(chunk, params))}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rrf(Points):
     """Reciprocal rank fusion: the sum of 1 / (c + rank) over the lists that hold the item."""
 
     name: ClassVar[str] = "rrf"
@@ -114,16 +129,12 @@ class Rrf(Tally):
     def candidates(self, n_experts: int) -> list[Params]:
         return [{"c": np.array(c)} for c in RRF_CANDIDATES] if self.learns else []
 
-    def map(self, chunk: Chunk, params: Params) -> Statistics:
-        c = float(params["c"]) if self.learns else float(self.c)
-        return {"sum": sum_reciprocals(chunk, c)}
-
-    def settle(self, chunk: Chunk, tally: Statistics, params: Params) -> Floats:
-        return tally["sum"]
+    def points(self, chunk: Chunk, params: Params) -> Floats:
+        return reciprocals(chunk, float(params["c"] if self.learns else self.c))
 
 
 @dataclass(frozen=True, kw_only=True)
-class CombSum(Tally):
+class CombSum(Points):
     """Sum of the experts' scores, each list brought to one scale first."""
 
     name: ClassVar[str] = "combsum"
@@ -145,16 +156,16 @@ class CombSum(Tally):
         choices=("least", "zero", "ignore"),
     )
 
-    def map(self, chunk: Chunk, params: Params) -> Statistics:
+    def points(self, chunk: Chunk, params: Params) -> Floats:
         value, bottom = self._normalised(chunk)
-        return {
-            "sum": sum_entries(chunk, value - bottom if self.unlisted == "least" else value),
-            "held": sum_entries(chunk, np.ones(chunk.n_entries)),
-        }
+        return value - bottom if self.unlisted == "least" else value
+
+    def map(self, chunk: Chunk, params: Params) -> Statistics:
+        return super().map(chunk, params) | {"held": sum_entries(chunk, np.ones(chunk.n_entries))}
 
     def settle(self, chunk: Chunk, tally: Statistics, params: Params) -> Floats:
         if self.unlisted != "ignore":
-            return tally["sum"]
+            return super().settle(chunk, tally, params)
         return _worst_where(tally["held"] == 0, tally["sum"] / np.maximum(tally["held"], 1.0), chunk)
 
     def _normalised(self, chunk: Chunk) -> tuple[Floats, Floats]:
@@ -217,12 +228,6 @@ def _worst_where(nowhere: Bools, score: Floats, chunk: Chunk) -> Floats:
     np.minimum.at(worst, np.repeat(np.arange(chunk.n_queries), sizes), np.where(nowhere, np.inf, score))
     worst = np.where(np.isfinite(worst), worst, 1.0)  # a query that nobody ranks
     return np.where(nowhere, np.repeat(worst, sizes) - 1.0, score)
-
-
-# median (Fagin et al. 2003) and bestinput, the best single expert (Niu et al. 2013, section 5.1).
-
-
-MOST_CANDIDATES = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
