@@ -70,9 +70,8 @@ def _dispatcher(function: Callable[..., Any], inner: bool) -> Any:
 
     An inner function becomes a part of the kernels that call it: it is not kept, and Python cannot call it.
     """
-    dispatcher = _numba().njit(
-        nogil=True, error_model="numpy", no_cpython_wrapper=inner, no_cfunc_wrapper=inner
-    )(function)  # fmt: skip
+    njit = _numba().njit(nogil=True, error_model="numpy", no_cpython_wrapper=inner, no_cfunc_wrapper=inner)
+    dispatcher = njit(function)
     if dispatcher is function:  # NUMBA_DISABLE_JIT
         return function
     if not inner and function.__module__.startswith("distagg."):  # the cache's digest knows no other sources

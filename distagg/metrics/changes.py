@@ -36,12 +36,17 @@ class RankChanges:
     def to_dict(self) -> dict[str, Any]:
         common = self.queries["same"] + self.queries["changed"]
         return {
-            "queries": self.queries, "items": self.items, "another on top": self.first,
+            "queries": self.queries,
+            "items": self.items,
+            "another on top": self.first,
             "tau": self.taus / self.with_tau if self.with_tau else None,
             f"overlap@{TOP}": self.overlaps / common if common else None,
-            "movers": self.movers, "least alike": self.least_alike, "new": self.new, "vanished": self.vanished,
+            "movers": self.movers,
+            "least alike": self.least_alike,
+            "new": self.new,
+            "vanished": self.vanished,
             "dots": self.dots,
-        }  # fmt: skip
+        }
 
 
 def add_same(total: RankChanges, queries: pa.ChunkedArray) -> None:
@@ -83,19 +88,27 @@ def add_changes(total: RankChanges, before: pa.Table, now: pa.Table) -> None:
     )
     far = np.flatnonzero(moved)[np.argsort(-np.abs(is_now - was)[moved], kind="stable")]
     total.movers += [
-        {"query": names[query[n]], "item": items.dictionary[int(common[n] % width)].as_py(), "before": int(was[n]),
-         "now": int(is_now[n])}
+        {
+            "query": names[query[n]],
+            "item": items.dictionary[int(common[n] % width)].as_py(),
+            "before": int(was[n]),
+            "now": int(is_now[n]),
+        }
         for n in far[:SHOWN]
-    ]  # fmt: skip
+    ]
     total.movers = sorted(total.movers, key=lambda one: -abs(one["now"] - one["before"]))[:SHOWN]
     thin = far[:: max(1, -(-len(far) // DOTS))]
     total.dots = (total.dots + [(int(was[n]), int(is_now[n])) for n in thin])[:DOTS]
 
 
 def _add_queries(
-    total: RankChanges, names: list[str], both: Offsets, query: Offsets, ranks: tuple[Offsets, Offsets],
+    total: RankChanges,
+    names: list[str],
+    both: Offsets,
+    query: Offsets,
+    ranks: tuple[Offsets, Offsets],
     sizes: list[np.ndarray],
-) -> None:  # fmt: skip
+) -> None:
     """Figures of the queries in both rankings; rows of ``query`` and ``ranks`` are the common items, by query."""
     was, is_now = ranks
     offsets = np.append(np.searchsorted(query, both), len(query)).astype(OFFSET)

@@ -86,9 +86,14 @@ class Pmf(Completion):
     def _users(self, chunk: Chunk, params: Params) -> Floats:
         user = np.zeros((chunk.n_lists, params["item"].shape[1]))
         fit_users(
-            float(params["mean"][0]), self._ridge, chunk.entry_offsets, chunk.entry_item, _ratings(chunk),
-            params["item"], user,
-        )  # fmt: skip
+            float(params["mean"][0]),
+            self._ridge,
+            chunk.entry_offsets,
+            chunk.entry_item,
+            _ratings(chunk),
+            params["item"],
+            user,
+        )
         return user
 
 

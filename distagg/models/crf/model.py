@@ -151,10 +151,16 @@ class Crf(Trained):
         gain, discount, kind, how = metric_terms(self.metric, most, chunk.grades(), float(params["highest"][0]))
         sizes, picked, gains = samples(chunk, order, keys, gain, most)
         climb(
-            rate, kind, Samples(sizes, picked, gains, normalise(how, discount, gains)),
-            Potentials(made["start"], made["holder"], made["potentials"], row), field_of(most), room_for(most),
-            weights, into, np.zeros(len(sizes)),
-        )  # fmt: skip
+            rate,
+            kind,
+            Samples(sizes, picked, gains, normalise(how, discount, gains)),
+            Potentials(made["start"], made["holder"], made["potentials"], row),
+            field_of(most),
+            room_for(most),
+            weights,
+            into,
+            np.zeros(len(sizes)),
+        )
         return len(sizes)
 
     def _rows(self, chunk: Chunk) -> Offsets:

@@ -104,9 +104,11 @@ class Cps(Model):
             return {"expert_theta": start}
         state = {"value": value, "gain": gain, "rounds": rounds}
         return {
-            "expert_theta": start + step, "expert_start": start, "expert_step": step,
+            "expert_theta": start + step,
+            "expert_start": start,
+            "expert_step": step,
             **{key: np.array(number) for key, number in state.items()},
-        }  # fmt: skip
+        }
 
     def done(self, params: Params) -> bool:
         return "rounds" not in params

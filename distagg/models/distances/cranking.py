@@ -90,8 +90,11 @@ class Cranking(Model):
         theta = np.array([fit_theta(d, counts, 1e-10, 100, self.largest, NO_TRACE)[0] for d, counts in pairs])
         change = np.abs(theta - self._theta(len(theta), params)).max() / max(theta.max(), np.finfo(float).tiny)
         return {
-            "expert_theta": theta, "expert_distance": distance, "round": np.array(turn), "change": np.array(change),
-        }  # fmt: skip
+            "expert_theta": theta,
+            "expert_distance": distance,
+            "round": np.array(turn),
+            "change": np.array(change),
+        }
 
     def done(self, params: Params) -> bool:
         if params["change"] <= self.tolerance:

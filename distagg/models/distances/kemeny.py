@@ -70,10 +70,14 @@ class Kemeny(Majority, Solver):
                 found[q] = self._solve(chunk_margins(q, *arrays), starts[span], ordered[q], search, score[span])
         distance, bound = found[:, 0], found[:, 1]
         queries = {
-            "converged": np.ones(len(found), dtype=bool), "iterations": found[:, 3].astype(np.int64),
-            "gradient": distance - bound, "likelihood": -distance,
-            "kemeny": distance, "bound": bound, "exact": found[:, 2] > 0,
-        }  # fmt: skip
+            "converged": np.ones(len(found), dtype=bool),
+            "iterations": found[:, 3].astype(np.int64),
+            "gradient": distance - bound,
+            "likelihood": -distance,
+            "kemeny": distance,
+            "bound": bound,
+            "exact": found[:, 2] > 0,
+        }
         return Outcome(score, queries=queries, trace=-distance[:, None] if trace else None)
 
     def _solve(

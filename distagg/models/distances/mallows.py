@@ -69,8 +69,11 @@ class Mallows(Kemeny):
                 margins = params["margins"] if split else chunk_margins(q, *self._arrays(chunk))
                 score[span] = expected_behind(theta[q] * margins)
         fit = {
-            "converged": slope <= self.tolerance, "iterations": iterations, "gradient": slope, "likelihood": likelihood,
-        }  # fmt: skip
+            "converged": slope <= self.tolerance,
+            "iterations": iterations,
+            "gradient": slope,
+            "likelihood": likelihood,
+        }
         phi = np.where(theta < LARGEST_THETA, np.exp(-theta), 0.0)
         return Outcome(score, queries={**centre.queries, **fit, "phi": phi}, trace=rows if trace else None)
 
@@ -90,9 +93,15 @@ def stages_of(chunk: Chunk, rows: np.ndarray, n_rows: int, unlisted_last: bool) 
     """Stages (n_rows, longest query) and tied pairs (n_rows,) of a chunk's lists, list a counted in row rows[a]."""
     stages, tied = np.zeros((n_rows, int(np.diff(chunk.item_offsets).max(initial=0)))), np.zeros(n_rows)
     count_stages(
-        unlisted_last, chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets, chunk.entry_rank,
-        rows.astype(np.int64), stages, tied,
-    )  # fmt: skip
+        unlisted_last,
+        chunk.item_offsets,
+        chunk.list_offsets,
+        chunk.entry_offsets,
+        chunk.entry_rank,
+        rows.astype(np.int64),
+        stages,
+        tied,
+    )
     return stages, tied
 
 

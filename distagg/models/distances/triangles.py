@@ -148,10 +148,18 @@ def begin(bound: Bound) -> Path:
     """The path before any item is placed."""
     size = len(bound.matrix)
     path = Path(
-        np.empty(size, np.int64), np.zeros((size, 2), np.uint64), np.empty((size, size), np.int64),
-        np.empty((size, size, size)), np.zeros(size), np.zeros(size), np.zeros(size), np.empty((size, size), np.int64),
-        np.empty((size, size)), np.zeros(size, np.int64), np.zeros(size, np.int64),
-    )  # fmt: skip
+        np.empty(size, np.int64),
+        np.zeros((size, 2), np.uint64),
+        np.empty((size, size), np.int64),
+        np.empty((size, size, size)),
+        np.zeros(size),
+        np.zeros(size),
+        np.zeros(size),
+        np.empty((size, size), np.int64),
+        np.empty((size, size)),
+        np.zeros(size, np.int64),
+        np.zeros(size, np.int64),
+    )
     for i in range(size):
         copy_to(path.left[0, i], bound.reduced[i])
         path.rest[0, i] = i

@@ -96,9 +96,15 @@ class Mpm(Solver):
         levels, level = np.unique(theta, return_inverse=True)
         net, observed = np.zeros(chunk.n_items), np.zeros((chunk.n_queries, len(levels)))
         net_wins(
-            list_arrays(chunk), pair_arrays(chunk), expert_arrays(chunk), self._sums(chunk), theta,
-            level.astype(np.int32), net, observed,
-        )  # fmt: skip
+            list_arrays(chunk),
+            pair_arrays(chunk),
+            expert_arrays(chunk),
+            self._sums(chunk),
+            theta,
+            level.astype(np.int32),
+            net,
+            observed,
+        )
         return {"net": net, "observed": observed}
 
     def fit_chunk(self, chunk: Chunk, params: Params, *, trace: bool) -> Outcome:
@@ -106,10 +112,13 @@ class Mpm(Solver):
         levels = np.unique(self._theta(chunk, params))
         n_queries, lines = chunk.n_queries, np.full((chunk.n_queries, self.steps + 1 if trace else 0), np.nan)
         fitted = Fitted(
-            score=np.zeros(chunk.n_items), variance=np.ones(chunk.n_items), steps=np.zeros(n_queries, dtype=np.int64),
-            gradient=np.zeros(n_queries), likelihood=np.zeros(n_queries),
+            score=np.zeros(chunk.n_items),
+            variance=np.ones(chunk.n_items),
+            steps=np.zeros(n_queries, dtype=np.int64),
+            gradient=np.zeros(n_queries),
+            likelihood=np.zeros(n_queries),
             trace=np.empty((n_queries, 0)) if self.variance else lines,
-        )  # fmt: skip
+        )
         rate = self.rate if self.solver == "gradient" else 0.0
         how = Fit(False, float(self.prior), float(self.tightness), float(self.tolerance), self.steps, float(rate))
         fit_queries(how, levels, chunk.item_offsets, tally["net"], tally["observed"], fitted)
@@ -197,9 +206,15 @@ class ThetaMpm(Mpm):
         fitted = replace(self, variance=False).fit_chunk(chunk, params, trace=False)
         slope, curve = np.zeros(chunk.n_experts), np.zeros(chunk.n_experts)
         adherence_slopes(
-            list_arrays(chunk), pair_arrays(chunk), expert_arrays(chunk), self._sums(chunk), theta, fitted.score, slope,
+            list_arrays(chunk),
+            pair_arrays(chunk),
+            expert_arrays(chunk),
+            self._sums(chunk),
+            theta,
+            fitted.score,
+            slope,
             curve,
-        )  # fmt: skip
+        )
         return {"slope": slope, "curve": curve, "unfinished": np.array([(~fitted.queries["converged"]).sum()])}
 
     def finish(self, statistics: Statistics, params: Params) -> Params:

@@ -109,9 +109,16 @@ def fit_queries(
 
 @kernel
 def fit_query(
-    how: Fit, graph: Graph, q: int, curve: Floats, weight: Floats, score: Floats, eta: Floats, iterations: Offsets,
+    how: Fit,
+    graph: Graph,
+    q: int,
+    curve: Floats,
+    weight: Floats,
+    score: Floats,
+    eta: Floats,
+    iterations: Offsets,
     left: Floats,
-) -> None:  # fmt: skip
+) -> None:
     """Newton's method for one query: steps are shortened until they do not end uphill."""
     base, end = graph.item_offsets[q], graph.item_offsets[q + 1]
     size = end - base

@@ -68,9 +68,17 @@ class BradleyTerry(Pairwise):
         return TIE_SHARES[self.ties]
 
     def _run(
-        self, counts: Counts, weight: Floats, steps: int, score: Floats, eta: Floats, taken: Offsets, left: Floats, *,
+        self,
+        counts: Counts,
+        weight: Floats,
+        steps: int,
+        score: Floats,
+        eta: Floats,
+        taken: Offsets,
+        left: Floats,
+        *,
         seek: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if self.solver == "newton":
             super()._run(counts, weight, steps, score, eta, taken, left, seek=seek)
             return
@@ -99,9 +107,14 @@ class BradleyTerry(Pairwise):
             return np.log(2 * odds) if self.ties == "davidson" else np.log1p(2 * odds)
 
     def _fitted(
-        self, counts: Counts, graph: Graph, start: Floats | None = None, weight: Floats | None = None, *,
+        self,
+        counts: Counts,
+        graph: Graph,
+        start: Floats | None = None,
+        weight: Floats | None = None,
+        *,
         trace: bool = False,
-    ) -> tuple[Outcome, Floats]:  # fmt: skip
+    ) -> tuple[Outcome, Floats]:
         """With the tie parameter, nu or theta, as column ``tie``: 0 or 1 without ties, infinite without wins."""
         outcome, eta = super()._fitted(counts, graph, start, weight, trace=trace)
         if self.ties in TIE_LINKS:

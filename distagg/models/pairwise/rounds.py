@@ -65,8 +65,15 @@ def decide(model: Pairwise, found: Statistics) -> Params:
     log.info(
         "%s: %.3g pairs of lists, at most %.3g distinct (%.2g GB, %d blocks): about %.2g s by counts, %.2g s by lists; "
         "route=%s",
-        model.name, pairs, distinct, distinct * PAIR_BYTES / 1e9, blocks, counts, lists, route,
-    )  # fmt: skip
+        model.name,
+        pairs,
+        distinct,
+        distinct * PAIR_BYTES / 1e9,
+        blocks,
+        counts,
+        lists,
+        route,
+    )
     if route == "lists" and not able:
         raise UsageError(
             f"{model.name}: {pairs:.2g} pairs by route=lists, which is for lists, bradley_terry with ties=half or "
@@ -163,10 +170,14 @@ def started(model: Pairwise, found: Statistics) -> Params:
     won, lost_ = found["won"], found["behind"]
     status = np.where(won > 0, np.where(lost_ > 0, OK, UNBEATEN), np.where(lost_ > 0, WINLESS, ISOLATED)).astype(INDEX)
     return {
-        "status": status, "component": found["component"], "compared": won + lost_,
-        "weight": np.array([model.given_weight]), "changes": np.array([float(CHANGES * model.seeks)]),
-        "ended": np.array([0.0, np.inf, 0.0]), **begin(np.log((won + 0.5) / (lost_ + 0.5))),
-    }  # fmt: skip
+        "status": status,
+        "component": found["component"],
+        "compared": won + lost_,
+        "weight": np.array([model.given_weight]),
+        "changes": np.array([float(CHANGES * model.seeks)]),
+        "ended": np.array([0.0, np.inf, 0.0]),
+        **begin(np.log((won + 0.5) / (lost_ + 0.5))),
+    }
 
 
 def moved(model: Pairwise, found: Statistics, params: Params) -> Params:

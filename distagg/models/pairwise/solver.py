@@ -199,9 +199,12 @@ class Pairwise(Solver):
         component, (taken, left, value) = params["component"], params["ended"]
         score = centred(params["theta"], component, params["compared"])
         fit = {
-            "converged": np.array([left <= self.tolerance]), "iterations": np.array([int(taken)]),
-            "gradient": np.array([left]), "likelihood": np.array([value]), "weight": params["weight"],
-        }  # fmt: skip
+            "converged": np.array([left <= self.tolerance]),
+            "iterations": np.array([int(taken)]),
+            "gradient": np.array([left]),
+            "likelihood": np.array([value]),
+            "weight": params["weight"],
+        }
         items = {"status": params["status"], "component": component}
         return Outcome(np.round(score, DIGITS) + 0.0, items, fit)
 
@@ -220,9 +223,14 @@ class Pairwise(Solver):
         return np.zeros(len(counts.ties))
 
     def _fitted(
-        self, counts: Counts, graph: Graph, start: Floats | None = None, weight: Floats | None = None, *,
+        self,
+        counts: Counts,
+        graph: Graph,
+        start: Floats | None = None,
+        weight: Floats | None = None,
+        *,
         trace: bool = False,
-    ) -> tuple[Outcome, Floats]:  # fmt: skip
+    ) -> tuple[Outcome, Floats]:
         """The fit, from given scores and weights (Q,) of the prior or its own, and the tie parameter of every query.
 
         Steps are those at the last weight: seeking it is the way to where they start.
@@ -250,17 +258,28 @@ class Pairwise(Solver):
         score = centred(score, place, counts.won + counts.lost)
         score = np.round(score, DIGITS) + 0.0  # or rounding would part items whose records are the same
         fit = {
-            "converged": left <= self.tolerance, "iterations": taken, "gradient": left, "likelihood": likelihood,
-        }  # fmt: skip
+            "converged": left <= self.tolerance,
+            "iterations": taken,
+            "gradient": left,
+            "likelihood": likelihood,
+        }
         if self.prior == "gaussian":
             fit["weight"] = weight
         kept = np.stack(history, axis=1)[:, : int(taken.max(initial=0))] if trace else None
         return Outcome(score, {}, fit, kept), eta
 
     def _run(
-        self, counts: Counts, weight: Floats, steps: int, score: Floats, eta: Floats, taken: Offsets, left: Floats, *,
+        self,
+        counts: Counts,
+        weight: Floats,
+        steps: int,
+        score: Floats,
+        eta: Floats,
+        taken: Offsets,
+        left: Floats,
+        *,
         seek: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """At most so many steps from where scores and tie parameters stand; ``seek`` changes the weights, too."""
         prior, _, shape = self.prior_numbers
         tolerance = max(pairwise_rounds.SOUGHT, self.tolerance) if seek else self.tolerance

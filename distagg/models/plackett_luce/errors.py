@@ -109,6 +109,10 @@ def one_query(choices: Choices, q: int) -> Choices:
     first, last = choices.query[q], choices.query[q + 1]
     entries = slice(int(choices.start[first]), int(choices.start[last]))
     return Choices(
-        np.array([0, last - first], dtype=OFFSET), choices.start[first : last + 1] - choices.start[first],
-        choices.item[entries], choices.behind[entries], choices.weight[first:last], choices.opened[first:last],
-    )  # fmt: skip
+        np.array([0, last - first], dtype=OFFSET),
+        choices.start[first : last + 1] - choices.start[first],
+        choices.item[entries],
+        choices.behind[entries],
+        choices.weight[first:last],
+        choices.opened[first:last],
+    )

@@ -109,18 +109,27 @@ class PlackettLuce(Solver):
     def choices(self, chunk: Chunk) -> Choices:
         """Lists and pairs of a chunk as choices."""
         return gather_choices(
-            unlisted_last(self.unlisted, chunk), chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets,
-            chunk.entry_item, chunk.entry_rank, chunk.pair_offsets, chunk.pair_winner, chunk.pair_loser,
-            chunk.pair_weight, chunk.pair_tie,
-        )  # fmt: skip
+            unlisted_last(self.unlisted, chunk),
+            chunk.item_offsets,
+            chunk.list_offsets,
+            chunk.entry_offsets,
+            chunk.entry_item,
+            chunk.entry_rank,
+            chunk.pair_offsets,
+            chunk.pair_winner,
+            chunk.pair_loser,
+            chunk.pair_weight,
+            chunk.pair_tie,
+        )
 
     def fit_chunk(self, chunk: Chunk, params: Params, *, trace: bool) -> Outcome:
         if "over" in params:
             return self._outcome(
                 centred(params["theta"], chunk.item_query(), params["compared"]),
-                {name: params[name] for name in ("status", "component")}, params["ended"][None, :],
+                {name: params[name] for name in ("status", "component")},
+                params["ended"][None, :],
                 params["trace"][None, :] if trace else None,
-            )  # fmt: skip
+            )
         choices = self.choices(chunk)
         wins, number = count_choices(choices, chunk.item_offsets)
         status, component = examine(choices, chunk.item_offsets, wins)
@@ -146,9 +155,11 @@ class PlackettLuce(Solver):
 
     def _outcome(self, score: Floats, items: dict[str, np.ndarray], ended: Floats, trace: Floats | None) -> Outcome:
         queries = {
-            "converged": ended[:, 1] <= self.tolerance, "iterations": ended[:, 0].astype(np.int64),
-            "gradient": ended[:, 1], "likelihood": ended[:, 2],
-        }  # fmt: skip
+            "converged": ended[:, 1] <= self.tolerance,
+            "iterations": ended[:, 0].astype(np.int64),
+            "gradient": ended[:, 1],
+            "likelihood": ended[:, 2],
+        }
         return Outcome(score, items, queries, trace)
 
     @property

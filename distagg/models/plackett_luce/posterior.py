@@ -114,7 +114,9 @@ def posterior(
         score[span], uncertainty[span], ended[q] = found
         likelihood[q] = expect(own, 0, 0.0, score[span], np.empty(last - first), np.empty(last - first))
     queries = {
-        "converged": ended[:, 1] <= model.tolerance, "iterations": ended[:, 0].astype(np.int64),
-        "gradient": ended[:, 1], "likelihood": likelihood,
-    }  # fmt: skip
+        "converged": ended[:, 1] <= model.tolerance,
+        "iterations": ended[:, 0].astype(np.int64),
+        "gradient": ended[:, 1],
+        "likelihood": likelihood,
+    }
     return score, uncertainty, queries

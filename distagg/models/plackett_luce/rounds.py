@@ -34,10 +34,15 @@ def begin(theta: Floats) -> Params:
     size = len(theta)
     numbers = dict.fromkeys(_NUMBERS, 0.0) | {"step": -1.0, "high": np.inf}
     return {
-        "theta": theta, "trial": theta, "ahead": np.zeros(size), "gradient": np.zeros(size), "scale": np.ones(size),
-        "moves": np.zeros((MEMORY, size)), "turns": np.zeros((MEMORY, size)),
+        "theta": theta,
+        "trial": theta,
+        "ahead": np.zeros(size),
+        "gradient": np.zeros(size),
+        "scale": np.ones(size),
+        "moves": np.zeros((MEMORY, size)),
+        "turns": np.zeros((MEMORY, size)),
         "search": np.array(list(numbers.values())),
-    }  # fmt: skip
+    }
 
 
 def steps_taken(state: Params) -> int:
@@ -78,9 +83,16 @@ def ascend(state: Params, uphill: Floats, curvature: Floats) -> Params:
     n |= {"slope": slope, "low": 0.0, "low_slope": slope, "high": np.inf, "length": 1.0, "tried": 0.0}
     n["step"] += 1
     return {
-        **state, "theta": theta, "trial": theta + scale * ahead, "ahead": ahead, "gradient": turned, "scale": scale,
-        "moves": moves, "turns": turns, "search": np.array(list(n.values())),
-    }  # fmt: skip
+        **state,
+        "theta": theta,
+        "trial": theta + scale * ahead,
+        "ahead": ahead,
+        "gradient": turned,
+        "scale": scale,
+        "moves": moves,
+        "turns": turns,
+        "search": np.array(list(n.values())),
+    }
 
 
 # Plackett-Luce on one query whose lists are spread over chunks: a round to count, then a round for each gradient.

@@ -65,9 +65,11 @@ class StaggRrf(StaggBorda):
     cost: ClassVar[str] = "entries x terms"
 
     c: float | Literal["auto"] = param(
-        25.0, "the constant (ranks count from 0); auto chooses it by a metric on labelled data",
-        choices=("auto",), above=0.0,
-    )  # fmt: skip
+        25.0,
+        "the constant (ranks count from 0); auto chooses it by a metric on labelled data",
+        choices=("auto",),
+        above=0.0,
+    )
 
     @property
     def needs_labels(self) -> bool:

@@ -40,9 +40,13 @@ class Borda(Tally):
 
     def map(self, chunk: Chunk, params: Params) -> Statistics:
         points, held, leftover = borda_points(
-            self.unlisted == "average", chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets, chunk.entry_row(),
+            self.unlisted == "average",
+            chunk.item_offsets,
+            chunk.list_offsets,
+            chunk.entry_offsets,
+            chunk.entry_row(),
             chunk.entry_rank,
-        )  # fmt: skip
+        )
         if chunk.n_pairs:
             base = np.repeat(chunk.item_offsets[:-1], np.diff(chunk.pair_offsets))
             win = np.where(chunk.pair_tie, 0.5, 1.0) * chunk.pair_weight

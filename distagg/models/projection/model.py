@@ -82,18 +82,32 @@ class Svp(Solver):
         score, fit = np.zeros(chunk.n_items), _Fit(chunk.n_queries, self.steps if trace else 0)
         sign = pair_function(self.name, self.pairs, chunk) == BINARY
         project_queries(
-            self.step, self.steps, self.tolerance, sign, self.joint == "mean", chunk.item_offsets, lists, score,
+            self.step,
+            self.steps,
+            self.tolerance,
+            sign,
+            self.joint == "mean",
+            chunk.item_offsets,
+            lists,
+            score,
             fit.ended,
-        )  # fmt: skip
+        )
         return fit.outcome(score, self.tolerance, trace)
 
     def _of_majorities(self, chunk: Chunk, trace: bool) -> Outcome:
         score, fit = np.zeros(chunk.n_items), _Fit(chunk.n_queries, self.steps if trace else 0)
         tolerance = max(self.tolerance**2, ROUNDING)
         project_majorities(
-            self.steps, tolerance, chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets,
-            chunk.entry_item, chunk.entry_rank, score, fit.ended,
-        )  # fmt: skip
+            self.steps,
+            tolerance,
+            chunk.item_offsets,
+            chunk.list_offsets,
+            chunk.entry_offsets,
+            chunk.entry_item,
+            chunk.entry_rank,
+            score,
+            fit.ended,
+        )
         if self.joint == "sum":
             spoke = _spoke(chunk)
             score *= np.repeat(spoke, np.diff(chunk.item_offsets))
@@ -135,9 +149,11 @@ class _Fit:
 
     def outcome(self, score: Floats, tolerance: float, trace: bool) -> Outcome:
         queries = {
-            "converged": self.left <= tolerance, "iterations": self.iterations, "gradient": self.left,
+            "converged": self.left <= tolerance,
+            "iterations": self.iterations,
+            "gradient": self.left,
             "likelihood": self.explained,
-        }  # fmt: skip
+        }
         kept = self.trace[:, : int(self.iterations.max(initial=0))] if trace else None
         return Outcome(score, queries=queries, trace=kept)
 
