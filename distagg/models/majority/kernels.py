@@ -1,7 +1,11 @@
-"""Kernels on majorities: who beats whom in how many lists, one query at a time.
+"""Kernels on majorities: who beats whom in how many lists, one query at a time; and walks to better items.
 
 A query's ranks become a table of places, item x list (int32; ties share a place), so that two items are
 compared by one walk along two rows. Memory: items x lists of one query.
+
+The score of a Markov chain (Dwork et al. 2001) is its stationary distribution. MC1 to MC3 take a step through all lists
+by suffix sums, O(entries) a step, without any matrix. MC4 walks on the majority relation, which holds between nearly
+all pairs of items: a dense matrix, a row at a time.
 """
 
 from __future__ import annotations
@@ -191,12 +195,6 @@ def copeland_chunk(unlisted_last: bool, lists: Lists, pairs: Pairs) -> Floats:  
         matrix = chunk_margins(q, unlisted_last, lists, pairs)
         copeland_scores(matrix, score[lists.item_offsets[q] : lists.item_offsets[q + 1]])
     return score
-
-
-# Markov chain kernels MC1-MC4 (Dwork et al. 2001): scores are the stationary distribution of a walk to better items.
-#
-# MC1-MC3 take a step through all lists by suffix sums, O(entries) a step, without any matrix. MC4 walks on the
-# majority relation, which nearly every pair of items is in: a dense matrix, a row at a time.
 
 
 @kernel

@@ -1,7 +1,12 @@
-"""Models on majorities: condorcet (Montague & Aslam 2002), copeland (1951) and mc4 (Dwork et al. 2001).
+"""Models on majorities: condorcet (Montague & Aslam 2002), copeland (1951) and the Markov chains mc1 to mc4.
 
 Lists and raw pairs both say who beats whom. On whole queries condorcet builds no matrix: it sorts by comparing
 rows of places. On an expert-partitioned dataset margins add up over chunks in an items x items matrix.
+
+The chains (Dwork et al. 2001) are walks that move on to better items. mc1 moves to any item that is at least as good in
+any list; mc2 draws a list, then moves to any item that is at least as good in it; mc3 draws a list, then an item of it,
+and moves if that is better; mc4 draws any item, and moves if a majority of lists puts it over the present one.
+Teleporting makes every walk converge. Cost: mc1 to mc3 O(entries) a step, mc4 O(items^2).
 """
 
 from __future__ import annotations
@@ -139,13 +144,6 @@ def start_scores(chunk: Chunk) -> Floats:
         start = start + np.bincount(base + chunk.pair_winner, weight, chunk.n_items)
         start = start - np.bincount(base + chunk.pair_loser, weight, chunk.n_items)
     return start
-
-
-# Markov chains mc1-mc4 (Dwork, Kumar, Naor & Sivakumar 2001): walks that move on to better items.
-#
-# mc1: anywhere at least as good in any list; mc2: a list first, then anywhere at least as good in it; mc3: a list,
-# then any item of it, moving if it is better; mc4: any item, moving if a majority of lists puts it over the present
-# one. Teleporting makes every walk converge. mc1-mc3 cost O(entries) a step, mc4 O(items^2).
 
 
 NOISE_DIGITS = 7  # of a mass relative to 1 / size; the tolerance leaves more

@@ -1,6 +1,8 @@
-"""The Multinomial Preference Model, mpm: scores, and variances on request. theta_mpm.py adds adherence.
+"""The Multinomial Preference Model: mpm, and with every expert's adherence theta_mpm and theta_sup_mpm.
 
-Volkovs & Zemel 2014, sections 2.3 and 2.4; Volkovs & Zemel 2012.
+Volkovs & Zemel 2014, sections 2.3 to 2.5 and 3.4; Volkovs & Zemel 2012. Adherence is in [0, 1] and shared by all
+queries: at 0 an expert's preferences have nothing to do with the consensus, at 1 they follow it like the best expert's.
+theta_mpm learns it with the scores, theta_sup_mpm measures it on labels.
 Cost: one pass over entries, then O(items) an iteration for every distinct adherence; with variances O(items^2).
 """
 
@@ -166,13 +168,6 @@ class Mpm(Solver):
                 f"{self.name} with variance=true needs a matrix of {size:,} x {size:,} items "
                 f"({size * size * 8 / 2**30:.1f} GiB); leave variance out"
             )
-
-
-# mpm with every expert's adherence: learned with the scores (theta_mpm), or measured on labels (theta_sup_mpm).
-#
-# Volkovs & Zemel 2014, sections 2.5 and 3.4; Volkovs & Zemel 2012.
-# Adherence is in [0, 1], shared by all queries: 0 says that an expert's
-# preferences have nothing to do with the consensus, 1 that they follow it like the best expert's.
 
 
 SETTLED = 1e-3  # adherence is known when no expert's moves more in a round

@@ -1,8 +1,10 @@
-"""L-BFGS a round at a time, for gradients that come by map and reduce: ``kernels.luce_fit.climb``, unrolled.
+"""Plackett-Luce on one query whose lists are spread over chunks: a round to count, then a round for each gradient.
 
-A state is a dictionary of arrays: ``trial`` is where the next gradient is wanted, ``theta`` the best point so far. Each
-call of ``ascend`` costs O(items); steps are taken on theta / scale, in which the curvature is near to one. The line
-search looks at slopes only: the function is concave, and close to its maximum values are the same to rounding.
+Expected choices add up over lists, so a round is one pass over the entries, with statistics of the size of the items.
+L-BFGS takes its gradients by map and reduce: ``solvers.climb``, one round at a time. Its state is a dictionary of
+arrays: ``trial`` is where the next gradient is wanted, ``theta`` the best point so far. Each call of ``ascend`` costs
+O(items); steps are taken on theta / scale, in which the curvature is near to one. The line search looks at slopes only:
+the function is concave, and close to its maximum values are the same to rounding.
 """
 
 from __future__ import annotations
@@ -93,11 +95,6 @@ def ascend(state: Params, uphill: Floats, curvature: Floats) -> Params:
         "turns": turns,
         "search": np.array(list(n.values())),
     }
-
-
-# Plackett-Luce on one query whose lists are spread over chunks: a round to count, then a round for each gradient.
-#
-# Expected choices add up over lists, so a round is one pass over the entries and statistics of the size of the items.
 
 
 ROUNDS = ("lbfgs", "mm")
