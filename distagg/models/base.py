@@ -46,10 +46,10 @@ def not_converged(message: str) -> None:
 
 def collecting(call: Callable[[], T]) -> tuple[T, list[str]]:
     """What a call gives, and the notes that models left on the way."""
-    found: list[str] = []
-    token = _notes.set(found)
+    notes: list[str] = []
+    token = _notes.set(notes)
     try:
-        return call(), found
+        return call(), notes
     finally:
         _notes.reset(token)
 

@@ -28,16 +28,16 @@ def kept(chunk: Chunk, key: Hashable, make: Callable[[Chunk], T]) -> T:
         held = _kept.get(chunk, {})
         if key in held:
             return held[key]
-    made = make(chunk)
+    arrays = make(chunk)
     with _keeping:
-        if _room(_size(made), key):
-            _kept.setdefault(chunk, {})[key] = made
-    return made
+        if _room(_size(arrays), key):
+            _kept.setdefault(chunk, {})[key] = arrays
+    return arrays
 
 
 def _room(wanted: int, key: Hashable) -> bool:
     """Whether there is room, after other keys have made way."""
-    free = KEPT_BYTES - sum(_size(one) for held in _kept.values() for one in held.values())
+    free = KEPT_BYTES - sum(_size(arrays) for held in _kept.values() for arrays in held.values())
     others = [(held, other) for held in _kept.values() for other in held if other != key]
     for held, other in others:
         if free >= wanted:

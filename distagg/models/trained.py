@@ -104,13 +104,13 @@ class Trained(Model):
 
     def _adam(self, slope: Params, params: Params) -> Params:
         share, first, second, floor = self.adam
-        made = {**params, "round": params["round"] + 1.0}
-        step = float(made["round"][0])
+        state = {**params, "round": params["round"] + 1.0}
+        step = float(state["round"][0])
         for name in self.weights:
             zero = np.zeros_like(params[name])
             mean = first * params.get(f"mean of {name}", zero) + (1.0 - first) * slope[name]
             square = second * params.get(f"square of {name}", zero) + (1.0 - second) * slope[name] ** 2
             length = np.sqrt(square / (1.0 - second**step)) + floor
-            made[name] = params[name] + share * self.rate * (mean / (1.0 - first**step)) / length
-            made[f"mean of {name}"], made[f"square of {name}"] = mean, square
-        return made
+            state[name] = params[name] + share * self.rate * (mean / (1.0 - first**step)) / length
+            state[f"mean of {name}"], state[f"square of {name}"] = mean, square
+        return state

@@ -67,8 +67,8 @@ class LambdaMart(Model):
         super().__post_init__()
         for key in ("columns", "items"):
             if getattr(self, key) > 1.0:
-                found = getattr(self, key)
-                raise UsageError(f"parameter {key} of {self.name}: found {found}, expected a share, at most 1")
+                share = getattr(self, key)
+                raise UsageError(f"parameter {key} of {self.name}: found {share}, expected a share, at most 1")
 
     def dense(self, chunk: Chunk) -> Floats:
         """Features of every item, as trees are grown on: experts x columns, then COMMON, shape (I, F)."""

@@ -46,8 +46,8 @@ class Neighbours(Completion):
         chosen[order[: self.pool]] = 1
         some = chunk.repeat_experts(chosen)
         _, deviation = self._baseline(some, params)
-        made = (np.diff(some.entry_offsets), some.entry_item, deviation, some.list_expert)
-        return dict(zip(POOL, made, strict=True))
+        columns = (np.diff(some.entry_offsets), some.entry_item, deviation, some.list_expert)
+        return dict(zip(POOL, columns, strict=True))
 
     def reduce(self, a: Statistics, b: Statistics) -> Statistics:
         if "pool_item" in a:

@@ -141,7 +141,7 @@ class Crf(Trained):
 
     def _climb(self, chunk: Chunk, params: Params, rate: float, weights: Floats, into: Floats) -> int:
         """Steps up from every query's sample, added to ``into``; how many queries taught something."""
-        made = self.prepared(chunk)
+        prepared = self.prepared(chunk)
         draws = self.draws(chunk, params)
         order, keys = draws.permutation(chunk.n_queries), draws.random(chunk.n_items)
         row = self._rows(chunk)
@@ -154,7 +154,7 @@ class Crf(Trained):
             rate,
             kind,
             Samples(sizes, picked, gains, normalise(how, discount, gains)),
-            Potentials(made["start"], made["holder"], made["potentials"], row),
+            Potentials(prepared["start"], prepared["holder"], prepared["potentials"], row),
             field_of(most),
             room_for(most),
             weights,

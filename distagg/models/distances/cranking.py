@@ -76,8 +76,8 @@ class Cranking(Model):
     def reduce(self, a: Statistics, b: Statistics) -> Statistics:
         width = max(a["stages"].shape[1], b["stages"].shape[1])
         stages = np.zeros((len(a["stages"]), width))
-        for one in (a["stages"], b["stages"]):
-            stages[:, : one.shape[1]] += one
+        for counted in (a["stages"], b["stages"]):
+            stages[:, : counted.shape[1]] += counted
         return {"distance": a["distance"] + b["distance"], "stages": stages}
 
     def finish(self, statistics: Statistics, params: Params) -> Params:

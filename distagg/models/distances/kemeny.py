@@ -57,26 +57,26 @@ class Kemeny(Majority, Solver):
         return self.solve(chunk, params).score
 
     def fit_chunk(self, chunk: Chunk, params: Params, *, trace: bool) -> Outcome:
-        score, found = np.zeros(chunk.n_items), np.zeros((chunk.n_queries, 4))
+        score, solved = np.zeros(chunk.n_items), np.zeros((chunk.n_queries, 4))
         search = Search()
         if "margins" in params:
             start = np.argsort(-params["start"], kind="stable")
-            found[0] = self._solve(params["margins"], start, params["ordered"][0], search, score)
+            solved[0] = self._solve(params["margins"], start, params["ordered"][0], search, score)
         else:
             arrays, starts = self._arrays(chunk), order_items(chunk.item_offsets, start_scores(chunk))
             ordered = self._ordered(chunk)
             for q in range(chunk.n_queries):
                 span = slice(chunk.item_offsets[q], chunk.item_offsets[q + 1])
-                found[q] = self._solve(chunk_margins(q, *arrays), starts[span], ordered[q], search, score[span])
-        distance, bound = found[:, 0], found[:, 1]
+                solved[q] = self._solve(chunk_margins(q, *arrays), starts[span], ordered[q], search, score[span])
+        distance, bound = solved[:, 0], solved[:, 1]
         queries = {
-            "converged": np.ones(len(found), dtype=bool),
-            "iterations": found[:, 3].astype(np.int64),
+            "converged": np.ones(len(solved), dtype=bool),
+            "iterations": solved[:, 3].astype(np.int64),
             "gradient": distance - bound,
             "likelihood": -distance,
             "kemeny": distance,
             "bound": bound,
-            "exact": found[:, 2] > 0,
+            "exact": solved[:, 2] > 0,
         }
         return Outcome(score, queries=queries, trace=-distance[:, None] if trace else None)
 

@@ -294,18 +294,18 @@ class Pairwise(Solver):
             return
         q = int(bad[0])
         base, end = int(chunk.item_offsets[q]), int(chunk.item_offsets[q + 1])
-        found = []
+        problems = []
         for code, word in enumerate(STATUS):
             rows = np.flatnonzero(graph.status[base:end] == code)
             if code and len(rows):
                 names = [str(chunk.item_ids[base + int(row)]) if len(chunk.item_ids) else f"#{row}" for row in rows[:3]]
-                found.append(f"{len(rows)} {word} ({', '.join(names)}{', ...' if len(rows) > 3 else ''})")
-        found.append(f"{graph.connected[q]} connected and {graph.strong[q]} strongly connected components")
+                problems.append(f"{len(rows)} {word} ({', '.join(names)}{', ...' if len(rows) > 3 else ''})")
+        problems.append(f"{graph.connected[q]} connected and {graph.strong[q]} strongly connected components")
         more = f" (and {len(bad) - 1} queries more)" if len(bad) > 1 else ""
         apart = not self.components and graph.strong[q] == graph.connected[q]
         raise InputError(
             f"query {chunk.query_ids[q]}{more}",
-            found=", ".join(found),
+            found=", ".join(problems),
             expected="every item to beat every other along some path, or else no finite maximum likelihood exists",
             remedy="choose prior=gaussian" + (", or components=true to fit each component on its own" if apart else ""),
         )
@@ -313,7 +313,7 @@ class Pairwise(Solver):
     def _bootstrap(self, chunk: Chunk, graph: Graph, outcome: Outcome) -> None:
         """Fit resamples, each query's drawn from its own seed, so that no result depends on how queries are cut."""
         draws = [np.random.default_rng(np.random.SeedSequence([self.seed, int(at)])) for at in chunk.positions]
-        found = np.empty((self.resamples, chunk.n_items))
+        scores = np.empty((self.resamples, chunk.n_items))
         held = np.empty((self.resamples, chunk.n_items), dtype=np.bool_)
         for n in range(self.resamples):
             lists, pairs = np.zeros(chunk.n_lists), np.zeros(chunk.n_pairs)
@@ -324,6 +324,6 @@ class Pairwise(Solver):
                         times[first : first + size] = np.bincount(draw.integers(0, size, size), minlength=size)
             counts = self.counting(chunk).count(chunk, lists, pairs * chunk.pair_weight)
             again, _ = self._fitted(counts, graph, outcome.score, outcome.queries.get("weight"))
-            found[n], held[n] = again.score, counts.won + counts.lost > 0.0
+            scores[n], held[n] = again.score, counts.won + counts.lost > 0.0
             outcome.queries["converged"] &= again.queries["converged"]
-        outcome.items.update(over_resamples(found, held, self.level))
+        outcome.items.update(over_resamples(scores, held, self.level))

@@ -193,19 +193,19 @@ class PlackettLuce(Solver):
         q = int(within[np.argmax(loose)])
         span = slice(int(chunk.item_offsets[q]), int(chunk.item_offsets[q + 1]))
         parts = int(component[span].max()) + 1
-        found = [f"{parts} connected components"] if parts > 1 else []
+        problems = [f"{parts} connected components"] if parts > 1 else []
         for code in (1, 2, 3):
-            found += self._named(chunk, span, np.flatnonzero(status[span] == code), STATUS[code])
-        if not found:
+            problems += self._named(chunk, span, np.flatnonzero(status[span] == code), STATUS[code])
+        if not problems:
             beats, beaten = marks[1, span], marks[0, span]
             few = min((beats & beaten, ~beats, ~beaten), key=lambda m: int(m.sum()) or len(m))
-            found = self._named(chunk, span, np.flatnonzero(few), "only ever ahead of, or behind, the rest")
+            problems = self._named(chunk, span, np.flatnonzero(few), "only ever ahead of, or behind, the rest")
         remedy = "use prior=gamma"
         if parts > 1 and marks[:, span].all():
             remedy += ", or components=true to fit each by itself"
         raise InputError(
             f"query {chunk.query_ids[q].as_py()}",
-            found=" and ".join(found),
+            found=" and ".join(problems),
             expected="every item to beat and lose to every other along some path, without which the likelihood has "
             "no maximum",
             remedy=remedy,

@@ -110,8 +110,8 @@ def posterior(
             continue
         own, span = one_query(choices, q), slice(int(first), int(last))
         solver = POSTERIORS[model.solver] if len(own.weight) else power_ep  # of the prior alone it is exact
-        found = solver(model, own, wins[span], int(chunk.positions[q]))
-        score[span], uncertainty[span], ended[q] = found
+        solved = solver(model, own, wins[span], int(chunk.positions[q]))
+        score[span], uncertainty[span], ended[q] = solved
         likelihood[q] = expect(own, 0, 0.0, score[span], np.empty(last - first), np.empty(last - first))
     queries = {
         "converged": ended[:, 1] <= model.tolerance,

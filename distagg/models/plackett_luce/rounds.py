@@ -63,14 +63,14 @@ def ascend(state: Params, uphill: Floats, curvature: Floats) -> Params:
     if n["step"] < 0:
         scale = np.where(curvature > 0.0, 1.0 / np.sqrt(np.where(curvature > 0.0, curvature, 1.0)), 0.0)
     turned = -uphill * scale
-    found = float((turned * ahead).sum())
-    if not abs(found) <= -KEPT * n["slope"]:
+    slope_ahead = float((turned * ahead).sum())
+    if not abs(slope_ahead) <= -KEPT * n["slope"]:
         n["tried"] += 1
-        if found < 0.0:
-            n["low"], n["low_slope"] = n["length"], found
+        if slope_ahead < 0.0:
+            n["low"], n["low_slope"] = n["length"], slope_ahead
             n["length"] *= 2.0
         else:
-            n["high"], n["high_slope"] = n["length"], found
+            n["high"], n["high_slope"] = n["length"], slope_ahead
         if n["high"] < np.inf:
             share = min(max(n["low_slope"] / (n["low_slope"] - n["high_slope"]), 0.1), 0.9)
             n["length"] = n["low"] + share * (n["high"] - n["low"])
@@ -128,9 +128,9 @@ def count(model: PlackettLuce, chunk: Chunk) -> Statistics:
 def expected(model: PlackettLuce, chunk: Chunk, theta: np.ndarray) -> Statistics:
     """How often theta expects each item to be chosen in the chunk's lists, and their log likelihood."""
     choices = _choices(model, chunk)
-    x, found = np.empty(len(theta)), np.empty(len(theta))
-    value = expect(choices, 0, 0.0, theta, x, found)
-    return {"expected": found, "value": np.array([value])}
+    x, chosen = np.empty(len(theta)), np.empty(len(theta))
+    value = expect(choices, 0, 0.0, theta, x, chosen)
+    return {"expected": chosen, "value": np.array([value])}
 
 
 def merge(a: Statistics, b: Statistics) -> Statistics:

@@ -55,16 +55,16 @@ def exponential_terms(
         best = int(square.argmax())
         if square[best] <= floor:
             break
-        one = columns[best]
+        direction = columns[best]
         for _ in range(2):  # twice, for orthogonality to the last digit
             for other in basis:
-                one = one - (other * one).sum() * other
-        one = one / np.sqrt((one * one).sum())
+                direction = direction - (other * direction).sum() * other
+        direction = direction / np.sqrt((direction * direction).sum())
         taken.append(best)
-        basis.append(one)
-        share.append(float((one * rest).sum()))
-        rest = rest - share[-1] * one
-        left -= (left * one).sum(axis=1)[:, None] * one
+        basis.append(direction)
+        share.append(float((direction * rest).sum()))
+        rest = rest - share[-1] * direction
+        left -= (left * direction).sum(axis=1)[:, None] * direction
     weight = np.zeros(len(taken))
     for i in reversed(range(len(taken))):
         known = sum(weight[j] * (basis[i] * columns[taken[j]]).sum() for j in range(i + 1, len(taken)))
@@ -79,9 +79,9 @@ def terms_by_class(
 
     Which terms a query takes depends on its own size alone.
     """
-    made = [exponential_terms(utility, 1 << n, scale, tolerance) for n in range(largest + 1)]
-    starts = np.concatenate([[0], np.cumsum([len(ratio) for ratio, _ in made])]).astype(OFFSET)
-    return starts, np.concatenate([ratio for ratio, _ in made]), np.concatenate([weight for _, weight in made])
+    terms = [exponential_terms(utility, 1 << n, scale, tolerance) for n in range(largest + 1)]
+    starts = np.concatenate([[0], np.cumsum([len(ratio) for ratio, _ in terms])]).astype(OFFSET)
+    return starts, np.concatenate([ratio for ratio, _ in terms]), np.concatenate([weight for _, weight in terms])
 
 
 def size_class(size: int) -> int:

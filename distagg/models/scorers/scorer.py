@@ -76,15 +76,15 @@ class Scorer(Trained):
             return {self._weight: np.zeros(shape)}
         draws = np.random.default_rng(np.random.SeedSequence([self.seed]))
         spread = 1.0 / np.sqrt(shape[0] * shape[1])
-        made = {
+        weights = {
             self._weight: draws.normal(0.0, spread, shape),
             "bias": np.zeros((self.layers, self.hidden)),
             "output": draws.normal(0.0, 1.0 / np.sqrt(self.hidden), self.hidden),
         }
         if self.layers > 1:
             inner = (self.layers - 1, self.hidden, self.hidden)
-            made["inner"] = draws.normal(0.0, 1.0 / np.sqrt(self.hidden), inner)
-        return made
+            weights["inner"] = draws.normal(0.0, 1.0 / np.sqrt(self.hidden), inner)
+        return weights
 
     def prepare(self, chunk: Chunk) -> dict[str, np.ndarray]:
         return chunk_features(chunk, self._settings).arrays()
