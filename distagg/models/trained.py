@@ -42,9 +42,9 @@ class Trained(Model):
 
     mode: str = param("serial", MODE_HELP, choices=MODES)
     rounds: int = param(100, "most rounds of training", least=1)
-    patience: int = param(20, "stop after so many rounds without a better value on the validation queries", least=1)
+    patience: int = param(20, "stop after this many rounds without a better value on the validation queries", least=1)
     rate: float = param(0.1, "length of a step of SGD; Adam's is a tenth of it", above=0.0)
-    seed: int = param(0, "where random draws start from", least=0)
+    seed: int = param(0, "seed of all random draws", least=0)
 
     @property
     def weights(self) -> tuple[str, ...]:

@@ -39,10 +39,14 @@ class Blend(Model):
     package: ClassVar[str] = "lightgbm"
     unseen: ClassVar[float] = -np.inf  # told from known experts, whose parameters are finite
 
-    crf: int = param(12, "members that are crf: with pairs log, log+binary, and that for err, in turn", least=0)
+    crf: int = param(
+        12,
+        "members that are crf: in turn with pairs=log, pairs=log+binary, and the latter with metric=err",
+        least=0,
+    )
     lambdamart: int = param(12, "members that are lambdamart; they need LightGBM", least=0)
     lambdarank: int = param(0, "members that are lambdarank", least=0)
-    seed: int = param(0, "where random draws start from", least=0)
+    seed: int = param(0, "seed of all random draws", least=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()

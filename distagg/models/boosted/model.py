@@ -51,8 +51,8 @@ class LambdaMart(Model):
     trees: int = param(300, "trees to grow; those up to the best value on the validation queries are kept", least=1)
     leaves: int = param(7, "leaves of a tree", least=2)
     rate: float = param(0.05, "how much of each tree is added", above=0.0)
-    least: int = param(50, "items in a leaf, at least, or a hundredth of all where that is fewer", least=1)
-    columns: float = param(0.3, "share of the columns that a tree may ask", above=0.0)
+    least: int = param(50, "least number of items in a leaf, or a hundredth of all items where that is fewer", least=1)
+    columns: float = param(0.3, "share of the columns that each tree may use", above=0.0)
     items: float = param(0.7, "share of the items that a tree learns from", above=0.0)
     mode: str = param(
         "serial",
@@ -60,8 +60,10 @@ class LambdaMart(Model):
         "own Dask interface: for data that do not fit in one; bits follow the number of workers)",
         choices=("serial", "spread"),
     )
-    plain: bool = param(False, "spread over several machines although LightGBM's own connections are not encrypted")
-    seed: int = param(0, "where random draws start from", least=0)
+    plain: bool = param(
+        False, "allow mode=spread over several machines, although LightGBM's own connections are not encrypted"
+    )
+    seed: int = param(0, "seed of all random draws", least=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -29,11 +29,15 @@ class Neighbours(Completion):
     paper: ClassVar[str] = "Volkovs & Zemel 2014, section 2.7; Koren 2010"
 
     most: int = param(40, "neighbours for each prediction", least=1)
-    shrink: float = param(100.0, "likeness is multiplied by n / (n + shrink) for n + 1 items in common", least=0.0)
-    damp: float = param(0.3, "likeness at which a prediction stands halfway between neighbours and baseline", least=0.0)
-    offset: float = param(5.0, "ratings of nothing special that a user's or item's offset begins with", above=0.0)
-    pool: int = param(5000, "most users that neighbours are sought among", least=1)
-    seed: int = param(0, "of the draw of the pool", least=0)
+    shrink: float = param(100.0, "similarity is multiplied by n / (n + shrink) for n + 1 items in common", least=0.0)
+    damp: float = param(
+        0.3, "total similarity at which a prediction lies halfway between neighbours and baseline", least=0.0
+    )
+    offset: float = param(
+        5.0, "average ratings added to a user's or item's own before its offset is computed", above=0.0
+    )
+    pool: int = param(5000, "most users to search for neighbours", least=1)
+    seed: int = param(0, "seed of the draw of the pool", least=0)
 
     def sent(self, params: Params) -> Params:
         return {name: value for name, value in params.items() if name not in ("over", "count")}

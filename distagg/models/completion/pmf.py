@@ -27,12 +27,12 @@ class Pmf(Completion):
     summary: ClassVar[str] = "probabilistic matrix factorisation, by alternating least squares"
     paper: ClassVar[str] = "Volkovs & Zemel 2014, section 2.7; Salakhutdinov & Mnih 2008"
 
-    factors: int = param(10, "of every user and item", least=1)
-    weight: float = param(12.0, "of the Gaussian priors on factors, in squared ratings", above=0.0)
-    offset: float = param(2.0, "of the Gaussian priors on offsets", above=0.0)
+    factors: int = param(10, "number of factors of every user and item", least=1)
+    weight: float = param(12.0, "weight of the Gaussian priors on factors, in squared ratings", above=0.0)
+    offset: float = param(2.0, "weight of the Gaussian priors on offsets", above=0.0)
     rounds: int = param(100, "most rounds to take", least=1)
     tolerance: float = param(1e-4, "stop when a round lowers the objective by a smaller share", above=0.0)
-    seed: int = param(0, "of the first factors", least=0)
+    seed: int = param(0, "seed of the initial factors", least=0)
 
     def sent(self, params: Params) -> Params:
         return {name: params[name] for name in ("item", "mean", "scale") if name in params}

@@ -74,13 +74,15 @@ class Crf(Trained):
         "how two ranks become a preference: log, binary, normalised, difference, or several at once",
         choices=tuple(_pair_choices()),
     )
-    reciprocal: float = param(10.0, "c of one more potential, c / (c + rank); 0 leaves it out, as the paper", least=0)
+    reciprocal: float = param(
+        10.0, "c of one more potential, c / (c + rank); 0 leaves it out, as in the paper", least=0
+    )
     metric: str = param("ndcg", "the metric whose expectation is maximised", choices=OBJECTIVES)
     sample: int = param(6, f"items of a query in a training step, 2 to {MOST}", least=2)
     sharing: str = param(
         "individual",
-        "individual (weights for each expert, strangers are silent), consensus (the same for all), mixed (known "
-        "experts their own, strangers the consensus)",
+        "individual (weights for each expert, unseen experts are ignored), consensus (the same for all), mixed (known "
+        "experts have their own, unseen ones the consensus)",
         choices=("individual", "consensus", "mixed"),
     )
     rate: float = param(4.0, "length of a step of SGD; Adam's is a tenth of it", above=0.0)

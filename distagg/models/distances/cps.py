@@ -43,7 +43,7 @@ class Cps(Model):
     unlisted: str = param(
         "average",
         "position of the items a list leaves out: average (they share the positions left over) or last (each stands at "
-        "the last position); for kendall it is all one",
+        "the last position); kendall does not depend on it",
         choices=("average", "last"),
     )
     theta: float | Literal["learn"] = param(
@@ -55,7 +55,7 @@ class Cps(Model):
     )
     prior: float = param(1.0, "weight of the Gaussian prior on learned weights", above=0.0)
     rounds: int = param(100, "most rounds of learning", least=1)
-    tolerance: float = param(1e-8, "learning stops when a round promises less likelihood for each item", above=0.0)
+    tolerance: float = param(1e-8, "stop when a round promises to raise the log likelihood per item by less", above=0.0)
 
     @property
     def needs_labels(self) -> bool:

@@ -58,7 +58,7 @@ class Cranking(Model):
         "0.05 to 10 the best on MQ2007 and good on MQ2008",
         above=0.0,
     )
-    seed: int = param(0, "of the sampling", least=0)
+    seed: int = param(0, "seed of the sampling", least=0)
     start: float = param(0.1, "theta of every expert in the first round", above=0.0)
     tolerance: float = param(1e-3, "stop when no theta changes by a larger share of the largest", above=0.0)
     rounds: int = param(100, "most rounds to take", least=1)

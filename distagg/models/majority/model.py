@@ -159,9 +159,9 @@ class Markov(Majority):
     teleport: float = param(
         0.3, "chance to jump anywhere at each step; 0.3 is better on MQ2007 and MQ2008 than 0.05, and faster", above=0.0
     )
-    tolerance: float = param(1e-10, "stop when a step changes less than this in all", above=0.0)
+    tolerance: float = param(1e-10, "stop when a step changes the scores by less than this in total", above=0.0)
     steps: int = param(2000, "most steps to take", least=1)
-    local_kemeny: bool = param(False, "afterwards lift items over neighbours that a majority puts below them")
+    local_kemeny: bool = param(False, "afterwards move items above neighbours that a majority puts below them")
 
     def _finished(self, scores: Floats, unfinished: int, sizes: np.ndarray) -> Floats:
         """Scores with the rounding noise taken off, so that items that tie do so to the last bit."""

@@ -58,7 +58,8 @@ class Mpm(Solver):
     variance: bool = param(False, "learn every item's variance too (cost: items^2 a step); given as uncertainty")
     solver: str = param(
         "lbfgs",
-        "lbfgs, or gradient: plain steps of length rate (steps=100 as in the papers; what they leave is said)",
+        "lbfgs, or gradient: plain steps of length rate (steps=100 as in the papers; what is left of the gradient "
+        "is reported)",
         choices=("lbfgs", "gradient"),
     )
     steps: int = param(500, "most steps to take", least=1)

@@ -91,7 +91,7 @@ def order_items(lists: Lists, a: int, unlisted_last: bool, item: Indices) -> int
 
 @kernel
 def write_list(how: Comparison, lists: Lists, a: int, item: Indices, target: Pairs, at: int) -> int:
-    """Fill ``target`` with the pairs of list a, whose items are given in order, from place ``at`` on; gives their end."""
+    """Write the pairs of list a, whose items are in order, to ``target`` from place ``at`` on; returns the end."""
     first, listed = lists.entry_offsets[a], lists.entry_offsets[a + 1] - lists.entry_offsets[a]
     binary, value, outside, scale = how.binary, how.value, how.outside[a], how.scale[a]
     winner, loser, weight, tie = target.winner, target.loser, target.weight, target.tie
@@ -108,7 +108,7 @@ def write_list(how: Comparison, lists: Lists, a: int, item: Indices, target: Pai
 
 @kernel
 def copy_pairs(pairs: Pairs, q: int, target: Pairs, at: int) -> int:
-    """Fill ``target`` with the raw pairs of query q, from place ``at`` on; gives their end."""
+    """Copy the raw pairs of query q to ``target`` from place ``at`` on; returns the end."""
     for p in range(pairs.offsets[q], pairs.offsets[q + 1]):
         target.winner[at], target.loser[at] = pairs.winner[p], pairs.loser[p]
         target.weight[at], target.tie[at] = pairs.weight[p], pairs.tie[p]

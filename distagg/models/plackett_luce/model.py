@@ -59,9 +59,11 @@ class PlackettLuce(Solver):
         choices=("none", "standard", "bootstrap"),
     )
     components: bool = param(False, "with prior=none, fit every connected component by itself, its scores centred")
-    resamples: int = param(200, "times that the bootstrap draws", least=2)
+    resamples: int = param(200, "bootstrap resamples", least=2)
     draws: int = param(2000, "samples that gibbs keeps", least=2)
-    seed: int = param(0, "of bootstrap and gibbs; every query has its own stream by its place in the dataset", least=0)
+    seed: int = param(
+        0, "seed of bootstrap and gibbs; every query has its own stream, by its position in the dataset", least=0
+    )
     steps: int = param(2000, "most steps to take", least=1)
     tolerance: float = param(1e-11, "stop when no gradient entry is larger, for each observed choice", above=0.0)
 

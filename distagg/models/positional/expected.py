@@ -35,10 +35,10 @@ class StaggBorda(Tally):
     contest: str = param(
         "graded",
         "the chance that the better of two listed items wins, d their distance in places over the query's items: "
-        "graded (1 - exp(-steep d) / 2) or paper (the larger of d and 1 - d: neighbours are the surest)",
+        "graded (1 - exp(-steep d) / 2) or paper (the larger of d and 1 - d: neighbours decide most surely)",
         choices=("graded", "paper"),
     )
-    steep: float = param(12.0, "how fast a graded contest becomes sure with the distance", above=0.0)
+    steep: float = param(12.0, "how fast the chance in a graded contest rises to 1 with the distance", above=0.0)
     unlisted: str = param(
         "zero",
         "what a list gives the items it leaves out: zero, or the utility of an average rank (the paper's)",

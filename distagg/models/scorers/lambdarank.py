@@ -41,7 +41,9 @@ class LambdaRank(Scorer):
         choices=RANKERS,
     )
     objective: str = param("ndcg", "the metric to train for", choices=tuple(OBJECTIVES))
-    rate: float = param(0.003, "length of a step (the papers' 0.01 is more than these forces need)", above=0.0)
+    rate: float = param(
+        0.003, "length of a step; smaller than the papers' 0.01, which is too long for these gradients", above=0.0
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
