@@ -1,15 +1,15 @@
-"""What a model that is trained in rounds gives the engine.
+"""The base of models that are trained in rounds, and what they give the engine.
 
 Volkovs & Zemel 2014, algorithms 1 and 2, and their map-reduce forms.
 A model's weights are arrays in its params, named by ``weights``. It writes ``start`` (the first weights), ``learn``
-(one pass of SGD over a chunk's queries), ``slope`` (the summed gradient at fixed weights) and ``score``; whatever
-depends on the chunk alone (features, potentials) it computes in ``prepare``. The engine (``engine.train``) owns the
-rounds; params also hold ``round`` (rounds done) and ``highest`` (the highest label of the training data).
+(one pass of SGD over a chunk's queries), ``slope`` (the summed gradient at fixed weights) and ``score``; ``prepare``
+computes what depends on the chunk alone (features, potentials). The engine (``engine.fitting.train``) owns the rounds;
+params also hold ``round`` (rounds done) and ``highest`` (the highest label of the training data).
 Objectives are maximised: a slope points up.
 
 - ``serial``: the weights go through all chunks one after the other, the papers' algorithm.
 - ``average``: every chunk learns from the round's weights; the mean of what they reach, by queries, is the next.
-- ``gradient``: the mean gradient of all queries makes one step of Adam; it wants several times the rounds and patience.
+- ``gradient``: the mean gradient of all queries makes one step of Adam; it needs several times the rounds and patience.
 
 Params named ``expert_*`` hold a row for each expert and are aligned by name; an expert unseen in training has
 ``Model.unseen`` there. Params named ``shared_*`` serve experts that are not known.
@@ -53,7 +53,7 @@ class Trained(Model):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """What the weights of an expert belong to, in their order."""
+        """Names of the columns of an expert's weights."""
         raise NotImplementedError
 
     def start(self, n_experts: int) -> Params:
@@ -61,7 +61,7 @@ class Trained(Model):
         raise NotImplementedError
 
     def prepare(self, chunk: Chunk) -> dict[str, np.ndarray]:
-        """What depends on the chunk and the settings alone."""
+        """Arrays that depend on the chunk and the settings alone."""
         return {}
 
     def learn(self, chunk: Chunk, params: Params) -> tuple[Params, int]:
@@ -73,16 +73,16 @@ class Trained(Model):
         raise NotImplementedError
 
     def prepared(self, chunk: Chunk) -> dict[str, np.ndarray]:
-        """What ``prepare`` gives, kept while the chunk is in memory: rounds come back to the same chunks."""
+        """The arrays of ``prepare``, cached while the chunk is in memory."""
         return kept(chunk, self, self.prepare)
 
     def draws(self, chunk: Chunk, params: Params) -> np.random.Generator:
-        """Random numbers of this round for this chunk; where it runs does not matter."""
+        """The random numbers of this round for this chunk, the same on every worker."""
         first = int(chunk.positions[0]) if chunk.n_queries else 0
         return np.random.default_rng(np.random.SeedSequence([self.seed, int(params["round"][0]), first]))
 
     def map(self, chunk: Chunk, params: Params) -> Statistics:
-        """Sums that add up over chunks: of gradients, or of the weights reached, times the queries behind them."""
+        """Sums over chunks: of gradients, or of learned weights times the number of queries that they come from."""
         if self.mode == "gradient":
             slope, count = self.slope(chunk, params)
             return {**slope, "count": np.array([float(count)])}

@@ -1,8 +1,9 @@
-"""blend: several supervised models, trained apart, with one voice. The recommendation where labels are at hand.
+"""blend: an ensemble of supervised models, trained separately. The recommendation where there are labels.
 
-Each member's scores are standardised in every query and added up. Members that err apart (a linear field over
-rankings, boosted trees) and random starts average out. Where training and validation queries are parts of one dataset,
-as in folds, members hold out the parts in turn: all labelled queries teach, and every member has some to stop by.
+Each member's scores are standardised in every query and added up: the errors of different kinds of members (a linear
+field over rankings, boosted trees) and of random starts average out. Where training and validation queries are parts of
+one dataset, as in folds, members hold out the parts in turn, so that the ensemble learns from all labelled queries and
+every member has held-out ones for early stopping.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ CRF: tuple[dict[str, Any], ...] = (
 
 @dataclass(frozen=True, kw_only=True)
 class Blend(Model):
-    """How many of each kind are trained, each from another seed."""
+    """An ensemble: its parameters are the numbers of members of each kind, which differ in their seeds."""
 
     name: ClassVar[str] = "blend"
     summary: ClassVar[str] = "several crf and lambdamart (or lambdarank) together: the most accurate with labels"
@@ -37,7 +38,7 @@ class Blend(Model):
     supervised: ClassVar[bool] = True
     positive: ClassVar[bool] = True
     package: ClassVar[str] = "lightgbm"
-    unseen: ClassVar[float] = -np.inf  # told from known experts, whose parameters are finite
+    unseen: ClassVar[float] = -np.inf  # marks unseen experts: the parameters of known ones are finite
 
     crf: int = param(
         12,
@@ -69,7 +70,7 @@ class Blend(Model):
         return int(member.rpartition(" ")[2]) - 1
 
     def joined(self, learned: dict[str, Params]) -> Params:
-        """The members' parameters in one: each under its name and whose it is."""
+        """The members' parameters in one dictionary, named 'NAME of MEMBER'."""
         return {f"{name} of {member}": value for member, params in learned.items() for name, value in params.items()}
 
     def score(self, chunk: Chunk, params: Params) -> Floats:

@@ -30,7 +30,7 @@ COMMON = (*UNLABELLED, "lists")
 
 @dataclass(frozen=True, kw_only=True)
 class LambdaMart(Model):
-    """Experts unseen in training are silent."""
+    """Experts unseen in training are ignored."""
 
     name: ClassVar[str] = "lambdamart"
     summary: ClassVar[str] = "boosted trees on every expert's list, grown by LightGBM (an extra) from labels"
@@ -39,7 +39,7 @@ class LambdaMart(Model):
     supervised: ClassVar[bool] = True
     positive: ClassVar[bool] = True
     package: ClassVar[str] = "lightgbm"
-    unseen: ClassVar[float] = -np.inf  # told from known experts, whose parameters are finite
+    unseen: ClassVar[float] = -np.inf  # marks unseen experts: the parameters of known ones are finite
 
     features: str = param(
         "won",
@@ -95,7 +95,7 @@ class LambdaMart(Model):
         return 1 if self.features != "won" and self._settings.shared else chunk.n_experts
 
     def _said(self, chunk: Chunk) -> Features:
-        """What lists say of items, without the missing-expert bias: trees see who is missing."""
+        """Features of entries, without the missing-expert bias: trees see by themselves which expert is missing."""
         if self.features == "won":
             values = won_and_lost(self.name, chunk, PAIRS, RECIPROCAL)[:, 1:]
             expert = np.repeat(chunk.list_expert, np.diff(chunk.entry_offsets))
@@ -124,7 +124,7 @@ class LambdaMart(Model):
         return score
 
     def _compact(self, chunk: Chunk, params: Params, width: int) -> tuple[Offsets, Offsets, Offsets, int]:
-        """Columns that trees ask, numbered anew: by node, by expert and column, of COMMON; and how many."""
+        """Renumber the columns that trees use: by node, by expert and column, of COMMON; and their number."""
         asked = params["tree_nodes"][0].astype(OFFSET)
         used = np.unique(asked[asked >= 0])
         number = np.full(int(params["tree_columns"][0]) + 1, -1, dtype=OFFSET)  # the last one is for leaves
@@ -138,7 +138,7 @@ class LambdaMart(Model):
 
 
 def _common(chunk: Chunk) -> Floats:
-    """What models without labels say of items, standardised in the query, and the share of lists that hold them."""
+    """Scores of unsupervised models, standardised in the query, and the share of lists that hold the item; (I, C)."""
     scores = [np.round(standardised(chunk, model_named(name).score(chunk, {})), DIGITS) + 0.0 for name in UNLABELLED]
     lists = np.repeat(np.maximum(np.diff(chunk.list_offsets), 1), np.diff(chunk.item_offsets))
     share = sum_entries(chunk, np.ones(chunk.n_entries)) / lists

@@ -67,7 +67,7 @@ class Crf(Trained):
     summary: ClassVar[str] = "conditional random field over rankings, trained on the expected metric"
     paper: ClassVar[str] = "Volkovs & Zemel 2014, section 3.6; Volkovs & Zemel 2013"
     cost: ClassVar[str] = "entries; training: queries x 2^sample x sample a round"
-    unseen: ClassVar[float] = -np.inf  # told from known experts, whose parameters are finite
+    unseen: ClassVar[float] = -np.inf  # marks unseen experts: the parameters of known ones are finite
 
     pairs: str = param(
         "log",
@@ -101,7 +101,7 @@ class Crf(Trained):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """What the columns of the weights belong to: the bias of items that an expert leaves out, then the rest."""
+        """Names of the columns of the weights: first the bias of items that an expert leaves out."""
         return won_and_lost_names(self.pairs.split("+"), self.reciprocal)
 
     def start(self, n_experts: int) -> Params:
@@ -142,7 +142,7 @@ class Crf(Trained):
         return self._named(total, params), count
 
     def _climb(self, chunk: Chunk, params: Params, rate: float, weights: Floats, into: Floats) -> int:
-        """Steps up from every query's sample, added to ``into``; how many queries taught something."""
+        """Add a gradient step for every query's sample to ``into``; returns how many queries had a gradient."""
         prepared = self.prepared(chunk)
         draws = self.draws(chunk, params)
         order, keys = draws.permutation(chunk.n_queries), draws.random(chunk.n_items)

@@ -44,7 +44,7 @@ NO_TABLE = np.zeros((0, 0), dtype=np.int32)
 
 @dataclass(frozen=True, kw_only=True)
 class Majority(Model):
-    """What majority models share: margins, and their sum over the chunks of an expert-partitioned query."""
+    """Base of majority models: margins, and their sum over the chunks of an expert-partitioned query."""
 
     cost: ClassVar[str] = "items^2 x lists"
     inputs: ClassVar[tuple[str, ...]] = ("lists", "pairs")
@@ -152,7 +152,7 @@ PAPER = "Niu et al. 2013, section 5.1; Dwork et al. 2001"
 
 @dataclass(frozen=True, kw_only=True)
 class Markov(Majority):
-    """What the four chains share."""
+    """Base of the four Markov chains."""
 
     paper: ClassVar[str] = PAPER
 
@@ -164,7 +164,7 @@ class Markov(Majority):
     local_kemeny: bool = param(False, "afterwards move items above neighbours that a majority puts below them")
 
     def _finished(self, scores: Floats, unfinished: int, sizes: np.ndarray) -> Floats:
-        """Scores with the rounding noise taken off, so that items that tie do so to the last bit."""
+        """Scores without their rounding noise, so that tied items have the same bits."""
         if unfinished:
             not_converged(
                 f"{self.name}: {unfinished} queries not converged after {self.steps} steps; raise steps or teleport"

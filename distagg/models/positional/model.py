@@ -298,7 +298,7 @@ def _last_by_support(chunk: Chunk, median: Floats, held: Floats) -> Floats:
 
 @dataclass(frozen=True, kw_only=True)
 class BestInput(Model):
-    """The one expert that did best on labelled data; where it is silent, the next best that spoke."""
+    """The expert that did best on labelled data; in queries where it has no list, the best one that has."""
 
     name: ClassVar[str] = "bestinput"
     summary: ClassVar[str] = "the single expert that is best on labelled data"
@@ -312,7 +312,7 @@ class BestInput(Model):
         return [{"expert_quality": np.eye(1, n_experts, expert)[0]} for expert in range(n_experts)]
 
     def chosen(self, candidates: list[Params], values: Floats) -> Params:
-        """Every expert's quality: the metric it reached alone."""
+        """Every expert's quality: the metric of its lists alone."""
         return {"expert_quality": values}
 
     def score(self, chunk: Chunk, params: Params) -> Floats:

@@ -108,15 +108,15 @@ class Scorer(Trained):
 
     @property
     def _step(self) -> float:
-        """How many times its gradient a query's step is."""
+        """The length of a query's step, in multiples of its gradient."""
         return float(self.rate)
 
     def _climb(self, chunk: Chunk, params: Params, queries: np.ndarray, net: Net, step: float, target: Net) -> int:
-        """Add ``step`` times the gradient of every query, in that order, to ``target``; how many had one."""
+        """Add ``step`` times the gradient of every query, in that order, to ``target``; returns how many had one."""
         raise NotImplementedError
 
     def _net(self, params: Params) -> Net:
-        """What was learned, to write on; unseen experts weigh nothing."""
+        """A writable copy of the learned weights; those of unseen experts are 0."""
         weight = np.where(np.isfinite(params[self._weight]), params[self._weight], 0.0)
         if not self.hidden:
             return Net(weight, np.zeros((1, 1)), np.zeros((0, 1, 1)), np.ones(1))
