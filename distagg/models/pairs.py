@@ -144,5 +144,5 @@ def pair_arrays(chunk: Chunk) -> Pairs:
 
 
 def expert_arrays(chunk: Chunk) -> Experts:
-    """Who gave a chunk's lists and raw pairs."""
+    """The experts of a chunk's lists and raw pairs."""
     return Experts(chunk.list_expert, chunk.pair_expert)

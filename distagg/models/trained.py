@@ -65,11 +65,11 @@ class Trained(Model):
         return {}
 
     def learn(self, chunk: Chunk, params: Params) -> tuple[Params, int]:
-        """The weights after one pass of SGD over the chunk's queries, and how many queries taught something."""
+        """The weights after one pass of SGD over the chunk's queries, and how many queries had a gradient."""
         raise NotImplementedError
 
     def slope(self, chunk: Chunk, params: Params) -> tuple[Params, int]:
-        """The gradient of the objective, by weight, summed over the queries that teach something; and their number."""
+        """The gradient of the objective, by weight, summed over the queries that have one; and their number."""
         raise NotImplementedError
 
     def prepared(self, chunk: Chunk) -> dict[str, np.ndarray]:

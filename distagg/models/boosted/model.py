@@ -1,7 +1,7 @@
-"""lambdamart: boosted trees on what every expert's list says of an item. Burges 2010.
+"""lambdamart: boosted trees on features of every expert's list. Burges 2010.
 
-Trees are grown by LightGBM (an optional extra), and kept as plain arrays: ranking needs no LightGBM. They ask what an
-expert won and lost, as the CRF does, and what a few models without labels say of the item.
+LightGBM (an optional extra) grows the trees. They are saved as plain arrays, so ranking needs no LightGBM. Features are
+what an item won and lost in an expert's list, as in the CRF, and the scores of a few unsupervised models.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class LambdaMart(Model):
                 raise UsageError(f"parameter {key} of {self.name}: found {share}, expected a share, at most 1")
 
     def dense(self, chunk: Chunk) -> Floats:
-        """Features of every item, as trees are grown on: experts x columns, then COMMON, shape (I, F)."""
+        """Features of every item as LightGBM takes them: experts x columns, then COMMON, shape (I, F)."""
         said = self._said(chunk)
         rows = np.zeros((chunk.n_items, self._owners(chunk), said.values.shape[1]))
         rows[np.repeat(chunk.item_offsets[:-1], np.diff(said.offsets)) + said.item, said.expert] = said.values

@@ -163,7 +163,7 @@ def item_sums(
     matrix: Floats,  # (I, 1 + d, 1 + d) filled, lower triangles: sums of x x' with x = (1, u)
     right: Floats,  # (I, 1 + d) filled: sums of x times what is left
 ) -> float:
-    """What users say about items; gives the squared error before items move."""
+    """What users say about items; returns the squared error before items move."""
     size, squared = item.shape[1], 0.0
     for a in range(len(entry_offsets) - 1):
         for e in range(entry_offsets[a], entry_offsets[a + 1]):

@@ -22,7 +22,7 @@ POOL = ("pool_length", "pool_item", "pool_deviation", "pool_expert")
 
 @dataclass(frozen=True, kw_only=True)
 class Neighbours(Completion):
-    """The baseline, and what the nearest users who rated the item deviate from theirs."""
+    """The baseline plus the mean deviation of the nearest users who rated the item from their own baseline."""
 
     name: ClassVar[str] = "neighbours"
     summary: ClassVar[str] = "user-based nearest neighbours on deviations from a baseline"

@@ -21,7 +21,7 @@ from distagg.types import Floats
 
 @dataclass(frozen=True, kw_only=True)
 class Pmf(Completion):
-    """Every rating is near mean + c_u + b_i + u . v_i; others are predicted so, within the scale."""
+    """The model of a rating is mean + c_u + b_i + u . v_i; predictions are clipped to the scale."""
 
     name: ClassVar[str] = "pmf"
     summary: ClassVar[str] = "probabilistic matrix factorisation, by alternating least squares"

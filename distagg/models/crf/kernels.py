@@ -24,7 +24,7 @@ from distagg.types import NO_LABEL, Floats, Indices, Labels, Offsets
 
 @kernel
 def group_values(function: int, rank: Floats, values: Floats) -> float:
-    """What the ranks of a list's tie groups are worth, into ``values``; gives the sum over its entries."""
+    """What the ranks of a list's tie groups are worth, into ``values``; returns the sum over its entries."""
     largest = rank[len(rank) - 1]
     scale = 1.0
     if function == NORMALISED:

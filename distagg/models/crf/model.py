@@ -203,7 +203,7 @@ def metric_terms(metric: str, most: int, labels: Labels, highest: float) -> tupl
 def samples(
     chunk: Chunk, order: Offsets, keys: Floats, gain: Floats, most: int
 ) -> tuple[Offsets, Offsets, Floats]:  # (N,), (N, most), (N, most)
-    """The samples of the queries that teach something, in ``order``: sizes, items, and the items' gains."""
+    """Samples of the queries with different labels, in ``order``: sizes, items, and the items' gains."""
     picked, sizes = np.zeros((chunk.n_queries, most), dtype=np.int64), np.zeros(chunk.n_queries, dtype=np.int64)
     kinds = np.zeros(int(np.diff(chunk.item_offsets).max(initial=1)), dtype=np.int64)
     draw_samples(chunk.item_offsets, chunk.grades(), keys, kinds, picked, sizes)

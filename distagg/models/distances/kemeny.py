@@ -83,7 +83,7 @@ class Kemeny(Majority, Solver):
     def _solve(
         self, margins: Floats, start: np.ndarray, ordered: float, search: Search, score: Floats
     ) -> tuple[float, ...]:
-        """One query: its places into ``score``; gives distance, bound, proved, pairs looked at."""
+        """One query: its places into ``score``; returns distance, bound, proved, pairs looked at."""
         solution = solve_order(margins[start[:, None], start], int(self.effort), search)
         score[start[solution.order]] = np.arange(len(start), 0, -1)
         distance, bound = 0.5 * (ordered - solution.worth), 0.5 * (ordered - solution.bound)

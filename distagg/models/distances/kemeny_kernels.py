@@ -101,7 +101,7 @@ def worth(matrix: Floats, order: Offsets) -> float:
 
 @kernel
 def descend(matrix: Floats, order: Offsets, tolerance: float) -> int:
-    """Move single items to their best places until none gains; gives the pairs looked at."""
+    """Move single items to their best places until none gains; returns the pairs looked at."""
     size = len(order)
     looked, since, item = 0, 0, 0
     where = np.empty_like(order)
@@ -139,7 +139,7 @@ def kicked(matrix: Floats, enough: float, step: float, budget: int, order: Offse
     """Kick and descend from the best order so far until it is worth ``enough`` or the budget of pairs is spent.
 
     A kick moves six random items to random places, by a linear congruential generator of its own, so that the same
-    margins give the same order. Gives the pairs looked at.
+    margins give the same order. Returns the pairs looked at.
     """
     size, trial = len(matrix), np.empty_like(order)
     state = np.uint64(size)

@@ -259,7 +259,7 @@ def list_reach(q: int, lists: Lists) -> tuple[Floats, Floats]:  # (size,), (size
 
 @kernel
 def teleported(y: Floats, x: Floats, teleport: float) -> float:
-    """Blend a step y (size,) with a jump anywhere, in place; gives the L1 change from x."""
+    """Blend a step y (size,) with a jump anywhere, in place; returns the L1 change from x."""
     change = 0.0
     for i in range(len(y)):
         y[i] = (1.0 - teleport) * y[i] + teleport / len(y)

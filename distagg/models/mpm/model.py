@@ -81,7 +81,7 @@ class Mpm(Solver):
         return (*FIT_COLUMNS, "uncertainty") if self.variance else FIT_COLUMNS
 
     def map(self, chunk: Chunk, params: Params) -> Statistics:
-        """What adds up over the chunks of an expert-partitioned query."""
+        """Statistics that add up over the chunks of an expert-partitioned query."""
         tally = self._tally(chunk, params)
         if self.variance:
             tally["margins"] = next(margins for _, margins in self._margins(chunk, params))

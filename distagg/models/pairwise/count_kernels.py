@@ -72,7 +72,7 @@ def expand(how: Comparison, lists: Lists, pairs: Pairs, first_query: int, end_qu
 
 @kernel
 def order_items(lists: Lists, a: int, unlisted_last: bool, item: Indices) -> int:
-    """Fill ``item`` (size,) with the items that list a compares, the first one first; gives their number."""
+    """Fill ``item`` (size,) with the items that list a compares, the first one first; returns their number."""
     first, listed = lists.entry_offsets[a], lists.entry_offsets[a + 1] - lists.entry_offsets[a]
     for e in range(listed):
         item[e] = lists.entry_item[first + e]
@@ -135,7 +135,7 @@ def count_squares(share: float, first_query: int, item_offsets: Offsets, pairs: 
 def fill_square(share: float, pairs: Pairs, n: int, square: Floats) -> float:
     """Add the pairs of query n: cell (low, high) holds what the lower won and what the higher won.
 
-    Gives the weight of ties.
+    Returns the weight of ties.
     """
     winner, loser, weight, tie = pairs.winner, pairs.loser, pairs.weight, pairs.tie
     ties = 0.0
@@ -200,7 +200,7 @@ def deal(size: int, pairs: Pairs) -> Dealt:
 
 @kernel
 def merge_rows(share: float, dealt: Dealt, rows: Rows) -> int:
-    """Counts of one query from dealt pairs, into ``rows``; gives the number of edges."""
+    """Counts of one query from dealt pairs, into ``rows``; returns the number of edges."""
     start, code, weights = dealt
     offsets, other, ahead, behind, won, lost, ties = rows
     place = np.full(len(start) - 1, -1, dtype=np.int64)  # the last edge that leads to each item

@@ -1,4 +1,4 @@
-"""Pair counts of a chunk's queries, whichever way they are counted best, and how they add up over chunks."""
+"""Pair counts of a chunk's queries, in squares or by sorting, and their sums over chunks."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Counting:
     share: float
 
     def count(self, chunk: Chunk, list_weight: Floats | None = None, pair_weight: Floats | None = None) -> Counts:
-        """Counts of all queries; lists and pairs may be weighted anew (by how often a resample holds them)."""
+        """Counts of all queries; lists and pairs may have other weights (how often a resample holds them)."""
         list_weight = np.ones(chunk.n_lists) if list_weight is None else list_weight
         pair_weight = chunk.pair_weight if pair_weight is None else pair_weight
         pair_weight.setflags(write=False)
@@ -82,7 +82,7 @@ class Counting:
         return joined(each)
 
     def _sizes(self, chunk: Chunk) -> tuple[np.ndarray, np.ndarray]:  # (Q,), (Q,)
-        """Pairs of every query, and which have too few for a square; what cannot be held is refused."""
+        """Pairs of every query, and which have too few for a square. Queries that need too much memory are refused."""
         size = np.diff(chunk.item_offsets)
         listed = np.diff(chunk.entry_offsets)
         of_list = listed * (listed - 1) // 2
@@ -134,25 +134,25 @@ class Counting:
 
 
 def all_pairs(chunk: Chunk, how: Comparison, raw: Pairs, first: int, end: int, room: int) -> Pairs:
-    """Pairs of some queries: raw pairs, and lists turned into such."""
+    """Pairs of some queries: raw pairs, and the pairs of lists."""
     return read_only(expand(how, list_arrays(chunk), raw, first, end, room)) if chunk.n_entries else raw
 
 
 def empty_rows(n_items: int, n_queries: int, room: int) -> Rows:
-    """Rows for the kernels to fill, with room for so many edges."""
+    """Rows for the kernels to fill, with room for that many edges."""
     offsets, other = np.zeros(n_items + 1, dtype=OFFSET), np.empty(room, dtype=INDEX)
     won, lost = np.zeros(n_items), np.zeros(n_items)
     return Rows(offsets, other, np.empty(room), np.empty(room), won, lost, np.zeros(n_queries))
 
 
 def of_rows(item_offsets: Offsets, rows: Rows, edges: int) -> Counts:
-    """Counts of rows of which so many edges are filled."""
+    """Counts from rows of which that many edges are filled."""
     offsets, other, ahead, behind, won, lost, ties = rows
     return Counts(item_offsets, offsets, other[:edges], ahead[:edges], behind[:edges], won, lost, ties)
 
 
 def read_only(pairs: Pairs) -> Pairs:
-    """Pairs as a chunk's, so that kernels see one type."""
+    """Read-only pairs, as a chunk has them, so that kernels are compiled for one type."""
     for column in pairs:
         column.setflags(write=False)
     return pairs

@@ -41,7 +41,7 @@ BLOCK_BYTES = 1 << 28  # of the counts that are merged in one round
 
 
 def measure(model: Pairwise, chunk: Chunk) -> Statistics:
-    """How many pairs there are, in all and in the chunk with most; items; what only counts can take."""
+    """The number of pairs, in all and in the largest chunk; of items; and of pairs that only route=counts can take."""
     listed = np.diff(chunk.entry_offsets)
     left_out = listed * (chunk.n_items - listed) if unlisted_last(model.unlisted, chunk) else 0 * listed
     total = int((listed * (listed - 1) // 2 + left_out).sum()) + chunk.n_pairs
@@ -50,7 +50,7 @@ def measure(model: Pairwise, chunk: Chunk) -> Statistics:
 
 
 def decide(model: Pairwise, measured: Statistics) -> Params:
-    """The route, by an estimate that is logged."""
+    """Choose the route by an estimate of its time, which is logged."""
     pairs, most, items = (float(measured[name][0]) for name in ("all_pairs", "most", "items"))
     cells = max(items * (items - 1) / 2, 1.0)
     distinct = cells * -np.expm1(-pairs / cells)  # were they spread evenly; they are fewer
@@ -83,7 +83,7 @@ def decide(model: Pairwise, measured: Statistics) -> Params:
 
 
 def block_counts(model: Pairwise, chunk: Chunk, block: np.ndarray) -> Statistics:
-    """Counts of the pairs whose lower item is in a block: its number, of how many, of how many items."""
+    """Counts of the pairs whose lower item is in a block; ``block`` is its number, and those of blocks and items."""
     counts = model.counting(chunk).count(chunk).directed()
     number, blocks, items = (int(value) for value in block)
     low = np.minimum(counts["pair_winner"], counts["pair_loser"])
@@ -94,12 +94,12 @@ def block_counts(model: Pairwise, chunk: Chunk, block: np.ndarray) -> Statistics
 
 
 def edge(number: int, blocks: int, items: int) -> int:
-    """The first item of a block, such that all have as many pairs: the first items are the lower one of most."""
+    """The first item of a block. Blocks have equal numbers of pairs, so the first ones have fewer items."""
     return items if number >= blocks else int(items * (1.0 - np.sqrt(1.0 - number / blocks)))
 
 
 def next_block(counts: Statistics, params: Params) -> Params:
-    """The blocks so far, and the number of the next; ``over`` after the last."""
+    """The counts of the blocks so far, and the number of the next block; ``over`` after the last."""
     joined = {
         name: np.concatenate([params[name], counts[name]]) if name in params else counts[name]
         for name in ("pair_winner", "pair_loser", "pair_weight")
@@ -166,7 +166,7 @@ def merge(a: Statistics, b: Statistics) -> Statistics:
 
 
 def started(model: Pairwise, statistics: Statistics) -> Params:
-    """The state before the first gradient: log odds of winning, as if against equals."""
+    """The state before the first gradient. Scores start at the log odds of winning."""
     won, lost_ = statistics["won"], statistics["behind"]
     status = np.where(won > 0, np.where(lost_ > 0, OK, UNBEATEN), np.where(lost_ > 0, WINLESS, ISOLATED)).astype(INDEX)
     return {
@@ -181,7 +181,7 @@ def started(model: Pairwise, statistics: Statistics) -> Params:
 
 
 def moved(model: Pairwise, statistics: Statistics, params: Params) -> Params:
-    """The next state; at its end one more round for the log likelihood."""
+    """The next state. After convergence, one more round computes the log likelihood."""
     if "last" in params:
         kept = {name: params[name] for name in ("route", "theta", "status", "component", "compared", "weight")}
         return {**kept, "ended": np.append(params["ended"][:2], statistics["value"]), "over": np.ones(1)}
@@ -206,5 +206,5 @@ def moved(model: Pairwise, statistics: Statistics, params: Params) -> Params:
 
 
 def _sought(theta: np.ndarray, curve: np.ndarray, weight: float) -> float:
-    """The weight of the prior that scores and the data's curvature ask for; see ``kernels``."""
+    """The most likely weight of the prior, given the scores and the curvature of the data; see ``kernels``."""
     return float((1.0 + (curve / (curve + weight)).sum()) / (1.0 + (theta * theta).sum()))

@@ -1,8 +1,8 @@
-"""What bradley_terry and thurstone share: pair counts, the comparison graph, priors, Newton's method, errors.
+"""The base of bradley_terry and thurstone: pair counts, the comparison graph, priors, Newton's method, errors.
 
 Scores are centred in every connected component of a query's comparison graph, where nothing observed tells components
-apart: their mean over comparisons is 0 (``intervals``). They are rounded to 9
-decimals, so that items with the same record tie.
+apart: their mean over comparisons is 0 (``intervals``). They are rounded to 9 decimals, so that items with
+the same record tie.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class Pairwise(Solver):
 
     @property
     def given_weight(self) -> float:
-        """The weight of the gaussian prior, or where seeking it starts."""
+        """The weight of the gaussian prior, or the first guess where the data choose it."""
         return 1.0 if self.weight == "auto" else float(self.weight)
 
     @property
@@ -195,7 +195,7 @@ class Pairwise(Solver):
         return outcome
 
     def _from_lists(self, params: Params) -> Outcome:
-        """What the rounds over an expert-partitioned dataset found."""
+        """The outcome of the rounds over an expert-partitioned query."""
         component, (taken, left, value) = params["component"], params["ended"]
         score = centred(params["theta"], component, params["compared"])
         fit = {
@@ -219,7 +219,7 @@ class Pairwise(Solver):
         return np.asarray(weight**-0.5 if self.prior == "gaussian" else np.full(len(weight), np.inf))
 
     def start_eta(self, counts: Counts) -> Floats:  # (Q,)
-        """Where the parameter of ties starts, in models that have one."""
+        """The start value of the tie parameter, in models that have one."""
         return np.zeros(len(counts.ties))
 
     def _fitted(
@@ -233,7 +233,7 @@ class Pairwise(Solver):
     ) -> tuple[Outcome, Floats]:
         """The fit, from given scores and weights (Q,) of the prior or its own, and the tie parameter of every query.
 
-        Steps are those at the last weight: seeking it is the way to where they start.
+        The number of steps counts those at the final weight of the prior; the search for it only sets their start.
         """
         queries = len(counts.ties)
         eta = self.start_eta(counts)
@@ -280,7 +280,7 @@ class Pairwise(Solver):
         *,
         seek: bool = False,
     ) -> None:
-        """At most so many steps from where scores and tie parameters stand; ``seek`` changes the weights, too."""
+        """Take up to ``steps`` steps from the present scores and tie parameters; ``seek`` also changes the weights."""
         prior, _, shape = self.prior_numbers
         tolerance = max(pairwise_rounds.SOUGHT, self.tolerance) if seek else self.tolerance
         how = Fit(self.link, prior, shape, seek, tolerance, steps)
@@ -311,7 +311,7 @@ class Pairwise(Solver):
         )
 
     def _bootstrap(self, chunk: Chunk, graph: Graph, outcome: Outcome) -> None:
-        """Fit resamples, each query's drawn from its own seed, so that no result depends on how queries are cut."""
+        """Fit resamples. Each query has its own seed, so that no result depends on the cut into chunks."""
         draws = [np.random.default_rng(np.random.SeedSequence([self.seed, int(at)])) for at in chunk.positions]
         scores = np.empty((self.resamples, chunk.n_items))
         held = np.empty((self.resamples, chunk.n_items), dtype=np.bool_)

@@ -155,7 +155,7 @@ def from_outside(outside: Floats, i: int) -> float:
 
 @kernel
 def fill_strengths(theta: Floats, x: Floats) -> tuple[float, float]:
-    """exp(theta) into x, the largest 1; gives their ``exact_sum``."""
+    """exp(theta) into x, the largest 1; returns their ``exact_sum``."""
     top, high, low = theta[0], 0.0, 0.0
     for i in range(len(theta)):
         top = max(top, theta[i])
@@ -209,7 +209,7 @@ def expect(
 
 @kernel
 def order_items(choices: Choices, a: int, order: Offsets) -> int:
-    """Fill ``order`` (size,) with the items of list a, and if it is open with the others; gives their number."""
+    """Fill ``order`` (size,) with the items of list a, and if it is open with the others; returns their number."""
     base, count = choices.start[a], choices.start[a + 1] - choices.start[a]
     missing = np.ones(len(order), dtype=np.bool_)
     for n in range(count):

@@ -41,7 +41,7 @@ def power_ep(model: PlackettLuce, own: Choices, wins: Floats, position: int) -> 
 
 
 def gibbs(model: PlackettLuce, own: Choices, wins: Floats, position: int) -> Fitted:
-    """The Gibbs sampler; there is nothing to converge to but time, so it always counts as converged."""
+    """The Gibbs sampler. It always draws the same number of samples, so it always counts as converged."""
     size = len(wins)
     draw = np.random.default_rng(np.random.SeedSequence([model.seed, position]))
     sizes = np.diff(own.start)

@@ -52,7 +52,7 @@ def steps_taken(state: Params) -> int:
 
 
 def lost(state: Params) -> bool:
-    """Whether the line search found no better point: nothing more can be gained."""
+    """Whether the line search failed to find a better point, so that the fit must end."""
     return bool(state["search"][_NUMBERS.index("tried")] >= SEARCHES)
 
 
@@ -101,7 +101,7 @@ ROUNDS = ("lbfgs", "mm")
 
 
 def check(model: PlackettLuce) -> None:
-    """What takes whole queries is refused."""
+    """Refuse settings that need whole queries."""
     wrong = {
         f"solver={model.solver}": model.solver not in ROUNDS,
         "prior=none": model.prior == "none",
@@ -116,7 +116,7 @@ def check(model: PlackettLuce) -> None:
 
 
 def count(model: PlackettLuce, chunk: Chunk) -> Statistics:
-    """What one chunk says of the comparison graph."""
+    """The part of the comparison graph that one chunk shows."""
     choices = _choices(model, chunk)
     wins, number = count_choices(choices, chunk.item_offsets)
     status, component = examine(choices, chunk.item_offsets, wins)

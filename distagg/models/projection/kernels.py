@@ -170,7 +170,7 @@ class Ended(NamedTuple):
 
 @kernel
 def unit(x: Floats) -> float:
-    """Divide x by its length, unless that is 0; gives the length."""
+    """Divide x by its length, unless that is 0; returns the length."""
     length = np.sqrt(dot(x, x))
     if length > 0.0:
         for i in range(len(x)):

@@ -74,7 +74,7 @@ def unit_rows(factor: Floats) -> None:
 
 @kernel
 def fit_lists(lists: SortedLists, first: int, u: Floats, v: Floats, w: Floats, square: Floats) -> float:
-    """The best w given u and v; gives what the three explain."""
+    """The best w given u and v; returns what the three explain."""
     parts, n_lists = w.shape
     unused = np.zeros(u.shape[1])
     for r in range(parts):
@@ -115,7 +115,7 @@ def decompose(
     v: Floats,  # (parts, items)
     w: Floats,  # (parts, lists) filled
 ) -> int:
-    """One query's factors; gives the steps taken. Ends when what is explained grows by less than ``tolerance``."""
+    """One query's factors; returns the steps taken. Ends when what is explained grows by less than ``tolerance``."""
     square, before = np.empty((len(u), len(u))), 0.0
     for step in range(steps + 1):
         unit_rows(u)

@@ -122,7 +122,7 @@ def climb_expected(
     step: float,
     new: Net,  # added to; it may be the net itself: then every query makes a step
 ) -> int:
-    """Add ``step`` times each query's gradient; gives the number of queries that had two different labels."""
+    """Add ``step`` times each query's gradient; returns the number of queries that had two different labels."""
     taught = 0
     state, score, force = unit_state(rows, net), np.empty(len(labels)), np.empty(len(labels))
     for q in queries:
