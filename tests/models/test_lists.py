@@ -4,27 +4,11 @@ import math
 
 import numpy as np
 import pytest
+from naive_pairs import naive_pair_matrix
 from strategies import Query, build_chunk, on_chunks
 
 from distagg.models.lists import PAIR_FUNCTIONS, median_ranks, mid_positions, sum_by_item
 from distagg.models.pairs import list_sums
-
-
-def naive_pair_matrix(ranks: list[float], function: str) -> np.ndarray:
-    """Y of Volkovs & Zemel 2014, sections 2.1 and 3.2, pair by pair."""
-    size = len(ranks)
-    matrix = np.zeros((size, size))
-    top = max(ranks, default=1.0)
-    for i in range(size):
-        for j in range(size):
-            if ranks[i] < ranks[j]:
-                matrix[i, j] = {
-                    "binary": lambda a, b: 1.0,
-                    "difference": lambda a, b: b - a,
-                    "normalised": lambda a, b: (b - a) / top,
-                    "log": lambda a, b: (math.log(b) - math.log(a)) / math.log(top),
-                }[function](ranks[i], ranks[j])
-    return matrix
 
 
 @pytest.mark.parametrize("left_out", [0, 1, 3])

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from naive_pairs import naive_pair_matrix
 from strategies import Query, build_chunk, on_chunks
-from test_lists import naive_pair_matrix
 
 from distagg.models.crf.kernels import (
     ALONE,
