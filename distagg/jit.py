@@ -1,8 +1,8 @@
 """The one jit policy.
 
 Kernels are serial and release the GIL; parallelism belongs to the engine. They are compiled on first use, for the
-types of their arguments, and kept on disk (see ``cache``). ``error_model="numpy"`` makes division by zero give inf or
-nan, as numpy does; no fastmath, and none of Intel's vector logarithms, whose last bit depends on where in a loop a
+types of their arguments, and kept on disk (see ``jit_cache``). ``error_model="numpy"`` makes division by zero give inf
+or nan, as numpy does. No fastmath, and none of Intel's vector logarithms, whose last bit depends on where in a loop a
 number stands: the same bits everywhere.
 
 Few signatures: floats are float64, offsets int64, items and experts int32, all contiguous. A kernel never takes a
@@ -70,9 +70,8 @@ def _dispatcher(function: Callable[..., Any], inner: bool) -> Any:
 
     An inner function becomes a part of the kernels that call it: it is not kept, and Python cannot call it.
     """
-    dispatcher = _numba().njit(
-        nogil=True, error_model="numpy", no_cpython_wrapper=inner, no_cfunc_wrapper=inner
-    )(function)  # fmt: skip
+    njit = _numba().njit(nogil=True, error_model="numpy", no_cpython_wrapper=inner, no_cfunc_wrapper=inner)
+    dispatcher = njit(function)
     if dispatcher is function:  # NUMBA_DISABLE_JIT
         return function
     if not inner and function.__module__.startswith("distagg."):  # the cache's digest knows no other sources

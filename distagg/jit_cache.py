@@ -207,11 +207,11 @@ def digest() -> str:
 
     versions = (numba.__version__, llvmlite.__version__, np.__version__, sys.version, platform.python_implementation())
     settings = [(name, getattr(config, name, None)) for name in SETTINGS]
-    made = hashlib.sha256(repr((versions, settings, cpu_target.target_context.codegen().magic_tuple())).encode())
+    hashed = hashlib.sha256(repr((versions, settings, cpu_target.target_context.codegen().magic_tuple())).encode())
     for source in sources():
         content = source.read_bytes()
-        made.update(f"\0{source.relative_to(PACKAGE).as_posix()}\0{len(content)}\0".encode() + content)
-    return made.hexdigest()[:32]
+        hashed.update(f"\0{source.relative_to(PACKAGE).as_posix()}\0{len(content)}\0".encode() + content)
+    return hashed.hexdigest()[:32]
 
 
 def sources() -> list[Path]:

@@ -36,17 +36,22 @@ class RankChanges:
     def to_dict(self) -> dict[str, Any]:
         common = self.queries["same"] + self.queries["changed"]
         return {
-            "queries": self.queries, "items": self.items, "another on top": self.first,
+            "queries": self.queries,
+            "items": self.items,
+            "another on top": self.first,
             "tau": self.taus / self.with_tau if self.with_tau else None,
             f"overlap@{TOP}": self.overlaps / common if common else None,
-            "movers": self.movers, "least alike": self.least_alike, "new": self.new, "vanished": self.vanished,
+            "movers": self.movers,
+            "least alike": self.least_alike,
+            "new": self.new,
+            "vanished": self.vanished,
             "dots": self.dots,
-        }  # fmt: skip
+        }
 
 
 def add_same(total: RankChanges, queries: pa.ChunkedArray) -> None:
     """Count rows (their query ids) that are known to be the same in both rankings."""
-    sizes = np.array([one["counts"] for one in queries.value_counts().to_pylist()], dtype=OFFSET)
+    sizes = np.array([counted["counts"] for counted in queries.value_counts().to_pylist()], dtype=OFFSET)
     total.queries["same"] += len(sizes)
     total.items["same"] += int(sizes.sum())
     total.taus += float((sizes > 1).sum())
@@ -58,7 +63,7 @@ def add_changes(total: RankChanges, before: pa.Table, now: pa.Table) -> None:
     """Count how whole queries of two rankings tables (query, item, rank or score) differ."""
     old, new = _numbered(before, "the run before"), _numbered(now, "this run")
     names = list(dict.fromkeys([*old.queries, *new.queries]))
-    gone, come = ([n for n in names if n not in one.queries] for one in (new, old))
+    gone, come = ([n for n in names if n not in ranking.queries] for ranking in (new, old))
     total.queries["vanished"] += len(gone)
     total.queries["new"] += len(come)
     total.vanished = (total.vanished + gone)[:SHOWN]
@@ -67,8 +72,8 @@ def add_changes(total: RankChanges, before: pa.Table, now: pa.Table) -> None:
     items = pa.concat_arrays([old.items, new.items]).dictionary_encode()
     codes, width = items.indices.to_numpy().astype(OFFSET), max(1, len(items.dictionary))
     keys = [
-        np.array([place[name] for name in one.queries], dtype=OFFSET)[one.query] * width + mine
-        for one, mine in ((old, codes[: len(old.rank)]), (new, codes[len(old.rank) :]))
+        np.array([place[name] for name in ranking.queries], dtype=OFFSET)[ranking.query] * width + mine
+        for ranking, mine in ((old, codes[: len(old.rank)]), (new, codes[len(old.rank) :]))
     ]
     common, a, b = np.intersect1d(keys[0], keys[1], assume_unique=True, return_indices=True)
     total.items["vanished"] += len(keys[0]) - len(common)
@@ -83,19 +88,27 @@ def add_changes(total: RankChanges, before: pa.Table, now: pa.Table) -> None:
     )
     far = np.flatnonzero(moved)[np.argsort(-np.abs(is_now - was)[moved], kind="stable")]
     total.movers += [
-        {"query": names[query[n]], "item": items.dictionary[int(common[n] % width)].as_py(), "before": int(was[n]),
-         "now": int(is_now[n])}
+        {
+            "query": names[query[n]],
+            "item": items.dictionary[int(common[n] % width)].as_py(),
+            "before": int(was[n]),
+            "now": int(is_now[n]),
+        }
         for n in far[:SHOWN]
-    ]  # fmt: skip
-    total.movers = sorted(total.movers, key=lambda one: -abs(one["now"] - one["before"]))[:SHOWN]
+    ]
+    total.movers = sorted(total.movers, key=lambda ranking: -abs(ranking["now"] - ranking["before"]))[:SHOWN]
     thin = far[:: max(1, -(-len(far) // DOTS))]
     total.dots = (total.dots + [(int(was[n]), int(is_now[n])) for n in thin])[:DOTS]
 
 
 def _add_queries(
-    total: RankChanges, names: list[str], both: Offsets, query: Offsets, ranks: tuple[Offsets, Offsets],
+    total: RankChanges,
+    names: list[str],
+    both: Offsets,
+    query: Offsets,
+    ranks: tuple[Offsets, Offsets],
     sizes: list[np.ndarray],
-) -> None:  # fmt: skip
+) -> None:
     """Figures of the queries in both rankings; rows of ``query`` and ``ranks`` are the common items, by query."""
     was, is_now = ranks
     offsets = np.append(np.searchsorted(query, both), len(query)).astype(OFFSET)

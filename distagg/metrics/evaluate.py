@@ -143,9 +143,9 @@ def ranking_scores(index: RankingIndex, chunk: Chunk) -> Floats:
     An item that the chunk's query does not have, or that is ranked twice, is an InputError. Queries that no chunk has
     cannot be seen here.
     """
-    found = [index.queries.get(str(name), -1) for name in chunk.query_ids.to_pylist()]
-    query = np.flatnonzero(np.array(found, dtype=OFFSET) >= 0)
-    position = np.array(found, dtype=OFFSET)[query]
+    places = [index.queries.get(str(name), -1) for name in chunk.query_ids.to_pylist()]
+    query = np.flatnonzero(np.array(places, dtype=OFFSET) >= 0)
+    position = np.array(places, dtype=OFFSET)[query]
     sizes = index.offsets[position + 1] - index.offsets[position]
     start = np.cumsum(sizes) - sizes
     rows = np.arange(sizes.sum()) + np.repeat(index.offsets[position] - start, sizes)

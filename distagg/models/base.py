@@ -22,6 +22,7 @@ from distagg.models.outcome import FIT_COLUMNS, Outcome
 from distagg.types import Floats
 
 T = TypeVar("T")
+M = TypeVar("M", bound="Model")
 Params = dict[str, np.ndarray]  # shared parameters of a round, by name
 Statistics = dict[str, np.ndarray]
 
@@ -44,21 +45,22 @@ def not_converged(message: str) -> None:
 
 
 def collecting(call: Callable[[], T]) -> tuple[T, list[str]]:
-    """What a call gives, and the notes that models left on the way."""
-    found: list[str] = []
-    token = _notes.set(found)
+    """The result of a call, and the notes of models that did not converge in it."""
+    notes: list[str] = []
+    token = _notes.set(notes)
     try:
-        return call(), found
+        return call(), notes
     finally:
         _notes.reset(token)
 
 
 def param(
-    default: Any, help: str, *, choices: Sequence[str] = (), above: float | None = None, least: float | None = None
-) -> Any:
-    """A hyperparameter of a model: its default, what it means, what it may be.
+    default: T, help: str, *, choices: Sequence[str] = (), above: float | None = None, least: float | None = None
+) -> T:
+    """A hyperparameter of a model: its default, its meaning, and the values it may have.
 
-    One whose default is a word takes numbers as well where ``above`` or ``least`` bounds them.
+    The default's type is the parameter's. Beside it, a number may be one of the words in ``choices``, and a word may be
+    a number where ``above`` or ``least`` bounds it. The annotation says so: ``float | Literal["auto"]``.
     """
     metadata = {"help": help, "choices": tuple(choices), "above": above, "least": least}
     return dataclasses.field(default=default, metadata=metadata)
@@ -74,12 +76,12 @@ class Model:
     cost: ClassVar[str] = "entries"
     supervised: ClassVar[bool] = False
     inputs: ClassVar[tuple[str, ...]] = ("lists",)
-    positive: ClassVar[bool] = False  # ranks must be above 0: ratings (minus the rating) will not do
+    positive: ClassVar[bool] = False  # needs ranks above 0, which ratings (ranks of minus the rating) do not have
     additive: ClassVar[bool] = False  # statistics of an expert-partitioned query add up over chunks
     adherence: ClassVar[bool] = False  # learns expert_theta, each expert's adherence in [0, 1]
-    learns_from_parts: ClassVar[bool] = False  # so do those it learns from
-    unseen: ClassVar[float] = 0.0  # what params named expert_* hold for experts that fitting has not seen
-    package: ClassVar[str] = ""  # one that training needs and the installation may lack
+    learns_from_parts: ClassVar[bool] = False  # it can learn from an expert-partitioned query as well
+    unseen: ClassVar[float] = 0.0  # the value of params named expert_* for experts that are unseen in fitting
+    package: ClassVar[str] = ""  # an optional dependency that training needs
     criterion: ClassVar[str] = ""  # when a fit counts as converged, in words; empty where nothing is iterated
 
     def __post_init__(self) -> None:
@@ -105,7 +107,7 @@ class Model:
         return candidates[int(np.argmax(values))]
 
     def sent(self, params: Params) -> Params:
-        """What ``map`` needs of the parameters of a round: the rest stays with the driver."""
+        """The parameters that ``map`` needs in a round; the others stay with the driver."""
         return params
 
     def map(self, chunk: Chunk, params: Params) -> Statistics:
@@ -118,7 +120,7 @@ class Model:
         return {**params, **statistics}
 
     def done(self, params: Params) -> bool:
-        """Whether another round is not needed; most models need one."""
+        """Whether the rounds are over; most models need one round."""
         return True
 
     def score(self, chunk: Chunk, params: Params) -> Floats:
@@ -126,24 +128,24 @@ class Model:
 
     @property
     def item_columns(self) -> tuple[str, ...]:
-        """What ``solve`` tells of items beside the score; from ITEM_COLUMNS, and known before any chunk is seen."""
+        """Columns that ``solve`` gives for items beside the score: some of ITEM_COLUMNS, the same for every chunk."""
         return ()
 
     @property
     def query_columns(self) -> tuple[str, ...]:
-        """What ``solve`` tells of queries; FIT_COLUMNS for models that iterate, and others of the model's own."""
+        """Columns that ``solve`` gives for queries: FIT_COLUMNS for models that iterate, and the model's own."""
         return ()
 
     def solve(self, chunk: Chunk, params: Params, *, trace: bool = False) -> Outcome:
-        """Scores with all that the model knows beside them."""
+        """Scores, and everything else that the model knows about items and queries."""
         return Outcome(self.score(chunk, params))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Solver(Model):
-    """A model that fits every query by iteration and can say how that ended: subclasses write ``fit_chunk``."""
+    """A model that fits every query by iteration and reports how each fit ended: subclasses write ``fit_chunk``."""
 
-    remedy: ClassVar[str] = "raise steps"  # what to do when it does not
+    remedy: ClassVar[str] = "raise steps"  # advice for a fit that did not converge
 
     @property
     def query_columns(self) -> tuple[str, ...]:
@@ -156,7 +158,7 @@ class Solver(Model):
         return self.solve(chunk, params).score
 
     def solve(self, chunk: Chunk, params: Params, *, trace: bool = False) -> Outcome:
-        """The fit; queries that did not converge are said, never passed over."""
+        """The fit of every query. Queries that did not converge are always reported."""
         outcome = self.fit_chunk(chunk, params, trace=trace)
         unfinished = ~outcome.queries["converged"]
         if unfinished.any():
@@ -175,12 +177,13 @@ class Tally(Model):
 
     On whole queries ``score`` tallies and settles at once. On an expert-partitioned dataset the engine maps
     and reduces the tallies first, and hands them to ``score`` as parameters: the same four functions.
+    A statistic named ``sum`` is the score, unless ``settle`` says otherwise.
     """
 
     additive: ClassVar[bool] = True
 
     def settle(self, chunk: Chunk, tally: Statistics, params: Params) -> Floats:
-        raise NotImplementedError
+        return tally["sum"]
 
     def score(self, chunk: Chunk, params: Params) -> Floats:
         if "tallied" in params:
@@ -196,14 +199,14 @@ def sum_entries(chunk: Chunk, weights: Floats) -> Floats:
     return sum_by_item(chunk.entry_row(), weights, chunk.n_items)
 
 
-def sum_reciprocals(chunk: Chunk, c: float) -> Floats:
-    """Sum of 1 / (c + rank) for each item of the chunk, shape (I,)."""
+def reciprocals(chunk: Chunk, c: float) -> Floats:
+    """1 / (c + rank) of each entry of the chunk, shape (E,)."""
     with np.errstate(divide="ignore"):
-        return sum_entries(chunk, 1.0 / (c + chunk.entry_rank))
+        return 1.0 / (c + chunk.entry_rank)
 
 
-def make(model: type[Model], settings: dict[str, Any]) -> Model:
-    """A model from settings by name; strings (from a command line) are read as the parameter's type.
+def make(model: type[M], settings: dict[str, Any]) -> M:
+    """A model with these settings, by parameter name; strings (from a command line) are read as the parameter's type.
 
     Unknown names are refused with the nearest known one.
     """

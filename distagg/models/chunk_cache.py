@@ -1,4 +1,4 @@
-"""What is made of a chunk and kept while the chunk is in memory: rounds come back to the same chunks."""
+"""A cache of arrays computed from chunks, as long as the chunks are in memory: rounds come back to the same chunks."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from distagg.dataset.chunk import Chunk
 
 T = TypeVar("T")
 
-KEPT_BYTES = 512 << 20  # of all chunks together
+KEPT_BYTES = 512 << 20  # for all chunks together
 
 _kept: WeakKeyDictionary[Chunk, dict[Hashable, Any]] = WeakKeyDictionary()
 _keeping = Lock()
 
 
 def kept(chunk: Chunk, key: Hashable, make: Callable[[Chunk], T]) -> T:
-    """What ``make`` gives for the chunk, arrays in a dictionary or a tuple, from memory if it was kept.
+    """The result of ``make(chunk)``, arrays in a dictionary or a tuple, from the cache if it is there.
 
-    Where room is short, what was made under other keys (for models whose training is over, in a process that lives
-    long) goes first. What finds no room even so is made again: of one key, those that came first stay, since rounds go
-    through all chunks over and over.
+    When the cache is full, results under other keys go first: they belong to models whose training is over. If that is
+    not enough, the new result is not cached, and the first ones stay. Rounds go through all chunks again and again, so
+    that replacing the oldest would replace each one before it is used.
     """
     with _keeping:
         held = _kept.get(chunk, {})
         if key in held:
             return held[key]
-    made = make(chunk)
+    arrays = make(chunk)
     with _keeping:
-        if _room(_size(made), key):
-            _kept.setdefault(chunk, {})[key] = made
-    return made
+        if _room(_size(arrays), key):
+            _kept.setdefault(chunk, {})[key] = arrays
+    return arrays
 
 
 def _room(wanted: int, key: Hashable) -> bool:
-    """Whether there is room, after other keys have made way."""
-    free = KEPT_BYTES - sum(_size(one) for held in _kept.values() for one in held.values())
+    """Whether that many bytes are free, after removing results of other keys as far as needed."""
+    free = KEPT_BYTES - sum(_size(arrays) for held in _kept.values() for arrays in held.values())
     others = [(held, other) for held in _kept.values() for other in held if other != key]
     for held, other in others:
         if free >= wanted:
@@ -46,6 +46,6 @@ def _room(wanted: int, key: Hashable) -> bool:
     return free >= wanted
 
 
-def _size(made: Any) -> int:
-    arrays: Iterable[Any] = made.values() if isinstance(made, dict) else made
+def _size(result: Any) -> int:
+    arrays: Iterable[Any] = result.values() if isinstance(result, dict) else result
     return sum(int(array.nbytes) for array in arrays)

@@ -107,9 +107,17 @@ def standard_errors(
 
 
 def _of_query(
-    counts: Counts, q: int, component: Labels, score: Floats, eta: float, link: int, prior: int, weight: float,
-    shape: float, curve: Floats,
-) -> Floats:  # fmt: skip
+    counts: Counts,
+    q: int,
+    component: Labels,
+    score: Floats,
+    eta: float,
+    link: int,
+    prior: int,
+    weight: float,
+    shape: float,
+    curve: Floats,
+) -> Floats:
     size = len(score)
     tied = link in (DAVIDSON, RAO_KUPPER) and counts.ties[q] > 0
     rows = counts.offsets[counts.item_offsets[q] : counts.item_offsets[q + 1] + 1]

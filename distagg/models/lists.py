@@ -38,14 +38,14 @@ class Pairs(NamedTuple):
 
 
 class Experts(NamedTuple):
-    """Who gave each list and each raw pair."""
+    """The expert of each list and of each raw pair."""
 
     of_list: Indices  # (L,)
     of_pair: Indices  # (P,)
 
 
 class Values(NamedTuple):
-    """What ranks are worth, from ``pair_values``."""
+    """Values of ranks, from ``pair_values``."""
 
     entry: Floats  # (E,)
     outside: Floats  # (L,) of the items that a list leaves out
@@ -73,10 +73,10 @@ def borda_points(
     entry_row: Offsets,  # (E,)
     entry_rank: Floats,  # (E,)
 ) -> tuple[Floats, Floats, Floats]:  # (I,), (I,), (Q,)
-    """Items left behind, by every list: size - position, ties sharing theirs; with ``average`` less the leftover.
+    """Borda points: size - position in every list, ties sharing theirs; with ``average`` less the leftover.
 
-    Gives every item's points, how many lists hold it, and, with ``average``, every query's leftover: the sum over lists
-    of the mean of the points that a list has left over.
+    Returns every item's points, how many lists hold it, and, with ``average``, every query's leftover: the sum over
+    lists of the mean of the points that a list has left over.
     """
     lists, length = np.diff(list_offsets), np.diff(entry_offsets)
     most: Floats = np.repeat(np.diff(item_offsets).astype(np.float64), lists)  # points of each list
@@ -107,11 +107,11 @@ def mid_positions(entry_offsets: Offsets, entry_rank: Floats) -> Floats:  # (L +
 
 @kernel
 def pair_values(entry_offsets: Offsets, entry_rank: Floats, left_out: Offsets, function: int) -> tuple[Floats, Floats]:
-    """What ranks are worth: the entries' values (E,), and the value of the items that each list leaves out (L,).
+    """Values of ranks: the entries' (E,), and that of the items that each list leaves out (L,).
 
-    Where i stands before j the pair counts value(j) - value(i) (binary: 1); paper 000, sections 2.1 and 3.2. A value
-    is the rank (difference), the rank over the list's largest (normalised), or its log over the log of the largest
-    (log). With ``left_out`` items, they share the place behind the last listed one: its rank plus 1.
+    Where i stands before j the pair counts value(j) - value(i), or 1 (binary); Volkovs & Zemel 2014, sections 2.1 and
+    3.2. A value is the rank (difference), the rank over the list's largest (normalised), or its log over the log of the
+    largest (log). With ``left_out`` items, they share the place behind the last listed one: its rank plus 1.
     """
     value, outside = np.empty(len(entry_rank)), np.zeros(len(entry_offsets) - 1)
     for a in range(len(entry_offsets) - 1):

@@ -1,4 +1,4 @@
-"""What a model says of a chunk: scores, and beside them whatever else it knows of items and of its own fit."""
+"""The result of a model on a chunk: scores, and what else it knows about items and its own fit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from distagg.types import Floats
 # Extra columns that a model may give for each item, one meaning each.
 #   uncertainty  how little is known: a standard error, a posterior deviation, or mpm's gamma
 #   low, high    an interval for the score
-#   resamples    how many of the bootstrap's resamples hold the item: uncertainty and interval are of these
+#   resamples    how many bootstrap resamples hold the item; uncertainty and interval come from these
 #   status       a code of STATUS: what the comparisons can say about the item
 #   component    number of the item's connected component in its query, from 0
 ITEM_COLUMNS = ("uncertainty", "low", "high", "resamples", "status", "component")

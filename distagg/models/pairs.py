@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -26,7 +25,7 @@ from distagg.models.lists import (
 from distagg.types import Floats, Offsets
 
 
-def pairs_param() -> Any:
+def pairs_param() -> str:
     return param(
         "auto",
         "what a pair counts: binary (1), difference (of ranks), normalised (that over the list's largest rank; of "
@@ -36,22 +35,22 @@ def pairs_param() -> Any:
     )
 
 
-def unlisted_param() -> Any:
+def unlisted_param() -> str:
     return param(
         "auto",
         "what it means that a list leaves an item out: last (it stands one place behind the last listed item), ignore "
-        "(the list says nothing about it) or auto (ratings: ignore; other lists: last); pairs never speak of others",
+        "(the list says nothing about it) or auto (ratings: ignore; other lists: last); raw pairs leave nothing out",
         choices=("auto", "last", "ignore"),
     )
 
 
 def rated(chunk: Chunk) -> bool:
-    """Whether the lists hold ratings: those are turned round, so that their ranks are 0 or less."""
+    """Whether the lists hold ratings, whose ranks are minus the rating: 0 or less."""
     return bool(chunk.n_entries and chunk.entry_rank.min() <= 0.0)
 
 
 def unlisted_last(unlisted: str, chunk: Chunk) -> bool:
-    """Whether unlisted items stand last; who did not rate an item did not say."""
+    """Whether unlisted items stand last. With auto they do, except in ratings: a missing rating says nothing."""
     return not rated(chunk) if unlisted == "auto" else unlisted == "last"
 
 
@@ -64,7 +63,7 @@ def left_out(unlisted: str, chunk: Chunk) -> Offsets:
 
 
 def pair_function(model: str, pairs: str, chunk: Chunk) -> int:
-    """The kernels' number of a pair function; logarithms of ratings are refused."""
+    """The number of a pair function in kernels; logarithms of ratings are refused."""
     if pairs == "auto":
         return DIFFERENCE if rated(chunk) else BINARY
     if pairs == "log" and rated(chunk):
@@ -120,7 +119,7 @@ def won_and_lost(model: str, chunk: Chunk, names: Sequence[str], reciprocal: flo
 
 
 def check_ranks(model: str, chunk: Chunk, names: Sequence[str], reciprocal: float) -> None:
-    """Refuse what has no meaning for ratings."""
+    """Refuse settings that have no meaning for ratings."""
     if ("log" in names or reciprocal) and rated(chunk):
         raise UsageError(
             f"{model} with pairs=log or reciprocal needs ranks above 0, and the dataset holds ratings; choose "
@@ -145,5 +144,5 @@ def pair_arrays(chunk: Chunk) -> Pairs:
 
 
 def expert_arrays(chunk: Chunk) -> Experts:
-    """Who gave a chunk's lists and raw pairs."""
+    """The experts of a chunk's lists and raw pairs."""
     return Experts(chunk.list_expert, chunk.pair_expert)

@@ -1,14 +1,15 @@
-"""What a model that is trained in rounds gives the engine: paper 000, algorithms 1 and 2, and their map-reduce forms.
+"""The base of models that are trained in rounds, and what they give the engine.
 
+Volkovs & Zemel 2014, algorithms 1 and 2, and their map-reduce forms.
 A model's weights are arrays in its params, named by ``weights``. It writes ``start`` (the first weights), ``learn``
-(one pass of SGD over a chunk's queries), ``slope`` (the summed gradient at fixed weights) and ``score``; whatever
-depends on the chunk alone (features, potentials) it computes in ``prepare``. The engine (``engine.train``) owns the
-rounds; params also hold ``round`` (rounds done) and ``highest`` (the highest label of the training data).
+(one pass of SGD over a chunk's queries), ``slope`` (the summed gradient at fixed weights) and ``score``; ``prepare``
+computes what depends on the chunk alone (features, potentials). The engine (``engine.fitting.train``) owns the rounds;
+params also hold ``round`` (rounds done) and ``highest`` (the highest label of the training data).
 Objectives are maximised: a slope points up.
 
 - ``serial``: the weights go through all chunks one after the other, the papers' algorithm.
 - ``average``: every chunk learns from the round's weights; the mean of what they reach, by queries, is the next.
-- ``gradient``: the mean gradient of all queries makes one step of Adam; it wants several times the rounds and patience.
+- ``gradient``: the mean gradient of all queries makes one step of Adam; it needs several times the rounds and patience.
 
 Params named ``expert_*`` hold a row for each expert and are aligned by name; an expert unseen in training has
 ``Model.unseen`` there. Params named ``shared_*`` serve experts that are not known.
@@ -17,7 +18,7 @@ Params named ``expert_*`` hold a row for each expert and are aligned by name; an
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -39,11 +40,11 @@ class Trained(Model):
     supervised: ClassVar[bool] = True
     adam: ClassVar[tuple[float, float, float, float]] = (0.1, 0.9, 0.999, 1e-8)  # step, decay of both moments, floor
 
-    mode: Any = param("serial", MODE_HELP, choices=MODES)
-    rounds: Any = param(100, "most rounds of training", least=1)
-    patience: Any = param(20, "stop after so many rounds without a better value on the validation queries", least=1)
-    rate: Any = param(0.1, "length of a step of SGD; Adam's is a tenth of it", above=0.0)
-    seed: Any = param(0, "where random draws start from", least=0)
+    mode: str = param("serial", MODE_HELP, choices=MODES)
+    rounds: int = param(100, "most rounds of training", least=1)
+    patience: int = param(20, "stop after this many rounds without a better value on the validation queries", least=1)
+    rate: float = param(0.1, "length of a step of SGD; Adam's is a tenth of it", above=0.0)
+    seed: int = param(0, "seed of all random draws", least=0)
 
     @property
     def weights(self) -> tuple[str, ...]:
@@ -52,7 +53,7 @@ class Trained(Model):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """What the weights of an expert belong to, in their order."""
+        """Names of the columns of an expert's weights."""
         raise NotImplementedError
 
     def start(self, n_experts: int) -> Params:
@@ -60,28 +61,28 @@ class Trained(Model):
         raise NotImplementedError
 
     def prepare(self, chunk: Chunk) -> dict[str, np.ndarray]:
-        """What depends on the chunk and the settings alone."""
+        """Arrays that depend on the chunk and the settings alone."""
         return {}
 
     def learn(self, chunk: Chunk, params: Params) -> tuple[Params, int]:
-        """The weights after one pass of SGD over the chunk's queries, and how many queries taught something."""
+        """The weights after one pass of SGD over the chunk's queries, and how many queries had a gradient."""
         raise NotImplementedError
 
     def slope(self, chunk: Chunk, params: Params) -> tuple[Params, int]:
-        """The gradient of the objective, by weight, summed over the queries that teach something; and their number."""
+        """The gradient of the objective, by weight, summed over the queries that have one; and their number."""
         raise NotImplementedError
 
     def prepared(self, chunk: Chunk) -> dict[str, np.ndarray]:
-        """What ``prepare`` gives, kept while the chunk is in memory: rounds come back to the same chunks."""
+        """The arrays of ``prepare``, cached while the chunk is in memory."""
         return kept(chunk, self, self.prepare)
 
     def draws(self, chunk: Chunk, params: Params) -> np.random.Generator:
-        """Random numbers of this round for this chunk; where it runs does not matter."""
+        """The random numbers of this round for this chunk, the same on every worker."""
         first = int(chunk.positions[0]) if chunk.n_queries else 0
         return np.random.default_rng(np.random.SeedSequence([self.seed, int(params["round"][0]), first]))
 
     def map(self, chunk: Chunk, params: Params) -> Statistics:
-        """Sums that add up over chunks: of gradients, or of the weights reached, times the queries behind them."""
+        """Sums over chunks: of gradients, or of learned weights times the number of queries that they come from."""
         if self.mode == "gradient":
             slope, count = self.slope(chunk, params)
             return {**slope, "count": np.array([float(count)])}
@@ -103,13 +104,13 @@ class Trained(Model):
 
     def _adam(self, slope: Params, params: Params) -> Params:
         share, first, second, floor = self.adam
-        made = {**params, "round": params["round"] + 1.0}
-        step = float(made["round"][0])
+        state = {**params, "round": params["round"] + 1.0}
+        step = float(state["round"][0])
         for name in self.weights:
             zero = np.zeros_like(params[name])
             mean = first * params.get(f"mean of {name}", zero) + (1.0 - first) * slope[name]
             square = second * params.get(f"square of {name}", zero) + (1.0 - second) * slope[name] ** 2
             length = np.sqrt(square / (1.0 - second**step)) + floor
-            made[name] = params[name] + share * self.rate * (mean / (1.0 - first**step)) / length
-            made[f"mean of {name}"], made[f"square of {name}"] = mean, square
-        return made
+            state[name] = params[name] + share * self.rate * (mean / (1.0 - first**step)) / length
+            state[f"mean of {name}"], state[f"square of {name}"] = mean, square
+        return state

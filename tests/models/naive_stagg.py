@@ -1,4 +1,4 @@
-"""Paper 004, section 4, as it is written: contests, the recursion over items, and all outcomes one by one."""
+"""Niu et al. 2013, section 4, as it is written: contests, the recursion over items, and all outcomes one by one."""
 
 from __future__ import annotations
 

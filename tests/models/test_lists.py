@@ -4,27 +4,11 @@ import math
 
 import numpy as np
 import pytest
+from naive_pairs import naive_pair_matrix
 from strategies import Query, build_chunk, on_chunks
 
 from distagg.models.lists import PAIR_FUNCTIONS, median_ranks, mid_positions, sum_by_item
 from distagg.models.pairs import list_sums
-
-
-def naive_pair_matrix(ranks: list[float], function: str) -> np.ndarray:
-    """Y of paper 000 sections 2.1 and 3.2, pair by pair."""
-    size = len(ranks)
-    matrix = np.zeros((size, size))
-    top = max(ranks, default=1.0)
-    for i in range(size):
-        for j in range(size):
-            if ranks[i] < ranks[j]:
-                matrix[i, j] = {
-                    "binary": lambda a, b: 1.0,
-                    "difference": lambda a, b: b - a,
-                    "normalised": lambda a, b: (b - a) / top,
-                    "log": lambda a, b: (math.log(b) - math.log(a)) / math.log(top),
-                }[function](ranks[i], ranks[j])
-    return matrix
 
 
 @pytest.mark.parametrize("left_out", [0, 1, 3])
@@ -48,7 +32,7 @@ def test_pair_sums_are_the_row_and_column_sums(function, left_out, drawn):
 
 
 def test_pair_sums_of_the_papers_example():
-    """Paper 000, figure 1: ranks 1, 2, 3 give x1 wins of 1 and 2; ranks 30, 20, 1 give x3 wins of 29 and 19."""
+    """Volkovs & Zemel 2014, figure 1: ranks 1, 2, 3 give x1 wins 1 and 2; ranks 30, 20, 1 give x3 wins 29 and 19."""
     chunk = build_chunk([Query(3, {0: {0: 1, 1: 2, 2: 3}, 1: {0: 30, 1: 20, 2: 1}})])
     nobody = np.zeros(2, dtype=np.int64)
     won, lost, _ = list_sums(chunk, nobody, PAIR_FUNCTIONS["difference"])

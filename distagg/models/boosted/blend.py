@@ -1,8 +1,9 @@
-"""blend: several supervised models, trained apart, with one voice. The recommendation where labels are at hand.
+"""blend: an ensemble of supervised models, trained separately. The recommendation where there are labels.
 
-Each member's scores are standardised in every query and added up. Members that err apart (a linear field over
-rankings, boosted trees) and random starts average out. Where training and validation queries are parts of one dataset,
-as in folds, members hold out the parts in turn: all labelled queries teach, and every member has some to stop by.
+Each member's scores are standardised in every query and added up: the errors of different kinds of members (a linear
+field over rankings, boosted trees) and of random starts average out. Where training and validation queries are parts of
+one dataset, as in folds, members hold out the parts in turn, so that the ensemble learns from all labelled queries and
+every member has held-out ones for early stopping.
 """
 
 from __future__ import annotations
@@ -15,9 +16,8 @@ import numpy as np
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
 from distagg.models.base import Model, Params, param
-from distagg.models.boosted.model import LambdaMart, standardised
-from distagg.models.crf.model import Crf
-from distagg.models.scorers.lambdarank import LambdaRank
+from distagg.models.boosted.model import standardised
+from distagg.models.registry import model_named
 from distagg.types import Floats
 
 CRF: tuple[dict[str, Any], ...] = (
@@ -29,21 +29,25 @@ CRF: tuple[dict[str, Any], ...] = (
 
 @dataclass(frozen=True, kw_only=True)
 class Blend(Model):
-    """How many of each kind are trained, each from another seed."""
+    """An ensemble: its parameters are the numbers of members of each kind, which differ in their seeds."""
 
     name: ClassVar[str] = "blend"
     summary: ClassVar[str] = "several crf and lambdamart (or lambdarank) together: the most accurate with labels"
-    paper: ClassVar[str] = "000 sections 3.5 and 3.6"
+    paper: ClassVar[str] = "Volkovs & Zemel 2014, sections 3.5 and 3.6"
     cost: ClassVar[str] = "the sum of its members'"
     supervised: ClassVar[bool] = True
     positive: ClassVar[bool] = True
     package: ClassVar[str] = "lightgbm"
-    unseen: ClassVar[float] = -np.inf  # told from known experts, whose parameters are finite
+    unseen: ClassVar[float] = -np.inf  # marks unseen experts: the parameters of known ones are finite
 
-    crf: Any = param(12, "members that are crf: with pairs log, log+binary, and that for err, in turn", least=0)
-    lambdamart: Any = param(12, "members that are lambdamart; they need LightGBM", least=0)
-    lambdarank: Any = param(0, "members that are lambdarank", least=0)
-    seed: Any = param(0, "where random draws start from", least=0)
+    crf: int = param(
+        12,
+        "members that are crf: in turn with pairs=log, pairs=log+binary, and the latter with metric=err",
+        least=0,
+    )
+    lambdamart: int = param(12, "members that are lambdamart; they need LightGBM", least=0)
+    lambdarank: int = param(0, "members that are lambdarank", least=0)
+    seed: int = param(0, "seed of all random draws", least=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -55,9 +59,9 @@ class Blend(Model):
         """The models, by name and number."""
         seeds = [int(self.seed) * 1000 + n for n in range(int(max(self.crf, self.lambdamart, self.lambdarank)))]
         return {
-            **{f"crf {n + 1}": Crf(seed=seeds[n], **CRF[n % len(CRF)]) for n in range(int(self.crf))},
-            **{f"lambdamart {n + 1}": LambdaMart(seed=seeds[n]) for n in range(int(self.lambdamart))},
-            **{f"lambdarank {n + 1}": LambdaRank(seed=seeds[n]) for n in range(int(self.lambdarank))},
+            **{f"crf {n + 1}": model_named("crf", CRF[n % len(CRF)], seed=seeds[n]) for n in range(int(self.crf))},
+            **{f"lambdamart {n + 1}": model_named("lambdamart", seed=seeds[n]) for n in range(int(self.lambdamart))},
+            **{f"lambdarank {n + 1}": model_named("lambdarank", seed=seeds[n]) for n in range(int(self.lambdarank))},
         }
 
     @staticmethod
@@ -66,7 +70,7 @@ class Blend(Model):
         return int(member.rpartition(" ")[2]) - 1
 
     def joined(self, learned: dict[str, Params]) -> Params:
-        """The members' parameters in one: each under its name and whose it is."""
+        """The members' parameters in one dictionary, named 'NAME of MEMBER'."""
         return {f"{name} of {member}": value for member, params in learned.items() for name, value in params.items()}
 
     def score(self, chunk: Chunk, params: Params) -> Floats:

@@ -1,13 +1,13 @@
-"""lambdamart: boosted trees on what every expert's list says of an item. Burges 2010.
+"""lambdamart: boosted trees on features of every expert's list. Burges 2010.
 
-Trees are grown by LightGBM (an optional extra), and kept as plain arrays: ranking needs no LightGBM. They ask what an
-expert won and lost, as the CRF does, and what a few models without labels say of the item.
+LightGBM (an optional extra) grows the trees. They are saved as plain arrays, so ranking needs no LightGBM. Features are
+what an item won and lost in an expert's list, as in the CRF, and the scores of a few unsupervised models.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -16,22 +16,21 @@ from distagg.errors import UsageError
 from distagg.models.base import Model, Params, param, sum_entries
 from distagg.models.boosted.kernels import Trees, add_trees
 from distagg.models.lists import PAIR_FUNCTIONS
-from distagg.models.mpm.model import Mpm
 from distagg.models.pairs import won_and_lost, won_and_lost_names
-from distagg.models.positional.model import Borda, Rrf
+from distagg.models.registry import model_named
 from distagg.models.scorers.features import KINDS, Features, FeatureSettings, chunk_features
 from distagg.models.scorers.kernels import Rows
 from distagg.types import OFFSET, Floats, Offsets
 
 PAIRS, RECIPROCAL = ("log", "binary"), 10.0
-UNLABELLED = (Rrf(), Borda(), Mpm())
+UNLABELLED = ("rrf", "borda", "mpm")
 DIGITS = 6  # decimals of their scores: trees must not tell apart what rounding does
-COMMON = (*(model.name for model in UNLABELLED), "lists")
+COMMON = (*UNLABELLED, "lists")
 
 
 @dataclass(frozen=True, kw_only=True)
 class LambdaMart(Model):
-    """Experts unseen in training are silent."""
+    """Experts unseen in training are ignored."""
 
     name: ClassVar[str] = "lambdamart"
     summary: ClassVar[str] = "boosted trees on every expert's list, grown by LightGBM (an extra) from labels"
@@ -40,39 +39,41 @@ class LambdaMart(Model):
     supervised: ClassVar[bool] = True
     positive: ClassVar[bool] = True
     package: ClassVar[str] = "lightgbm"
-    unseen: ClassVar[float] = -np.inf  # told from known experts, whose parameters are finite
+    unseen: ClassVar[float] = -np.inf  # marks unseen experts: the parameters of known ones are finite
 
-    features: Any = param(
+    features: str = param(
         "won",
         "what lists say of items: won (what was won and lost, as the CRF takes it), svd, borda or cp, as lambdarank",
         choices=("won", *KINDS),
     )
-    pairs: Any = param("log", "how two ranks become a preference, for svd and cp", choices=(*PAIR_FUNCTIONS, "all"))
-    rank: Any = param(1, "how many singular triplets, or factors of cp", least=1)
-    trees: Any = param(300, "trees to grow; those up to the best value on the validation queries are kept", least=1)
-    leaves: Any = param(7, "leaves of a tree", least=2)
-    rate: Any = param(0.05, "how much of each tree is added", above=0.0)
-    least: Any = param(50, "items in a leaf, at least, or a hundredth of all where that is fewer", least=1)
-    columns: Any = param(0.3, "share of the columns that a tree may ask", above=0.0)
-    items: Any = param(0.7, "share of the items that a tree learns from", above=0.0)
-    mode: Any = param(
+    pairs: str = param("log", "how two ranks become a preference, for svd and cp", choices=(*PAIR_FUNCTIONS, "all"))
+    rank: int = param(1, "how many singular triplets, or factors of cp", least=1)
+    trees: int = param(300, "trees to grow; those up to the best value on the validation queries are kept", least=1)
+    leaves: int = param(7, "leaves of a tree", least=2)
+    rate: float = param(0.05, "how much of each tree is added", above=0.0)
+    least: int = param(50, "least number of items in a leaf, or a hundredth of all items where that is fewer", least=1)
+    columns: float = param(0.3, "share of the columns that each tree may use", above=0.0)
+    items: float = param(0.7, "share of the items that a tree learns from", above=0.0)
+    mode: str = param(
         "serial",
         "serial (in one process: the same bits anywhere) or spread (over the workers of the cluster, by LightGBM's "
         "own Dask interface: for data that do not fit in one; bits follow the number of workers)",
         choices=("serial", "spread"),
     )
-    plain: Any = param(False, "spread over several machines although LightGBM's own connections are not encrypted")
-    seed: Any = param(0, "where random draws start from", least=0)
+    plain: bool = param(
+        False, "allow mode=spread over several machines, although LightGBM's own connections are not encrypted"
+    )
+    seed: int = param(0, "seed of all random draws", least=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         for key in ("columns", "items"):
             if getattr(self, key) > 1.0:
-                found = getattr(self, key)
-                raise UsageError(f"parameter {key} of {self.name}: found {found}, expected a share, at most 1")
+                share = getattr(self, key)
+                raise UsageError(f"parameter {key} of {self.name}: found {share}, expected a share, at most 1")
 
     def dense(self, chunk: Chunk) -> Floats:
-        """Features of every item, as trees are grown on: experts x columns, then COMMON, shape (I, F)."""
+        """Features of every item as LightGBM takes them: experts x columns, then COMMON, shape (I, F)."""
         said = self._said(chunk)
         rows = np.zeros((chunk.n_items, self._owners(chunk), said.values.shape[1]))
         rows[np.repeat(chunk.item_offsets[:-1], np.diff(said.offsets)) + said.item, said.expert] = said.values
@@ -94,7 +95,7 @@ class LambdaMart(Model):
         return 1 if self.features != "won" and self._settings.shared else chunk.n_experts
 
     def _said(self, chunk: Chunk) -> Features:
-        """What lists say of items, without the missing-expert bias: trees see who is missing."""
+        """Features of entries, without the missing-expert bias: trees see by themselves which expert is missing."""
         if self.features == "won":
             values = won_and_lost(self.name, chunk, PAIRS, RECIPROCAL)[:, 1:]
             expert = np.repeat(chunk.list_expert, np.diff(chunk.entry_offsets))
@@ -123,7 +124,7 @@ class LambdaMart(Model):
         return score
 
     def _compact(self, chunk: Chunk, params: Params, width: int) -> tuple[Offsets, Offsets, Offsets, int]:
-        """Columns that trees ask, numbered anew: by node, by expert and column, of COMMON; and how many."""
+        """Renumber the columns that trees use: by node, by expert and column, of COMMON; and their number."""
         asked = params["tree_nodes"][0].astype(OFFSET)
         used = np.unique(asked[asked >= 0])
         number = np.full(int(params["tree_columns"][0]) + 1, -1, dtype=OFFSET)  # the last one is for leaves
@@ -137,8 +138,8 @@ class LambdaMart(Model):
 
 
 def _common(chunk: Chunk) -> Floats:
-    """What models without labels say of items, standardised in the query, and the share of lists that hold them."""
-    scores = [np.round(standardised(chunk, model.score(chunk, {})), DIGITS) + 0.0 for model in UNLABELLED]
+    """Scores of unsupervised models, standardised in the query, and the share of lists that hold the item; (I, C)."""
+    scores = [np.round(standardised(chunk, model_named(name).score(chunk, {})), DIGITS) + 0.0 for name in UNLABELLED]
     lists = np.repeat(np.maximum(np.diff(chunk.list_offsets), 1), np.diff(chunk.item_offsets))
     share = sum_entries(chunk, np.ones(chunk.n_entries)) / lists
     return np.stack([*scores, share], axis=1)

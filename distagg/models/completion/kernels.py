@@ -1,9 +1,13 @@
-"""User-based nearest neighbours: predictions of all items for users, from a pool of other users.
+"""Kernels that complete ratings: nearest neighbours among users, and one half of alternating least squares.
 
-Two users are as alike as their deviations from the baseline correlate over the items that both rated, shrunk where
-these are few. An item's prediction is the mean deviation of the nearest users who rated it, weighted by likeness, and
-drawn to the baseline where there are few of them.
-Cost for each user: one pass over the pool's ratings and a sort of its users.
+Neighbours: the likeness of two users is the correlation of their deviations from the baseline over the items that both
+rated, shrunk where these are few. An item's prediction is the mean deviation of the nearest users who rated it,
+weighted by likeness, and drawn to the baseline where there are few of them. Cost for each user: one pass over the
+pool's ratings and a sort of its users.
+
+Least squares: a rating is mean + c_u + b_i + u . v_i. With the items' b and v held, a user's (c, u) is a ridge
+regression on its own ratings; with users held, an item's (b, v) is one whose sums add up over chunks.
+Cost: O(entries x factors^2).
 """
 
 from __future__ import annotations
@@ -93,12 +97,6 @@ def predict_user(most: int, damp: float, likeness: Floats, pool: Ratings, predic
             predicted[i] /= weight[i] + damp
 
 
-# One half of alternating least squares: every user's best factors, and what they say about the items.
-#
-# A rating is mean + c_u + b_i + u . v_i. With the items' b and v held, a user's (c, u) is a ridge regression on its own
-# ratings; with users held, an item's (b, v) is one whose sums add up over chunks. Cost: O(entries x factors^2).
-
-
 @kernel
 def solve_ridge(matrix: Floats, right: Floats) -> None:
     """Cholesky in place of a symmetric positive definite matrix (d, d); ``right`` (d,) becomes the solution."""
@@ -165,7 +163,7 @@ def item_sums(
     matrix: Floats,  # (I, 1 + d, 1 + d) filled, lower triangles: sums of x x' with x = (1, u)
     right: Floats,  # (I, 1 + d) filled: sums of x times what is left
 ) -> float:
-    """What users say about items; gives the squared error before items move."""
+    """What users say about items; returns the squared error before items move."""
     size, squared = item.shape[1], 0.0
     for a in range(len(entry_offsets) - 1):
         for e in range(entry_offsets[a], entry_offsets[a + 1]):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -35,14 +35,14 @@ class Completion(Model):
         size = max(1, BLOCK_CELLS // max(chunk.n_items, 1))
         for first in range(0, chunk.n_lists, size):
             span = slice(first, min(first + size, chunk.n_lists))
-            some = some_lists(chunk, span)
-            found = self.predict(some, params)
+            part = some_lists(chunk, span)
+            ratings = self.predict(part, params)
             if "scale" in params:
-                np.clip(found, *params["scale"], out=found)
+                np.clip(ratings, *params["scale"], out=ratings)
             if observed:
-                users = np.repeat(np.arange(some.n_lists), np.diff(some.entry_offsets))
-                found[users, some.entry_item] = -some.entry_rank
-            yield span, found
+                users = np.repeat(np.arange(part.n_lists), np.diff(part.entry_offsets))
+                ratings[users, part.entry_item] = -part.entry_rank
+            yield span, ratings
 
     def chunks(self, chunk: Chunk, params: Params) -> Iterator[Chunk]:
         """The completed lists as chunks, which any model takes."""
@@ -83,10 +83,10 @@ def rating_sums(chunk: Chunk) -> Statistics:
 
 
 def add_sums(a: Statistics, b: Statistics) -> Statistics:
-    made = {name: a[name] + b[name] for name in a}
+    summed = {name: a[name] + b[name] for name in a}
     if "least" in a:
-        made |= {"least": np.minimum(a["least"], b["least"]), "most": np.maximum(a["most"], b["most"])}
-    return made
+        summed |= {"least": np.minimum(a["least"], b["least"]), "most": np.maximum(a["most"], b["most"])}
+    return summed
 
 
 def scale_and_mean(sums: Statistics) -> Params:
@@ -100,9 +100,9 @@ class Constant(Completion):
 
     name: ClassVar[str] = "constant"
     summary: ClassVar[str] = "the same rating wherever one is missing"
-    paper: ClassVar[str] = "000 section 2.7"
+    paper: ClassVar[str] = "Volkovs & Zemel 2014, section 2.7"
 
-    value: Any = param(0.0, "the rating")
+    value: float = param(0.0, "the rating")
 
     def map(self, chunk: Chunk, params: Params) -> Statistics:
         return {}

@@ -7,7 +7,7 @@ are more, is all that travels: memory is bounded by it, cost is users x ratings 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -22,18 +22,22 @@ POOL = ("pool_length", "pool_item", "pool_deviation", "pool_expert")
 
 @dataclass(frozen=True, kw_only=True)
 class Neighbours(Completion):
-    """The baseline, and what the nearest users who rated the item deviate from theirs."""
+    """The baseline plus the mean deviation of the nearest users who rated the item from their own baseline."""
 
     name: ClassVar[str] = "neighbours"
     summary: ClassVar[str] = "user-based nearest neighbours on deviations from a baseline"
-    paper: ClassVar[str] = "000 section 2.7; Koren 2010"
+    paper: ClassVar[str] = "Volkovs & Zemel 2014, section 2.7; Koren 2010"
 
-    most: Any = param(40, "neighbours for each prediction", least=1)
-    shrink: Any = param(100.0, "likeness is multiplied by n / (n + shrink) for n + 1 items in common", least=0.0)
-    damp: Any = param(0.3, "likeness at which a prediction stands halfway between neighbours and baseline", least=0.0)
-    offset: Any = param(5.0, "ratings of nothing special that a user's or item's offset begins with", above=0.0)
-    pool: Any = param(5000, "most users that neighbours are sought among", least=1)
-    seed: Any = param(0, "of the draw of the pool", least=0)
+    most: int = param(40, "neighbours for each prediction", least=1)
+    shrink: float = param(100.0, "similarity is multiplied by n / (n + shrink) for n + 1 items in common", least=0.0)
+    damp: float = param(
+        0.3, "total similarity at which a prediction lies halfway between neighbours and baseline", least=0.0
+    )
+    offset: float = param(
+        5.0, "average ratings added to a user's or item's own before its offset is computed", above=0.0
+    )
+    pool: int = param(5000, "most users to search for neighbours", least=1)
+    seed: int = param(0, "seed of the draw of the pool", least=0)
 
     def sent(self, params: Params) -> Params:
         return {name: value for name, value in params.items() if name not in ("over", "count")}
@@ -46,8 +50,8 @@ class Neighbours(Completion):
         chosen[order[: self.pool]] = 1
         some = chunk.repeat_experts(chosen)
         _, deviation = self._baseline(some, params)
-        made = (np.diff(some.entry_offsets), some.entry_item, deviation, some.list_expert)
-        return dict(zip(POOL, made, strict=True))
+        columns = (np.diff(some.entry_offsets), some.entry_item, deviation, some.list_expert)
+        return dict(zip(POOL, columns, strict=True))
 
     def reduce(self, a: Statistics, b: Statistics) -> Statistics:
         if "pool_item" in a:

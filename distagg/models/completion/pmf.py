@@ -8,7 +8,7 @@ items x factors^2.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -21,18 +21,18 @@ from distagg.types import Floats
 
 @dataclass(frozen=True, kw_only=True)
 class Pmf(Completion):
-    """Every rating is near mean + c_u + b_i + u . v_i; others are predicted so, within the scale."""
+    """The model of a rating is mean + c_u + b_i + u . v_i; predictions are clipped to the scale."""
 
     name: ClassVar[str] = "pmf"
     summary: ClassVar[str] = "probabilistic matrix factorisation, by alternating least squares"
-    paper: ClassVar[str] = "000 section 2.7; Salakhutdinov & Mnih 2008"
+    paper: ClassVar[str] = "Volkovs & Zemel 2014, section 2.7; Salakhutdinov & Mnih 2008"
 
-    factors: Any = param(10, "of every user and item", least=1)
-    weight: Any = param(12.0, "of the Gaussian priors on factors, in squared ratings", above=0.0)
-    offset: Any = param(2.0, "of the Gaussian priors on offsets", above=0.0)
-    rounds: Any = param(100, "most rounds to take", least=1)
-    tolerance: Any = param(1e-4, "stop when a round lowers the objective by a smaller share", above=0.0)
-    seed: Any = param(0, "of the first factors", least=0)
+    factors: int = param(10, "number of factors of every user and item", least=1)
+    weight: float = param(12.0, "weight of the Gaussian priors on factors, in squared ratings", above=0.0)
+    offset: float = param(2.0, "weight of the Gaussian priors on offsets", above=0.0)
+    rounds: int = param(100, "most rounds to take", least=1)
+    tolerance: float = param(1e-4, "stop when a round lowers the objective by a smaller share", above=0.0)
+    seed: int = param(0, "seed of the initial factors", least=0)
 
     def sent(self, params: Params) -> Params:
         return {name: params[name] for name in ("item", "mean", "scale") if name in params}
@@ -86,9 +86,14 @@ class Pmf(Completion):
     def _users(self, chunk: Chunk, params: Params) -> Floats:
         user = np.zeros((chunk.n_lists, params["item"].shape[1]))
         fit_users(
-            float(params["mean"][0]), self._ridge, chunk.entry_offsets, chunk.entry_item, _ratings(chunk),
-            params["item"], user,
-        )  # fmt: skip
+            float(params["mean"][0]),
+            self._ridge,
+            chunk.entry_offsets,
+            chunk.entry_item,
+            _ratings(chunk),
+            params["item"],
+            user,
+        )
         return user
 
 

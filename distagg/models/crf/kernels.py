@@ -1,7 +1,13 @@
-"""The CRF's potentials, one row for each entry: paper 000, equation 4. Cost: O(entries).
+"""Kernels of the CRF: potentials of entries, and the exact expectation of a metric over rankings of a few items.
 
-An item's score is a sum over the experts that list it. Those that do not would add their bias; taking it from those
-that do instead moves all items of a query by the same amount, which changes no ranking and no probability.
+Potentials (Volkovs & Zemel 2014, equation 4) are one row for each entry; cost: O(entries). An item's score is a sum
+over the experts that list it. Those that do not would add their bias; subtracting it from those that do instead moves
+all items of a query by the same amount, which changes no ranking and no probability.
+
+Expectations (equations 4 and 5): a ranking's log weight is sum_p score(item at p) / log(p + 1). That and every metric
+here are sums over positions of terms that depend only on the set placed before and the item placed now, so one pass
+back and one forth over subsets gives the expected metric and its gradient: O(2^e e) for e items instead of O(e! e).
+Samples and the worth of their gains do not depend on the weights, and are computed before a pass over the queries.
 """
 
 from __future__ import annotations
@@ -18,7 +24,7 @@ from distagg.types import NO_LABEL, Floats, Indices, Labels, Offsets
 
 @kernel
 def group_values(function: int, rank: Floats, values: Floats) -> float:
-    """What the ranks of a list's tie groups are worth, into ``values``; gives the sum over its entries."""
+    """What the ranks of a list's tie groups are worth, into ``values``; returns the sum over its entries."""
     largest = rank[len(rank) - 1]
     scale = 1.0
     if function == NORMALISED:
@@ -129,15 +135,6 @@ def index_by_item(
         i = len(start) - 1 - n
         start[i] = start[i - 1]
     start[0] = 0
-
-
-# The CRF over rankings of a few items, exactly: paper 000, equations 4 and 5.
-#
-# A ranking's log weight is sum_p score(item at p) / log(p + 1). That and every metric here are sums over positions of
-# terms that depend only on the set placed before and the item placed now, so one pass back and one forth over subsets
-# gives the expected metric and its gradient: O(2^e e) for e items instead of O(e! e).
-#
-# What does not depend on the weights, samples and what their gains are worth, is made before a pass over the queries.
 
 
 # A metric's term is gain[item] * discount[position] * state(set before). States: 1, 1 + the set's relevant items (AP),

@@ -1,4 +1,6 @@
-"""crf: a conditional random field over rankings, trained on the expected metric. Papers 000 (section 3.6) and 001.
+"""crf: a conditional random field over rankings, trained on the expected metric.
+
+Volkovs & Zemel 2014, section 3.6; Volkovs & Zemel 2013.
 
 An item's score is a sum over the experts that list it: weights of the expert times what it won and lost there, and its
 bias. Training takes a few items of each query at a time, at least one of every label, and climbs the exact gradient of
@@ -14,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -63,25 +65,27 @@ class Crf(Trained):
 
     name: ClassVar[str] = "crf"
     summary: ClassVar[str] = "conditional random field over rankings, trained on the expected metric"
-    paper: ClassVar[str] = "000 section 3.6; 001"
+    paper: ClassVar[str] = "Volkovs & Zemel 2014, section 3.6; Volkovs & Zemel 2013"
     cost: ClassVar[str] = "entries; training: queries x 2^sample x sample a round"
-    unseen: ClassVar[float] = -np.inf  # told from known experts, whose parameters are finite
+    unseen: ClassVar[float] = -np.inf  # marks unseen experts: the parameters of known ones are finite
 
-    pairs: Any = param(
+    pairs: str = param(
         "log",
         "how two ranks become a preference: log, binary, normalised, difference, or several at once",
         choices=tuple(_pair_choices()),
     )
-    reciprocal: Any = param(10.0, "c of one more potential, c / (c + rank); 0 leaves it out, as the paper", least=0)
-    metric: Any = param("ndcg", "the metric whose expectation is maximised", choices=OBJECTIVES)
-    sample: Any = param(6, f"items of a query in a training step, 2 to {MOST}", least=2)
-    sharing: Any = param(
+    reciprocal: float = param(
+        10.0, "c of one more potential, c / (c + rank); 0 leaves it out, as in the paper", least=0
+    )
+    metric: str = param("ndcg", "the metric whose expectation is maximised", choices=OBJECTIVES)
+    sample: int = param(6, f"items of a query in a training step, 2 to {MOST}", least=2)
+    sharing: str = param(
         "individual",
-        "individual (weights for each expert, strangers are silent), consensus (the same for all), mixed (known "
-        "experts their own, strangers the consensus)",
+        "individual (weights for each expert, unseen experts are ignored), consensus (the same for all), mixed (known "
+        "experts have their own, unseen ones the consensus)",
         choices=("individual", "consensus", "mixed"),
     )
-    rate: Any = param(4.0, "length of a step of SGD; Adam's is a tenth of it", above=0.0)
+    rate: float = param(4.0, "length of a step of SGD; Adam's is a tenth of it", above=0.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -97,7 +101,7 @@ class Crf(Trained):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """What the columns of the weights belong to: the bias of items that an expert leaves out, then the rest."""
+        """Names of the columns of the weights: first the bias of items that an expert leaves out."""
         return won_and_lost_names(self.pairs.split("+"), self.reciprocal)
 
     def start(self, n_experts: int) -> Params:
@@ -138,8 +142,8 @@ class Crf(Trained):
         return self._named(total, params), count
 
     def _climb(self, chunk: Chunk, params: Params, rate: float, weights: Floats, into: Floats) -> int:
-        """Steps up from every query's sample, added to ``into``; how many queries taught something."""
-        made = self.prepared(chunk)
+        """Add a gradient step for every query's sample to ``into``; returns how many queries had a gradient."""
+        prepared = self.prepared(chunk)
         draws = self.draws(chunk, params)
         order, keys = draws.permutation(chunk.n_queries), draws.random(chunk.n_items)
         row = self._rows(chunk)
@@ -149,10 +153,16 @@ class Crf(Trained):
         gain, discount, kind, how = metric_terms(self.metric, most, chunk.grades(), float(params["highest"][0]))
         sizes, picked, gains = samples(chunk, order, keys, gain, most)
         climb(
-            rate, kind, Samples(sizes, picked, gains, normalise(how, discount, gains)),
-            Potentials(made["start"], made["holder"], made["potentials"], row), field_of(most), room_for(most),
-            weights, into, np.zeros(len(sizes)),
-        )  # fmt: skip
+            rate,
+            kind,
+            Samples(sizes, picked, gains, normalise(how, discount, gains)),
+            Potentials(prepared["start"], prepared["holder"], prepared["potentials"], row),
+            field_of(most),
+            room_for(most),
+            weights,
+            into,
+            np.zeros(len(sizes)),
+        )
         return len(sizes)
 
     def _rows(self, chunk: Chunk) -> Offsets:
@@ -193,7 +203,7 @@ def metric_terms(metric: str, most: int, labels: Labels, highest: float) -> tupl
 def samples(
     chunk: Chunk, order: Offsets, keys: Floats, gain: Floats, most: int
 ) -> tuple[Offsets, Offsets, Floats]:  # (N,), (N, most), (N, most)
-    """The samples of the queries that teach something, in ``order``: sizes, items, and the items' gains."""
+    """Samples of the queries with different labels, in ``order``: sizes, items, and the items' gains."""
     picked, sizes = np.zeros((chunk.n_queries, most), dtype=np.int64), np.zeros(chunk.n_queries, dtype=np.int64)
     kinds = np.zeros(int(np.diff(chunk.item_offsets).max(initial=1)), dtype=np.int64)
     draw_samples(chunk.item_offsets, chunk.grades(), keys, kinds, picked, sizes)

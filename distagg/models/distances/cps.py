@@ -1,5 +1,6 @@
-"""cps: the coset-permutation distance based stagewise model (Qin, Geng & Liu 2010; paper 000, section 2.2.1).
+"""cps: the coset-permutation distance based stagewise model.
 
+Qin, Geng & Liu 2010; Volkovs & Zemel 2014, section 2.2.1.
 Cost: items^2 x lists for greedy inference (one pass over entries for spearman, whose stages all order items alike);
 a round of learning costs items x lists^2 for every label.
 """
@@ -7,7 +8,7 @@ a round of learning costs items x lists^2 for every label.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -31,34 +32,34 @@ class Cps(Model):
 
     name: ClassVar[str] = "cps"
     summary: ClassVar[str] = "stage by stage, the item nearest to all experts by a coset-permutation distance"
-    paper: ClassVar[str] = "000 section 2.2.1; Qin, Geng & Liu 2010"
+    paper: ClassVar[str] = "Volkovs & Zemel 2014, section 2.2.1; Qin, Geng & Liu 2010"
     cost: ClassVar[str] = "items^2 x lists"
 
-    distance: Any = param(
+    distance: str = param(
         "kendall",
         "distance between rankings: kendall (pairs out of order), footrule or spearman (squared)",
         choices=("kendall", "footrule", "spearman"),
     )
-    unlisted: Any = param(
+    unlisted: str = param(
         "average",
         "position of the items a list leaves out: average (they share the positions left over) or last (each stands at "
-        "the last position); for kendall it is all one",
+        "the last position); kendall does not depend on it",
         choices=("average", "last"),
     )
-    theta: Any = param(
+    theta: float | Literal["learn"] = param(
         1.0,
         "weight of every expert (as long as all are equal it changes probabilities, not the ranking), or learn: by "
         "maximum likelihood from the labels of training queries",
         choices=("learn",),
         above=0.0,
     )
-    prior: Any = param(1.0, "weight of the Gaussian prior on learned weights", above=0.0)
-    rounds: Any = param(100, "most rounds of learning", least=1)
-    tolerance: Any = param(1e-8, "learning stops when a round promises less likelihood for each item", above=0.0)
+    prior: float = param(1.0, "weight of the Gaussian prior on learned weights", above=0.0)
+    rounds: int = param(100, "most rounds of learning", least=1)
+    tolerance: float = param(1e-8, "stop when a round promises to raise the log likelihood per item by less", above=0.0)
 
     @property
     def needs_labels(self) -> bool:
-        return bool(self.theta == "learn")
+        return self.theta == "learn"
 
     def score(self, chunk: Chunk, params: Params) -> Floats:
         theta = self._theta(chunk, params)
@@ -89,6 +90,7 @@ class Cps(Model):
         theta = params.get("expert_theta", np.zeros(len(statistics["gradient"])))
         value = float(statistics["value"]) - 0.5 * self.prior * float(theta @ theta)
         rounds = float(params.get("rounds", 0.0)) + 1.0
+        step: np.ndarray
         if "value" in params and value < float(params["value"]) - 1e-12 * abs(float(params["value"])):
             start, step = params["expert_start"], 0.5 * params["expert_step"]
             value, gain = float(params["value"]), 0.5 * float(params["gain"])
@@ -102,9 +104,11 @@ class Cps(Model):
             return {"expert_theta": start}
         state = {"value": value, "gain": gain, "rounds": rounds}
         return {
-            "expert_theta": start + step, "expert_start": start, "expert_step": step,
+            "expert_theta": start + step,
+            "expert_start": start,
+            "expert_step": step,
             **{key: np.array(number) for key, number in state.items()},
-        }  # fmt: skip
+        }
 
     def done(self, params: Params) -> bool:
         return "rounds" not in params

@@ -93,7 +93,7 @@ def take(query: Query, i: int) -> None:
 def fill_energies(distance: int, stage: int, query: Query, theta: Floats, d: Floats, energy: Floats) -> float:
     """What the lists hold against taking each item that is left, and its sum weighted by theta (lists,).
 
-    They go into ``d`` (size, lists) and ``energy`` (size,); gives the lowest energy.
+    They go into ``d`` (size, lists) and ``energy`` (size,); returns the lowest energy.
     """
     position, ahead, gone = query
     size, lists = position.shape
@@ -195,7 +195,7 @@ def add_curvature(weight: float, d: Floats, mean: Floats, experts: Indices, curv
 
 @kernel
 def choose_highest(labels: Labels, gone: Bools, chosen: Bools) -> int:
-    """Mark the items left that have the highest label; gives their number, or 0 where all that are left have it."""
+    """Mark the items left that have the highest label; returns their number, or 0 where all that are left have it."""
     top = UNKNOWN
     for i in range(len(labels)):
         if not gone[i]:

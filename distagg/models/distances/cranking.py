@@ -6,7 +6,7 @@ The weights are those of Klementiev, Roth & Small (2008), by expectation maximis
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -42,26 +42,26 @@ class Cranking(Model):
 
     name: ClassVar[str] = "cranking"
     summary: ClassVar[str] = "Mallows with expert weights learned without labels"
-    paper: ClassVar[str] = "000 section 2.2; Lebanon & Lafferty 2002; Klementiev et al. 2008"
+    paper: ClassVar[str] = "Volkovs & Zemel 2014, section 2.2; Lebanon & Lafferty 2002; Klementiev et al. 2008"
     cost: ClassVar[str] = "items^2 x (lists + sweeps) a round"
 
-    unlisted: Any = param(
+    unlisted: str = param(
         "last",
         "what it means that a list leaves an item out: last (it stands behind all listed ones) or ignore (the list "
         "says nothing about it)",
         choices=("last", "ignore"),
     )
-    sweeps: Any = param(10, "sweeps of Gibbs sampling over a query's items, after five that do not count", least=1)
-    largest: Any = param(
+    sweeps: int = param(10, "sweeps of Gibbs sampling over a query's items, after five that do not count", least=1)
+    largest: float = param(
         0.2,
         "most that a theta may be: it bounds how far experts whose lists are nearly the same confirm each other; of "
         "0.05 to 10 the best on MQ2007 and good on MQ2008",
         above=0.0,
     )
-    seed: Any = param(0, "of the sampling", least=0)
-    start: Any = param(0.1, "theta of every expert in the first round", above=0.0)
-    tolerance: Any = param(1e-3, "stop when no theta changes by a larger share of the largest", above=0.0)
-    rounds: Any = param(100, "most rounds to take", least=1)
+    seed: int = param(0, "seed of the sampling", least=0)
+    start: float = param(0.1, "theta of every expert in the first round", above=0.0)
+    tolerance: float = param(1e-3, "stop when no theta changes by a larger share of the largest", above=0.0)
+    rounds: int = param(100, "most rounds to take", least=1)
 
     @property
     def learns(self) -> bool:
@@ -76,8 +76,8 @@ class Cranking(Model):
     def reduce(self, a: Statistics, b: Statistics) -> Statistics:
         width = max(a["stages"].shape[1], b["stages"].shape[1])
         stages = np.zeros((len(a["stages"]), width))
-        for one in (a["stages"], b["stages"]):
-            stages[:, : one.shape[1]] += one
+        for counted in (a["stages"], b["stages"]):
+            stages[:, : counted.shape[1]] += counted
         return {"distance": a["distance"] + b["distance"], "stages": stages}
 
     def finish(self, statistics: Statistics, params: Params) -> Params:
@@ -90,8 +90,11 @@ class Cranking(Model):
         theta = np.array([fit_theta(d, counts, 1e-10, 100, self.largest, NO_TRACE)[0] for d, counts in pairs])
         change = np.abs(theta - self._theta(len(theta), params)).max() / max(theta.max(), np.finfo(float).tiny)
         return {
-            "expert_theta": theta, "expert_distance": distance, "round": np.array(turn), "change": np.array(change),
-        }  # fmt: skip
+            "expert_theta": theta,
+            "expert_distance": distance,
+            "round": np.array(turn),
+            "change": np.array(change),
+        }
 
     def done(self, params: Params) -> bool:
         if params["change"] <= self.tolerance:

@@ -149,7 +149,7 @@ def expected_distance(table: Indices, a: int, before: Floats, unlisted_last: boo
 
 @kernel
 def expected_behind(before: Floats, score: Floats) -> Offsets:  # (size,)
-    """Expected number of items behind each, into ``score``; gives the items in that order, the most first."""
+    """Expected number of items behind each, into ``score``; returns the items in that order, the most first."""
     order = np.empty(len(before), dtype=np.int64)
     for i in range(len(before)):
         behind = 0.0

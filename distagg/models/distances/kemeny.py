@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -35,11 +35,11 @@ class Kemeny(Majority, Solver):
 
     name: ClassVar[str] = "kemeny"
     summary: ClassVar[str] = "the order with the fewest discordant pairs, proved where possible"
-    paper: ClassVar[str] = "000 section 2.2; Kemeny 1959; Dwork et al. 2001"
+    paper: ClassVar[str] = "Volkovs & Zemel 2014, section 2.2; Kemeny 1959; Dwork et al. 2001"
     cost: ClassVar[str] = "items^2 x (lists + passes) + effort"
     criterion: ClassVar[str] = "no single item can be moved to gain"
 
-    effort: Any = param(
+    effort: int = param(
         200,
         "looks at each pair of items, beyond a first local search and bound, before an order is left unproved; with "
         "200 a hard query of 40 items takes about half a millisecond",
@@ -57,29 +57,33 @@ class Kemeny(Majority, Solver):
         return self.solve(chunk, params).score
 
     def fit_chunk(self, chunk: Chunk, params: Params, *, trace: bool) -> Outcome:
-        score, found = np.zeros(chunk.n_items), np.zeros((chunk.n_queries, 4))
+        score, solved = np.zeros(chunk.n_items), np.zeros((chunk.n_queries, 4))
         search = Search()
         if "margins" in params:
             start = np.argsort(-params["start"], kind="stable")
-            found[0] = self._solve(params["margins"], start, params["ordered"][0], search, score)
+            solved[0] = self._solve(params["margins"], start, params["ordered"][0], search, score)
         else:
             arrays, starts = self._arrays(chunk), order_items(chunk.item_offsets, start_scores(chunk))
             ordered = self._ordered(chunk)
             for q in range(chunk.n_queries):
                 span = slice(chunk.item_offsets[q], chunk.item_offsets[q + 1])
-                found[q] = self._solve(chunk_margins(q, *arrays), starts[span], ordered[q], search, score[span])
-        distance, bound = found[:, 0], found[:, 1]
+                solved[q] = self._solve(chunk_margins(q, *arrays), starts[span], ordered[q], search, score[span])
+        distance, bound = solved[:, 0], solved[:, 1]
         queries = {
-            "converged": np.ones(len(found), dtype=bool), "iterations": found[:, 3].astype(np.int64),
-            "gradient": distance - bound, "likelihood": -distance,
-            "kemeny": distance, "bound": bound, "exact": found[:, 2] > 0,
-        }  # fmt: skip
+            "converged": np.ones(len(solved), dtype=bool),
+            "iterations": solved[:, 3].astype(np.int64),
+            "gradient": distance - bound,
+            "likelihood": -distance,
+            "kemeny": distance,
+            "bound": bound,
+            "exact": solved[:, 2] > 0,
+        }
         return Outcome(score, queries=queries, trace=-distance[:, None] if trace else None)
 
     def _solve(
         self, margins: Floats, start: np.ndarray, ordered: float, search: Search, score: Floats
     ) -> tuple[float, ...]:
-        """One query: its places into ``score``; gives distance, bound, proved, pairs looked at."""
+        """One query: its places into ``score``; returns distance, bound, proved, pairs looked at."""
         solution = solve_order(margins[start[:, None], start], int(self.effort), search)
         score[start[solution.order]] = np.arange(len(start), 0, -1)
         distance, bound = 0.5 * (ordered - solution.worth), 0.5 * (ordered - solution.bound)

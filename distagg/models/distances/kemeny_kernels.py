@@ -101,7 +101,7 @@ def worth(matrix: Floats, order: Offsets) -> float:
 
 @kernel
 def descend(matrix: Floats, order: Offsets, tolerance: float) -> int:
-    """Move single items to their best places until none gains; gives the pairs looked at."""
+    """Move single items to their best places until none gains; returns the pairs looked at."""
     size = len(order)
     looked, since, item = 0, 0, 0
     where = np.empty_like(order)
@@ -139,7 +139,7 @@ def kicked(matrix: Floats, enough: float, step: float, budget: int, order: Offse
     """Kick and descend from the best order so far until it is worth ``enough`` or the budget of pairs is spent.
 
     A kick moves six random items to random places, by a linear congruential generator of its own, so that the same
-    margins give the same order. Gives the pairs looked at.
+    margins give the same order. Returns the pairs looked at.
     """
     size, trial = len(matrix), np.empty_like(order)
     state = np.uint64(size)
@@ -230,11 +230,11 @@ def solve_order(matrix: Floats, effort: int, search: Search) -> Solution:
     for c in np.flatnonzero(sizes > 1):
         items = np.sort(order[starts[c] : starts[c + 1]])
         part = matrix[items[:, None], items]
-        found = solve_component(part, step, effort * len(items) ** 2, search)
-        order[starts[c] : starts[c + 1]] = items[found.order]
-        looked += found.looked
-        bound += found.bound - 0.5 * float(np.abs(part).sum())
-        proved = proved and not found.open
+        solution = solve_component(part, step, effort * len(items) ** 2, search)
+        order[starts[c] : starts[c + 1]] = items[solution.order]
+        looked += solution.looked
+        bound += solution.bound - 0.5 * float(np.abs(part).sum())
+        proved = proved and not solution.open
     settle(matrix, order)
     if not proved:
         looked += descend(matrix, order, 0.25 * step)
@@ -248,41 +248,43 @@ def solve_component(matrix: Floats, step: float, budget: int, search: Search) ->
     The first local searches and one sweep are free; the budget goes to more sweeps, kicks and searches by turns.
     """
     size = len(matrix)
-    found = Solution(np.arange(size), -np.inf, 0.5 * float(np.abs(matrix).sum()), step)
-    found.descend(matrix, np.arange(size))
+    solution = Solution(np.arange(size), -np.inf, 0.5 * float(np.abs(matrix).sum()), step)
+    solution.descend(matrix, np.arange(size))
     for key in (matrix.sum(axis=1), np.sign(matrix).sum(axis=1)):  # Borda, Copeland
-        found.descend(matrix, np.argsort(-key, kind="stable"))
-    if not found.open:
-        return found
+        solution.descend(matrix, np.argsort(-key, kind="stable"))
+    if not solution.open:
+        return solution
     if size > WIDEST:
-        found.looked += kicked(matrix, found.bound, step, budget, found.order)
-        found.worth = worth(matrix, found.order)
-        return found
-    named = found.order  # items numbered by a good order make good bounds
-    found.order = np.arange(size)
-    _prove(matrix[named[:, None], named], budget, search, found)
-    found.order = named[found.order]
-    return found
+        solution.looked += kicked(matrix, solution.bound, step, budget, solution.order)
+        solution.worth = worth(matrix, solution.order)
+        return solution
+    named = solution.order  # items numbered by a good order make good bounds
+    solution.order = np.arange(size)
+    _prove(matrix[named[:, None], named], budget, search, solution)
+    solution.order = named[solution.order]
+    return solution
 
 
-def _prove(matrix: Floats, budget: int, search: Search, found: Solution) -> None:
+def _prove(matrix: Floats, budget: int, search: Search, solution: Solution) -> None:
     """Sweep and search, kick, and sweep and search again; where a search cannot get deep, only kick."""
     size = len(matrix)
     bound = Bound(matrix, matrix.copy(), np.zeros((size, size, size)))
     sweeps, a_sweep, deep = 0, size**3 // 3, size**3 <= budget // 4
     for again in (False, True):
-        limit = found.looked + budget // 8
-        while found.open and sweeps < MOST_SWEEPS and (sweeps == 0 or found.looked + a_sweep <= limit):
-            found.bound = min(found.bound, sweep(bound.reduced, bound.triangles, EAGER if sweeps > 0 else 0.0))
-            found.looked += a_sweep
+        limit = solution.looked + budget // 8
+        while solution.open and sweeps < MOST_SWEEPS and (sweeps == 0 or solution.looked + a_sweep <= limit):
+            solution.bound = min(solution.bound, sweep(bound.reduced, bound.triangles, EAGER if sweeps > 0 else 0.0))
+            solution.looked += a_sweep
             sweeps += 1
-        if found.open and deep:
+        if solution.open and deep:
             mirror(bound.reduced, bound.triangles)
-            whole, looked = search.run(bound, found.worth + found.step, found.step, budget // 4, found.order)
-            found.looked += looked
-            found.worth = worth(matrix, found.order)
-            found.bound = found.worth if whole else found.bound
-        if found.open and not again:
+            whole, looked = search.run(
+                bound, solution.worth + solution.step, solution.step, budget // 4, solution.order
+            )
+            solution.looked += looked
+            solution.worth = worth(matrix, solution.order)
+            solution.bound = solution.worth if whole else solution.bound
+        if solution.open and not again:
             share = budget // 4 if deep else budget
-            found.looked += kicked(matrix, found.bound, found.step, share, found.order)
-            found.worth = worth(matrix, found.order)
+            solution.looked += kicked(matrix, solution.bound, solution.step, share, solution.order)
+            solution.worth = worth(matrix, solution.order)

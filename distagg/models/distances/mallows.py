@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -35,12 +35,12 @@ class Mallows(Kemeny):
 
     name: ClassVar[str] = "mallows"
     summary: ClassVar[str] = "lists scattered around one central order, with the likeliest dispersion"
-    paper: ClassVar[str] = "000 section 2.2; Mallows 1957; Fligner & Verducci 1986"
+    paper: ClassVar[str] = "Volkovs & Zemel 2014, section 2.2; Mallows 1957; Fligner & Verducci 1986"
     criterion: ClassVar[str] = "slope of the log likelihood in theta for each entry at most tolerance"
 
-    scores: Any = param("expected", "expected (items behind) or places (in the centre)", choices=("expected", "places"))
-    tolerance: Any = param(1e-10, "stop when the slope for each entry is no larger", above=0.0)
-    steps: Any = param(100, "most Newton steps to take", least=1)
+    scores: str = param("expected", "expected (items behind) or places (in the centre)", choices=("expected", "places"))
+    tolerance: float = param(1e-10, "stop when the slope for each entry is no larger", above=0.0)
+    steps: int = param(100, "most Newton steps to take", least=1)
 
     @property
     def query_columns(self) -> tuple[str, ...]:
@@ -69,8 +69,11 @@ class Mallows(Kemeny):
                 margins = params["margins"] if split else chunk_margins(q, *self._arrays(chunk))
                 score[span] = expected_behind(theta[q] * margins)
         fit = {
-            "converged": slope <= self.tolerance, "iterations": iterations, "gradient": slope, "likelihood": likelihood,
-        }  # fmt: skip
+            "converged": slope <= self.tolerance,
+            "iterations": iterations,
+            "gradient": slope,
+            "likelihood": likelihood,
+        }
         phi = np.where(theta < LARGEST_THETA, np.exp(-theta), 0.0)
         return Outcome(score, queries={**centre.queries, **fit, "phi": phi}, trace=rows if trace else None)
 
@@ -90,9 +93,15 @@ def stages_of(chunk: Chunk, rows: np.ndarray, n_rows: int, unlisted_last: bool) 
     """Stages (n_rows, longest query) and tied pairs (n_rows,) of a chunk's lists, list a counted in row rows[a]."""
     stages, tied = np.zeros((n_rows, int(np.diff(chunk.item_offsets).max(initial=0)))), np.zeros(n_rows)
     count_stages(
-        unlisted_last, chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets, chunk.entry_rank,
-        rows.astype(np.int64), stages, tied,
-    )  # fmt: skip
+        unlisted_last,
+        chunk.item_offsets,
+        chunk.list_offsets,
+        chunk.entry_offsets,
+        chunk.entry_rank,
+        rows.astype(np.int64),
+        stages,
+        tied,
+    )
     return stages, tied
 
 

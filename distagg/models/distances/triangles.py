@@ -1,4 +1,4 @@
-"""How good an order of items can be, by triangles of margins, and a search that proves which one is best.
+"""Bounds on how good an order of items can be, by triangles of margins, and a search that proves the best order.
 
 An order is worth the sum of margins M(i, j) over all i before j. With sign(i, j) = 1 where i stands before j and -1
 elsewhere, the signs around a triangle add up to 1 or -1, never to 3 or -3, so for any numbers s, one a triangle,
@@ -23,7 +23,7 @@ from distagg.types import Floats, Offsets
 
 @kernel
 def sweep(reduced: Floats, triangles: Floats, eager: float) -> float:
-    """One pass over all triangles i < j < k, each given its best s (size^3, at [i, j, k]); gives the bound.
+    """One pass over all triangles i < j < k, each given its best s (size^3, at [i, j, k]); returns the bound.
 
     |a - s| + |b - s| + |c - s| + |s| is least anywhere between the two middle ones of a, b, c and 0. The place nearest
     to the old s packs cycles greedily; going on to the middle by a share ``eager`` keeps all four free to move on.
@@ -109,7 +109,7 @@ def search(
     budget: int,  # pairs to look at
     order: Offsets,  # (size,) set where a better order is found
 ) -> tuple[bool, int]:
-    """Depth first from the front, with the bound of the items that remain. Gives (all searched, pairs looked at)."""
+    """Depth first from the front, with the bound of the items that remain. Returns (all searched, pairs looked at)."""
     size = len(bound.matrix)
     path = begin(bound)
     depth, looked, fresh = 0, 0, True
@@ -148,10 +148,18 @@ def begin(bound: Bound) -> Path:
     """The path before any item is placed."""
     size = len(bound.matrix)
     path = Path(
-        np.empty(size, np.int64), np.zeros((size, 2), np.uint64), np.empty((size, size), np.int64),
-        np.empty((size, size, size)), np.zeros(size), np.zeros(size), np.zeros(size), np.empty((size, size), np.int64),
-        np.empty((size, size)), np.zeros(size, np.int64), np.zeros(size, np.int64),
-    )  # fmt: skip
+        np.empty(size, np.int64),
+        np.zeros((size, 2), np.uint64),
+        np.empty((size, size), np.int64),
+        np.empty((size, size, size)),
+        np.zeros(size),
+        np.zeros(size),
+        np.zeros(size),
+        np.empty((size, size), np.int64),
+        np.empty((size, size)),
+        np.zeros(size, np.int64),
+        np.zeros(size, np.int64),
+    )
     for i in range(size):
         copy_to(path.left[0, i], bound.reduced[i])
         path.rest[0, i] = i

@@ -1,7 +1,11 @@
-"""Kernels on majorities: who beats whom in how many lists, one query at a time.
+"""Kernels on majorities: who beats whom in how many lists, one query at a time; and walks to better items.
 
 A query's ranks become a table of places, item x list (int32; ties share a place), so that two items are
 compared by one walk along two rows. Memory: items x lists of one query.
+
+The score of a Markov chain (Dwork et al. 2001) is its stationary distribution. MC1 to MC3 take a step through all lists
+by suffix sums, O(entries) a step, without any matrix. MC4 walks on the majority relation, which holds between nearly
+all pairs of items: a dense matrix, a row at a time.
 """
 
 from __future__ import annotations
@@ -193,12 +197,6 @@ def copeland_chunk(unlisted_last: bool, lists: Lists, pairs: Pairs) -> Floats:  
     return score
 
 
-# Markov chain kernels MC1-MC4 (Dwork et al. 2001): scores are the stationary distribution of a walk to better items.
-#
-# MC1-MC3 take a step through all lists by suffix sums, O(entries) a step, without any matrix. MC4 walks on the
-# majority relation, which nearly every pair of items is in: a dense matrix, a row at a time.
-
-
 @kernel
 def step_lists(
     kind: int,  # 1, 2 or 3
@@ -261,7 +259,7 @@ def list_reach(q: int, lists: Lists) -> tuple[Floats, Floats]:  # (size,), (size
 
 @kernel
 def teleported(y: Floats, x: Floats, teleport: float) -> float:
-    """Blend a step y (size,) with a jump anywhere, in place; gives the L1 change from x."""
+    """Blend a step y (size,) with a jump anywhere, in place; returns the L1 change from x."""
     change = 0.0
     for i in range(len(y)):
         y[i] = (1.0 - teleport) * y[i] + teleport / len(y)

@@ -1,19 +1,24 @@
-"""Models on majorities: condorcet (Montague & Aslam 2002), copeland (1951) and mc4 (Dwork et al. 2001).
+"""Models on majorities: condorcet (Montague & Aslam 2002), copeland (1951) and the Markov chains mc1 to mc4.
 
 Lists and raw pairs both say who beats whom. On whole queries condorcet builds no matrix: it sorts by comparing
 rows of places. On an expert-partitioned dataset margins add up over chunks in an items x items matrix.
+
+The chains (Dwork et al. 2001) are walks that move on to better items. mc1 moves to any item that is at least as good in
+any list; mc2 draws a list, then moves to any item that is at least as good in it; mc3 draws a list, then an item of it,
+and moves if that is better; mc4 draws any item, and moves if a majority of lists puts it over the present one.
+Teleporting makes every walk converge. Cost: mc1 to mc3 O(entries) a step, mc4 O(items^2).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
-from distagg.models.base import Model, Params, Statistics, not_converged, param, sum_entries, sum_reciprocals
+from distagg.models.base import Model, Params, Statistics, not_converged, param, reciprocals, sum_entries
 from distagg.models.lists import Lists, Pairs
 from distagg.models.majority.kernels import (
     chunk_margins,
@@ -39,13 +44,13 @@ NO_TABLE = np.zeros((0, 0), dtype=np.int32)
 
 @dataclass(frozen=True, kw_only=True)
 class Majority(Model):
-    """What majority models share: margins, and their sum over the chunks of an expert-partitioned query."""
+    """Base of majority models: margins, and their sum over the chunks of an expert-partitioned query."""
 
     cost: ClassVar[str] = "items^2 x lists"
     inputs: ClassVar[tuple[str, ...]] = ("lists", "pairs")
     additive: ClassVar[bool] = True
 
-    unlisted: Any = param(
+    unlisted: str = param(
         "last",
         "what it means that a list leaves an item out: last (it stands behind all listed ones) or ignore (the list "
         "says nothing about it)",
@@ -100,7 +105,7 @@ class Condorcet(Majority):
 
     name: ClassVar[str] = "condorcet"
     summary: ClassVar[str] = "merge sort by the majority of lists"
-    paper: ClassVar[str] = "000 section 2.2; Montague & Aslam 2002"
+    paper: ClassVar[str] = "Volkovs & Zemel 2014, section 2.2; Montague & Aslam 2002"
     cost: ClassVar[str] = "items log items x lists"
 
     def _score_chunk(self, chunk: Chunk) -> Floats:
@@ -132,7 +137,7 @@ def start_scores(chunk: Chunk) -> Floats:
     start = np.zeros(chunk.n_items)
     if chunk.n_entries:
         positive = chunk.entry_rank.min() > 0
-        start = sum_reciprocals(chunk, 60.0) if positive else sum_entries(chunk, np.exp2(-chunk.entry_rank))
+        start = sum_entries(chunk, reciprocals(chunk, 60.0) if positive else np.exp2(-chunk.entry_rank))
     if chunk.n_pairs:
         base = np.repeat(chunk.item_offsets[:-1], np.diff(chunk.pair_offsets))
         weight = np.where(chunk.pair_tie, 0.0, chunk.pair_weight)
@@ -141,32 +146,25 @@ def start_scores(chunk: Chunk) -> Floats:
     return start
 
 
-# Markov chains mc1-mc4 (Dwork, Kumar, Naor & Sivakumar 2001): walks that move on to better items.
-#
-# mc1: anywhere at least as good in any list; mc2: a list first, then anywhere at least as good in it; mc3: a list,
-# then any item of it, moving if it is better; mc4: any item, moving if a majority of lists puts it over the present
-# one. Teleporting makes every walk converge. mc1-mc3 cost O(entries) a step, mc4 O(items^2).
-
-
 NOISE_DIGITS = 7  # of a mass relative to 1 / size; the tolerance leaves more
-PAPER = "004 section 5.1; Dwork et al. 2001"
+PAPER = "Niu et al. 2013, section 5.1; Dwork et al. 2001"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Markov(Majority):
-    """What the four chains share."""
+    """Base of the four Markov chains."""
 
     paper: ClassVar[str] = PAPER
 
-    teleport: Any = param(
+    teleport: float = param(
         0.3, "chance to jump anywhere at each step; 0.3 is better on MQ2007 and MQ2008 than 0.05, and faster", above=0.0
     )
-    tolerance: Any = param(1e-10, "stop when a step changes less than this in all", above=0.0)
-    steps: Any = param(2000, "most steps to take", least=1)
-    local_kemeny: Any = param(False, "afterwards lift items over neighbours that a majority puts below them")
+    tolerance: float = param(1e-10, "stop when a step changes the scores by less than this in total", above=0.0)
+    steps: int = param(2000, "most steps to take", least=1)
+    local_kemeny: bool = param(False, "afterwards move items above neighbours that a majority puts below them")
 
     def _finished(self, scores: Floats, unfinished: int, sizes: np.ndarray) -> Floats:
-        """Scores with the rounding noise taken off, so that items that tie do so to the last bit."""
+        """Scores without their rounding noise, so that tied items have the same bits."""
         if unfinished:
             not_converged(
                 f"{self.name}: {unfinished} queries not converged after {self.steps} steps; raise steps or teleport"

@@ -35,7 +35,7 @@ def agreement(levels: int, lists: Lists, labels: Labels) -> Floats:  # (I,) -> (
 
 @kernel
 def count_group(lists: Lists, base: int, start: int, last: int, labels: Labels, group: Floats) -> int:
-    """Count the entries that tie with entry ``start`` by label, into ``group`` (levels,); gives the one behind them."""
+    """Count the entries that tie with entry ``start`` by label, into ``group`` (levels,); returns the next entry."""
     group[:] = 0.0
     end = start
     while end < last and lists.entry_rank[end] == lists.entry_rank[start]:

@@ -1,4 +1,4 @@
-"""Multinomial Preference Model kernels (paper 000, sections 2.3 to 2.5; paper 002).
+"""Multinomial Preference Model kernels (Volkovs & Zemel 2014, sections 2.3 to 2.5; Volkovs & Zemel 2012).
 
 The partition function over ordered pairs factors,
 
@@ -32,7 +32,7 @@ HALVINGS = 40  # of a step, before nothing lower can be told apart from rounding
 
 
 class Objective(NamedTuple):
-    """What is minimised for one query."""
+    """The objective to minimise for one query."""
 
     spread: bool  # with variances
     data: Floats  # for each observed preference: (1, size) net wins, or with variances (size, size) margins
@@ -54,7 +54,7 @@ class Fit(NamedTuple):
 
 
 class Fitted(NamedTuple):
-    """What is filled for every query of a chunk."""
+    """The results for every query of a chunk, filled by kernels."""
 
     score: Floats  # (I,) where to start
     variance: Floats  # (I,) ones
@@ -132,7 +132,7 @@ def subtract_margins(
 ) -> tuple[float, float]:
     """Take margins times differences off ``value``, and their slopes (by variance, not its log) off ``gradient``.
 
-    Gives the new value, and the largest difference of any two items.
+    Returns the new value, and the largest difference of any two items.
     """
     size, widest = len(margins), 0.0
     for i in range(size):
@@ -195,7 +195,7 @@ def direction(gradient: Floats, moves: Floats, turns: Floats, held: int, step: i
 
 @kernel
 def maximise(f: Objective, how: Fit, x: Floats, trace: Floats) -> tuple[int, float, float]:
-    """Fit x in place from where it stands; gives the steps taken, the largest gradient entry left, and f.
+    """Fit x in place from where it stands; returns the steps taken, the largest gradient entry left, and f.
 
     Minus f after every step goes to ``trace``, as far as it reaches.
     """
@@ -289,8 +289,10 @@ def fit_query(
     variance: Floats,  # (size,) filled with ``how.spread``
     trace: Floats,  # (T,) filled: penalised log likelihood after every step
 ) -> tuple[int, float, float]:
-    """One query's scores (and variances); gives the steps taken, the largest gradient entry left, and the penalised log
-    likelihood. A query that says nothing keeps its scores."""
+    """Fit one query's scores (and variances). A query without preferences keeps its scores.
+
+    Returns the steps taken, the largest gradient entry left, and the penalised log likelihood.
+    """
     size, total = len(score), 0.0
     for g in range(len(levels)):
         total += observed[g]

@@ -1,14 +1,16 @@
-"""The Multinomial Preference Model, mpm: scores, and variances on request. theta_mpm.py adds adherence.
+"""The Multinomial Preference Model: mpm, and with every expert's adherence theta_mpm and theta_sup_mpm.
 
-Papers 000 (sections 2.3 and 2.4) and 002. Cost: one pass over entries, then O(items) an iteration for every
-distinct adherence; with variances O(items^2).
+Volkovs & Zemel 2014, sections 2.3 to 2.5 and 3.4; Volkovs & Zemel 2012. Adherence is in [0, 1] and shared by all
+queries: at 0 an expert's preferences have nothing to do with the consensus, at 1 they follow it like the best expert's.
+theta_mpm learns it with the scores, theta_sup_mpm measures it on labels.
+Cost: one pass over entries, then O(items) an iteration for every distinct adherence; with variances O(items^2).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -44,26 +46,27 @@ class Mpm(Solver):
 
     name: ClassVar[str] = "mpm"
     summary: ClassVar[str] = "Multinomial Preference Model: scores compete for all observed preferences"
-    paper: ClassVar[str] = "000 section 2.3; 002"
+    paper: ClassVar[str] = "Volkovs & Zemel 2014, section 2.3; Volkovs & Zemel 2012"
     cost: ClassVar[str] = "entries + items x steps"
     inputs: ClassVar[tuple[str, ...]] = ("lists", "pairs")
     additive: ClassVar[bool] = True
     criterion: ClassVar[str] = "largest gradient entry for each observed preference"
     remedy: ClassVar[str] = "raise steps or prior"
 
-    pairs: Any = pairs_param()
-    unlisted: Any = unlisted_param()
-    variance: Any = param(False, "learn every item's variance too (cost: items^2 a step); given as uncertainty")
-    solver: Any = param(
+    pairs: str = pairs_param()
+    unlisted: str = unlisted_param()
+    variance: bool = param(False, "learn every item's variance too (cost: items^2 a step); given as uncertainty")
+    solver: str = param(
         "lbfgs",
-        "lbfgs, or gradient: plain steps of length rate (steps=100 as in the papers; what they leave is said)",
+        "lbfgs, or gradient: plain steps of length rate (steps=100 as in the papers; what is left of the gradient "
+        "is reported)",
         choices=("lbfgs", "gradient"),
     )
-    steps: Any = param(500, "most steps to take", least=1)
-    rate: Any = param(1.0, "length of a gradient step", above=0.0)
-    tolerance: Any = param(1e-10, "stop when no gradient entry is larger, for each observed preference", above=0.0)
-    prior: Any = param(1e-3, "weight of the Gaussian prior on scores, beside an average item's evidence", above=0.0)
-    tightness: Any = param(
+    steps: int = param(500, "most steps to take", least=1)
+    rate: float = param(1.0, "length of a gradient step", above=0.0)
+    tolerance: float = param(1e-10, "stop when no gradient entry is larger, for each observed preference", above=0.0)
+    prior: float = param(1e-3, "weight of the Gaussian prior on scores, beside an average item's evidence", above=0.0)
+    tightness: float = param(
         0.2,
         "weight of the Gaussian prior on log variances, beside an average item's evidence",
         above=0.0,
@@ -78,7 +81,7 @@ class Mpm(Solver):
         return (*FIT_COLUMNS, "uncertainty") if self.variance else FIT_COLUMNS
 
     def map(self, chunk: Chunk, params: Params) -> Statistics:
-        """What adds up over the chunks of an expert-partitioned query."""
+        """Statistics that add up over the chunks of an expert-partitioned query."""
         tally = self._tally(chunk, params)
         if self.variance:
             tally["margins"] = next(margins for _, margins in self._margins(chunk, params))
@@ -96,9 +99,15 @@ class Mpm(Solver):
         levels, level = np.unique(theta, return_inverse=True)
         net, observed = np.zeros(chunk.n_items), np.zeros((chunk.n_queries, len(levels)))
         net_wins(
-            list_arrays(chunk), pair_arrays(chunk), expert_arrays(chunk), self._sums(chunk), theta,
-            level.astype(np.int32), net, observed,
-        )  # fmt: skip
+            list_arrays(chunk),
+            pair_arrays(chunk),
+            expert_arrays(chunk),
+            self._sums(chunk),
+            theta,
+            level.astype(np.int32),
+            net,
+            observed,
+        )
         return {"net": net, "observed": observed}
 
     def fit_chunk(self, chunk: Chunk, params: Params, *, trace: bool) -> Outcome:
@@ -106,10 +115,13 @@ class Mpm(Solver):
         levels = np.unique(self._theta(chunk, params))
         n_queries, lines = chunk.n_queries, np.full((chunk.n_queries, self.steps + 1 if trace else 0), np.nan)
         fitted = Fitted(
-            score=np.zeros(chunk.n_items), variance=np.ones(chunk.n_items), steps=np.zeros(n_queries, dtype=np.int64),
-            gradient=np.zeros(n_queries), likelihood=np.zeros(n_queries),
+            score=np.zeros(chunk.n_items),
+            variance=np.ones(chunk.n_items),
+            steps=np.zeros(n_queries, dtype=np.int64),
+            gradient=np.zeros(n_queries),
+            likelihood=np.zeros(n_queries),
             trace=np.empty((n_queries, 0)) if self.variance else lines,
-        )  # fmt: skip
+        )
         rate = self.rate if self.solver == "gradient" else 0.0
         how = Fit(False, float(self.prior), float(self.tightness), float(self.tolerance), self.steps, float(rate))
         fit_queries(how, levels, chunk.item_offsets, tally["net"], tally["observed"], fitted)
@@ -159,12 +171,6 @@ class Mpm(Solver):
             )
 
 
-# mpm with every expert's adherence: learned with the scores (theta_mpm), or measured on labels (theta_sup_mpm).
-#
-# Papers 000 (sections 2.5 and 3.4) and 002. Adherence is in [0, 1], shared by all queries: 0 says that an expert's
-# preferences have nothing to do with the consensus, 1 that they follow it like the best expert's.
-
-
 SETTLED = 1e-3  # adherence is known when no expert's moves more in a round
 LONGEST = 2.0  # the most that an expert's adherence may grow in a round, in units of the best
 
@@ -179,11 +185,11 @@ class ThetaMpm(Mpm):
 
     name: ClassVar[str] = "theta_mpm"
     summary: ClassVar[str] = "mpm with each expert's adherence learned, without labels"
-    paper: ClassVar[str] = "000 section 2.5; 002"
+    paper: ClassVar[str] = "Volkovs & Zemel 2014, section 2.5; Volkovs & Zemel 2012"
     cost: ClassVar[str] = "(entries + items x experts x steps) x rounds"
     adherence: ClassVar[bool] = True
 
-    rounds: Any = param(100, "most rounds of learning adherence", least=1)
+    rounds: int = param(100, "most rounds of learning adherence", least=1)
 
     @property
     def learns(self) -> bool:
@@ -196,9 +202,15 @@ class ThetaMpm(Mpm):
         fitted = replace(self, variance=False).fit_chunk(chunk, params, trace=False)
         slope, curve = np.zeros(chunk.n_experts), np.zeros(chunk.n_experts)
         adherence_slopes(
-            list_arrays(chunk), pair_arrays(chunk), expert_arrays(chunk), self._sums(chunk), theta, fitted.score, slope,
+            list_arrays(chunk),
+            pair_arrays(chunk),
+            expert_arrays(chunk),
+            self._sums(chunk),
+            theta,
+            fitted.score,
+            slope,
             curve,
-        )  # fmt: skip
+        )
         return {"slope": slope, "curve": curve, "unfinished": np.array([(~fitted.queries["converged"]).sum()])}
 
     def finish(self, statistics: Statistics, params: Params) -> Params:
@@ -234,13 +246,13 @@ class ThetaSupMpm(Mpm):
 
     name: ClassVar[str] = "theta_sup_mpm"
     summary: ClassVar[str] = "mpm with each expert's adherence measured on labels"
-    paper: ClassVar[str] = "000 section 3.4"
+    paper: ClassVar[str] = "Volkovs & Zemel 2014, section 3.4"
     inputs: ClassVar[tuple[str, ...]] = ("lists",)
     supervised: ClassVar[bool] = True
     adherence: ClassVar[bool] = True
     learns_from_parts: ClassVar[bool] = True
 
-    scale: Any = param(
+    scale: str = param(
         "chance",
         "adherence from the share of rightly ordered pairs: chance (no better than chance gives 0, the best expert 1) "
         "or plain (the share itself)",

@@ -57,22 +57,22 @@ def expand(how: Comparison, lists: Lists, pairs: Pairs, first_query: int, end_qu
     """
     offsets = np.zeros(end_query - first_query + 1, dtype=np.int64)
     winner, loser = np.empty(room, dtype=np.int32), np.empty(room, dtype=np.int32)
-    made = Pairs(offsets, winner, loser, np.empty(room), np.empty(room, dtype=np.bool_))
+    target = Pairs(offsets, winner, loser, np.empty(room), np.empty(room, dtype=np.bool_))
     at = 0
     for q in range(first_query, end_query):
         item = np.empty(lists.item_offsets[q + 1] - lists.item_offsets[q], dtype=np.int32)
         for a in range(lists.list_offsets[q], lists.list_offsets[q + 1]):
             if how.scale[a] != 0.0:
                 count = order_items(lists, a, how.unlisted_last, item)
-                at = write_list(how, lists, a, item[:count], made, at)
-        at = copy_pairs(pairs, q, made, at)
+                at = write_list(how, lists, a, item[:count], target, at)
+        at = copy_pairs(pairs, q, target, at)
         offsets[q - first_query + 1] = at
-    return Pairs(offsets, winner[:at], loser[:at], made.weight[:at], made.tie[:at])
+    return Pairs(offsets, winner[:at], loser[:at], target.weight[:at], target.tie[:at])
 
 
 @kernel
 def order_items(lists: Lists, a: int, unlisted_last: bool, item: Indices) -> int:
-    """Fill ``item`` (size,) with the items that list a compares, the first one first; gives their number."""
+    """Fill ``item`` (size,) with the items that list a compares, the first one first; returns their number."""
     first, listed = lists.entry_offsets[a], lists.entry_offsets[a + 1] - lists.entry_offsets[a]
     for e in range(listed):
         item[e] = lists.entry_item[first + e]
@@ -90,11 +90,11 @@ def order_items(lists: Lists, a: int, unlisted_last: bool, item: Indices) -> int
 
 
 @kernel
-def write_list(how: Comparison, lists: Lists, a: int, item: Indices, made: Pairs, at: int) -> int:
-    """Fill ``made`` with the pairs of list a, whose items are given in order, from place ``at`` on; gives their end."""
+def write_list(how: Comparison, lists: Lists, a: int, item: Indices, target: Pairs, at: int) -> int:
+    """Write the pairs of list a, whose items are in order, to ``target`` from place ``at`` on; returns the end."""
     first, listed = lists.entry_offsets[a], lists.entry_offsets[a + 1] - lists.entry_offsets[a]
     binary, value, outside, scale = how.binary, how.value, how.outside[a], how.scale[a]
-    winner, loser, weight, tie = made.winner, made.loser, made.weight, made.tie
+    winner, loser, weight, tie = target.winner, target.loser, target.weight, target.tie
     for e in range(listed):
         here = value[first + e]
         for f in range(e + 1, len(item)):
@@ -107,11 +107,11 @@ def write_list(how: Comparison, lists: Lists, a: int, item: Indices, made: Pairs
 
 
 @kernel
-def copy_pairs(pairs: Pairs, q: int, made: Pairs, at: int) -> int:
-    """Fill ``made`` with the raw pairs of query q, from place ``at`` on; gives their end."""
+def copy_pairs(pairs: Pairs, q: int, target: Pairs, at: int) -> int:
+    """Copy the raw pairs of query q to ``target`` from place ``at`` on; returns the end."""
     for p in range(pairs.offsets[q], pairs.offsets[q + 1]):
-        made.winner[at], made.loser[at] = pairs.winner[p], pairs.loser[p]
-        made.weight[at], made.tie[at] = pairs.weight[p], pairs.tie[p]
+        target.winner[at], target.loser[at] = pairs.winner[p], pairs.loser[p]
+        target.weight[at], target.tie[at] = pairs.weight[p], pairs.tie[p]
         at += 1
     return at
 
@@ -135,7 +135,7 @@ def count_squares(share: float, first_query: int, item_offsets: Offsets, pairs: 
 def fill_square(share: float, pairs: Pairs, n: int, square: Floats) -> float:
     """Add the pairs of query n: cell (low, high) holds what the lower won and what the higher won.
 
-    Gives the weight of ties.
+    Returns the weight of ties.
     """
     winner, loser, weight, tie = pairs.winner, pairs.loser, pairs.weight, pairs.tie
     ties = 0.0
@@ -200,7 +200,7 @@ def deal(size: int, pairs: Pairs) -> Dealt:
 
 @kernel
 def merge_rows(share: float, dealt: Dealt, rows: Rows) -> int:
-    """Counts of one query from dealt pairs, into ``rows``; gives the number of edges."""
+    """Counts of one query from dealt pairs, into ``rows``; returns the number of edges."""
     start, code, weights = dealt
     offsets, other, ahead, behind, won, lost, ties = rows
     place = np.full(len(start) - 1, -1, dtype=np.int64)  # the last edge that leads to each item

@@ -1,4 +1,4 @@
-"""Pair counts of a chunk's queries, whichever way they are counted best, and how they add up over chunks."""
+"""Pair counts of a chunk's queries, in squares or by sorting, and their sums over chunks."""
 
 from __future__ import annotations
 
@@ -63,32 +63,32 @@ class Counting:
     share: float
 
     def count(self, chunk: Chunk, list_weight: Floats | None = None, pair_weight: Floats | None = None) -> Counts:
-        """Counts of all queries; lists and pairs may be weighted anew (by how often a resample holds them)."""
+        """Counts of all queries; lists and pairs may have other weights (how often a resample holds them)."""
         list_weight = np.ones(chunk.n_lists) if list_weight is None else list_weight
         pair_weight = chunk.pair_weight if pair_weight is None else pair_weight
         pair_weight.setflags(write=False)
-        made, sparse = self._sizes(chunk)
+        sizes, sparse = self._sizes(chunk)
         if not sparse.any() or chunk.n_queries == 1:
             how, pairs = self._comparison(chunk, list_weight), pair_arrays(chunk)._replace(weight=pair_weight)
             if not sparse.any():
-                return self._squares(chunk, made, how, pairs)
-            return dealt(self.share, chunk.n_items, all_pairs(chunk, how, pairs, 0, 1, int(made[0])))
+                return self._squares(chunk, sizes, how, pairs)
+            return dealt(self.share, chunk.n_items, all_pairs(chunk, how, pairs, 0, 1, int(sizes[0])))
         each = []
         for q in range(chunk.n_queries):
             lists = slice(chunk.list_offsets[q], chunk.list_offsets[q + 1])
             raw = slice(chunk.pair_offsets[q], chunk.pair_offsets[q + 1])
-            one = chunk.select(np.arange(chunk.n_queries) == q)
-            each.append(self.count(one, list_weight[lists], pair_weight[raw]))
+            query = chunk.select(np.arange(chunk.n_queries) == q)
+            each.append(self.count(query, list_weight[lists], pair_weight[raw]))
         return joined(each)
 
     def _sizes(self, chunk: Chunk) -> tuple[np.ndarray, np.ndarray]:  # (Q,), (Q,)
-        """Pairs of every query, and which have too few for a square; what cannot be held is refused."""
+        """Pairs of every query, and which have too few for a square. Queries that need too much memory are refused."""
         size = np.diff(chunk.item_offsets)
         listed = np.diff(chunk.entry_offsets)
-        made = listed * (listed - 1) // 2
+        of_list = listed * (listed - 1) // 2
         if self.unlisted_last:
-            made = made + listed * (np.repeat(size, np.diff(chunk.list_offsets)) - listed)
-        sums = np.concatenate([[0], np.cumsum(made)])[chunk.list_offsets]
+            of_list = of_list + listed * (np.repeat(size, np.diff(chunk.list_offsets)) - listed)
+        sums = np.concatenate([[0], np.cumsum(of_list)])[chunk.list_offsets]
         pairs = np.diff(chunk.pair_offsets) + np.diff(sums)
         sparse = size**2 > 4 * pairs + SMALL_SQUARE
         need = np.where(sparse, pairs * PAIR_BYTES, size**2 * 26)
@@ -116,12 +116,12 @@ class Counting:
             scale = np.divide(list_weight, outside, out=np.zeros(chunk.n_lists), where=outside > 0.0)
         return Comparison(self.function == BINARY, self.unlisted_last, value, outside, scale)
 
-    def _squares(self, chunk: Chunk, made: np.ndarray, how: Comparison, raw: Pairs) -> Counts:
+    def _squares(self, chunk: Chunk, sizes: np.ndarray, how: Comparison, raw: Pairs) -> Counts:
         """Queries counted in squares, as many at a time as their pairs fit into a block."""
         size = np.diff(chunk.item_offsets)
         room = int((size * (size - 1) // 2).sum())
         rows = empty_rows(chunk.n_items, chunk.n_queries, room)
-        sums = np.concatenate([[0], np.cumsum(made)])
+        sums = np.concatenate([[0], np.cumsum(sizes)])
         edges = first = 0
         while first < chunk.n_queries:
             end = chunk.n_queries
@@ -134,25 +134,25 @@ class Counting:
 
 
 def all_pairs(chunk: Chunk, how: Comparison, raw: Pairs, first: int, end: int, room: int) -> Pairs:
-    """Pairs of some queries: raw pairs, and lists turned into such."""
+    """Pairs of some queries: raw pairs, and the pairs of lists."""
     return read_only(expand(how, list_arrays(chunk), raw, first, end, room)) if chunk.n_entries else raw
 
 
 def empty_rows(n_items: int, n_queries: int, room: int) -> Rows:
-    """Rows for the kernels to fill, with room for so many edges."""
+    """Rows for the kernels to fill, with room for that many edges."""
     offsets, other = np.zeros(n_items + 1, dtype=OFFSET), np.empty(room, dtype=INDEX)
     won, lost = np.zeros(n_items), np.zeros(n_items)
     return Rows(offsets, other, np.empty(room), np.empty(room), won, lost, np.zeros(n_queries))
 
 
 def of_rows(item_offsets: Offsets, rows: Rows, edges: int) -> Counts:
-    """Counts of rows of which so many edges are filled."""
+    """Counts from rows of which that many edges are filled."""
     offsets, other, ahead, behind, won, lost, ties = rows
     return Counts(item_offsets, offsets, other[:edges], ahead[:edges], behind[:edges], won, lost, ties)
 
 
 def read_only(pairs: Pairs) -> Pairs:
-    """Pairs as a chunk's, so that kernels see one type."""
+    """Read-only pairs, as a chunk has them, so that kernels are compiled for one type."""
     for column in pairs:
         column.setflags(write=False)
     return pairs

@@ -1,4 +1,4 @@
-"""The comparison graph of a query: who can be told apart by what was observed. Cost: O(items + edges).
+"""The comparison graph of a query: which items the observed pairs can tell apart. Cost: O(items + edges).
 
 Edges stand in rows (CSR): row i holds ``other[e]`` for e in offsets[i]:offsets[i + 1], with a weight ``ahead[e]`` for i
 over that item and ``behind[e]`` for the reverse. A pair may stand in either row, or in both. Weights of 0 are no edges.
@@ -18,7 +18,7 @@ SWEEPS = 3
 
 
 class Graph(NamedTuple):
-    """Who was compared with whom: the counts of every query (see ``counts``)."""
+    """Which items were compared: the counts of every query (see ``counts``)."""
 
     item_offsets: Offsets  # (Q + 1,)
     offsets: Offsets  # (I + 1,) of edges
@@ -82,7 +82,7 @@ def root_of(i: int, parent: Offsets) -> int:
 
 @kernel
 def number_trees(base: int, end: int, parent: Offsets, component: Labels) -> int:
-    """Number the trees of the items base..end from 0 on, in the order of their roots; gives their number."""
+    """Number the trees of the items base..end from 0 on, in the order of their roots; returns their number."""
     count = 0
     for i in range(base, end):
         parent[i] = parent[parent[i]]  # a parent comes before its children: its own parent is its root by now
@@ -205,7 +205,7 @@ def next_unmet(
 
 @kernel
 def close_component(i: int, open_items: Indices, held: int, number: int, label: Labels) -> int:
-    """Label the last open items, down to item i, which make one component; gives how many items are open still."""
+    """Label the last open items, down to item i, which make one component; returns how many items are open still."""
     while True:
         held -= 1
         label[open_items[held]] = number

@@ -1,14 +1,17 @@
 """Scores from pair counts by Newton's method: every step solves with the Laplacian of the comparison graph.
 
-What is minimised is the negative log likelihood of a link (see ``links``) and, with a prior, prior / 2 * sum s^2
-(GAUSSIAN) or sum (rate exp(s) - (shape - 1) s) (GAMMA: the mode of strengths exp(s)). It is convex, so a step is safe
-once the slope along it has not turned uphill: no values are needed, and no logarithms. Steps are solved by conjugate
-gradients, preconditioned by the diagonal, O(edges) each, and no closer than the progress so far deserves.
+It minimises the negative log likelihood of a link (see ``links``) and, with a prior, prior / 2 * sum s^2 (GAUSSIAN) or
+sum (rate exp(s) - (shape - 1) s) (GAMMA: the mode of strengths exp(s)). It is convex, so a step is safe once the slope
+along it has not turned uphill: no values are needed, and no logarithms. Steps are solved by conjugate gradients,
+preconditioned by the diagonal, O(edges) each, and no closer than the progress so far deserves.
 
 How strong a GAUSSIAN prior is can be sought from the data (``seek``): the weight of the largest marginal likelihood in
 Laplace's approximation, with the diagonal of the second derivatives d (MacKay 1992). There weight = known / sum s^2,
 where known = sum d / (d + weight) counts the scores that the data determine. One item more of score 1 that is known for
 sure keeps the weight between 1 / (1 + sum s^2) and 1 + items, where data say little.
+
+``list_slopes`` takes Bradley-Terry's slopes straight from lists, without writing their pairs down: O(length^2) for each
+list and call, memory O(items).
 """
 
 from __future__ import annotations
@@ -109,9 +112,16 @@ def fit_queries(
 
 @kernel
 def fit_query(
-    how: Fit, graph: Graph, q: int, curve: Floats, weight: Floats, score: Floats, eta: Floats, iterations: Offsets,
+    how: Fit,
+    graph: Graph,
+    q: int,
+    curve: Floats,
+    weight: Floats,
+    score: Floats,
+    eta: Floats,
+    iterations: Offsets,
     left: Floats,
-) -> None:  # fmt: skip
+) -> None:
     """Newton's method for one query: steps are shortened until they do not end uphill."""
     base, end = graph.item_offsets[q], graph.item_offsets[q + 1]
     size = end - base
@@ -195,11 +205,6 @@ def better_weight(diagonal: Floats, weight: float, s: Floats) -> float:
         known += (diagonal[i] - weight) / diagonal[i]
         squares += s[i] * s[i]
     return known / squares
-
-
-# Bradley-Terry straight from lists: what their pairs say about scores, without writing the pairs down.
-#
-# Cost: O(length^2) for each list and call, memory O(items).
 
 
 class ComparedLists(NamedTuple):

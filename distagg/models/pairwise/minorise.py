@@ -14,7 +14,7 @@ from distagg.types import Floats, Offsets
 
 
 class Fit(NamedTuple):
-    """What is maximised, and how closely."""
+    """The objective to maximise, and the tolerance."""
 
     prior: int  # NONE or GAMMA
     rate: float  # of a gamma prior, as shape

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -27,21 +27,21 @@ class BradleyTerry(Pairwise):
 
     name: ClassVar[str] = "bradley_terry"
     summary: ClassVar[str] = "log strengths: the logistic function of their gap is the chance to win a pair"
-    paper: ClassVar[str] = "000 section 2.2; Bradley & Terry 1952"
+    paper: ClassVar[str] = "Volkovs & Zemel 2014, section 2.2; Bradley & Terry 1952"
 
-    ties: Any = param(
+    ties: str = param(
         "half",
         "ignore ties, count half a win for each side, or learn how likely they are: davidson (1970), rao_kupper (1967)",
         choices=tuple(TIE_SHARES),
     )
-    prior: Any = param(
+    prior: str = param(
         "gaussian",
         "gaussian on scores or gamma on strengths keeps all scores finite; none is maximum likelihood",
         choices=("gaussian", "gamma", "none"),
     )
-    shape: Any = param(2.0, "shape of the gamma prior", above=1.0)
-    rate: Any = param(1.0, "rate of the gamma prior", above=0.0)
-    solver: Any = param(
+    shape: float = param(2.0, "shape of the gamma prior", above=1.0)
+    rate: float = param(1.0, "rate of the gamma prior", above=0.0)
+    solver: str = param(
         "newton",
         "newton, or mm (minorisation-maximisation, with prior gamma or none; ties ignore or half)",
         choices=("newton", "mm"),
@@ -68,9 +68,17 @@ class BradleyTerry(Pairwise):
         return TIE_SHARES[self.ties]
 
     def _run(
-        self, counts: Counts, weight: Floats, steps: int, score: Floats, eta: Floats, taken: Offsets, left: Floats, *,
+        self,
+        counts: Counts,
+        weight: Floats,
+        steps: int,
+        score: Floats,
+        eta: Floats,
+        taken: Offsets,
+        left: Floats,
+        *,
         seek: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if self.solver == "newton":
             super()._run(counts, weight, steps, score, eta, taken, left, seek=seek)
             return
@@ -99,9 +107,14 @@ class BradleyTerry(Pairwise):
             return np.log(2 * odds) if self.ties == "davidson" else np.log1p(2 * odds)
 
     def _fitted(
-        self, counts: Counts, graph: Graph, start: Floats | None = None, weight: Floats | None = None, *,
+        self,
+        counts: Counts,
+        graph: Graph,
+        start: Floats | None = None,
+        weight: Floats | None = None,
+        *,
         trace: bool = False,
-    ) -> tuple[Outcome, Floats]:  # fmt: skip
+    ) -> tuple[Outcome, Floats]:
         """With the tie parameter, nu or theta, as column ``tie``: 0 or 1 without ties, infinite without wins."""
         outcome, eta = super()._fitted(counts, graph, start, weight, trace=trace)
         if self.ties in TIE_LINKS:
@@ -134,7 +147,7 @@ class Thurstone(Pairwise):
 
     name: ClassVar[str] = "thurstone"
     summary: ClassVar[str] = "normal merits (case V): Phi of their gap / sqrt 2 is the chance to win a pair"
-    paper: ClassVar[str] = "000 section 2.2; Thurstone 1927"
+    paper: ClassVar[str] = "Volkovs & Zemel 2014, section 2.2; Thurstone 1927"
 
     @property
     def link(self) -> int:

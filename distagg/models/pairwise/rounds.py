@@ -41,7 +41,7 @@ BLOCK_BYTES = 1 << 28  # of the counts that are merged in one round
 
 
 def measure(model: Pairwise, chunk: Chunk) -> Statistics:
-    """How many pairs there are, in all and in the chunk with most; items; what only counts can take."""
+    """The number of pairs, in all and in the largest chunk; of items; and of pairs that only route=counts can take."""
     listed = np.diff(chunk.entry_offsets)
     left_out = listed * (chunk.n_items - listed) if unlisted_last(model.unlisted, chunk) else 0 * listed
     total = int((listed * (listed - 1) // 2 + left_out).sum()) + chunk.n_pairs
@@ -49,15 +49,15 @@ def measure(model: Pairwise, chunk: Chunk) -> Statistics:
     return {name: np.array([number]) for name, number in numbers.items()}
 
 
-def decide(model: Pairwise, found: Statistics) -> Params:
-    """The route, by an estimate that is logged."""
-    pairs, most, items = (float(found[name][0]) for name in ("all_pairs", "most", "items"))
+def decide(model: Pairwise, measured: Statistics) -> Params:
+    """Choose the route by an estimate of its time, which is logged."""
+    pairs, most, items = (float(measured[name][0]) for name in ("all_pairs", "most", "items"))
     cells = max(items * (items - 1) / 2, 1.0)
     distinct = cells * -np.expm1(-pairs / cells)  # were they spread evenly; they are fewer
     blocks = int(np.ceil(max(distinct * PAIR_BYTES, 1.0) / BLOCK_BYTES))
     counts = pairs * COUNT_SECONDS * blocks + distinct * MERGE_SECONDS
     lists = (pairs * SLOPE_SECONDS + ROUND_SECONDS) * ROUNDS
-    able = model.link == LOGIT and model.prior == "gaussian" and model.errors == "none" and not found["raw"][0]
+    able = model.link == LOGIT and model.prior == "gaussian" and model.errors == "none" and not measured["raw"][0]
     fits = distinct * PAIR_BYTES <= MERGED_BYTES and most * PAIR_BYTES <= PAIRS_BYTES
     route = model.route
     if route == "auto":
@@ -65,8 +65,15 @@ def decide(model: Pairwise, found: Statistics) -> Params:
     log.info(
         "%s: %.3g pairs of lists, at most %.3g distinct (%.2g GB, %d blocks): about %.2g s by counts, %.2g s by lists; "
         "route=%s",
-        model.name, pairs, distinct, distinct * PAIR_BYTES / 1e9, blocks, counts, lists, route,
-    )  # fmt: skip
+        model.name,
+        pairs,
+        distinct,
+        distinct * PAIR_BYTES / 1e9,
+        blocks,
+        counts,
+        lists,
+        route,
+    )
     if route == "lists" and not able:
         raise UsageError(
             f"{model.name}: {pairs:.2g} pairs by route=lists, which is for lists, bradley_terry with ties=half or "
@@ -76,31 +83,31 @@ def decide(model: Pairwise, found: Statistics) -> Params:
 
 
 def block_counts(model: Pairwise, chunk: Chunk, block: np.ndarray) -> Statistics:
-    """Counts of the pairs whose lower item is in a block: its number, of how many, of how many items."""
-    found = model.counting(chunk).count(chunk).directed()
+    """Counts of the pairs whose lower item is in a block; ``block`` is its number, and those of blocks and items."""
+    counts = model.counting(chunk).count(chunk).directed()
     number, blocks, items = (int(value) for value in block)
-    low = np.minimum(found["pair_winner"], found["pair_loser"])
+    low = np.minimum(counts["pair_winner"], counts["pair_loser"])
     first, end = edge(number, blocks, items), edge(number + 1, blocks, items)
     here = (low >= first) & (low < end)
-    kept = {name: found[name][here] for name in ("pair_winner", "pair_loser", "pair_weight")}
-    return {**kept, "ties": found["ties"] * float(number == 0), "items": np.array([items])}
+    kept = {name: counts[name][here] for name in ("pair_winner", "pair_loser", "pair_weight")}
+    return {**kept, "ties": counts["ties"] * float(number == 0), "items": np.array([items])}
 
 
 def edge(number: int, blocks: int, items: int) -> int:
-    """The first item of a block, such that all have as many pairs: the first items are the lower one of most."""
+    """The first item of a block. Blocks have equal numbers of pairs, so the first ones have fewer items."""
     return items if number >= blocks else int(items * (1.0 - np.sqrt(1.0 - number / blocks)))
 
 
-def next_block(found: Statistics, params: Params) -> Params:
-    """The blocks so far, and the number of the next; ``over`` after the last."""
+def next_block(counts: Statistics, params: Params) -> Params:
+    """The counts of the blocks so far, and the number of the next block; ``over`` after the last."""
     joined = {
-        name: np.concatenate([params[name], found[name]]) if name in params else found[name]
+        name: np.concatenate([params[name], counts[name]]) if name in params else counts[name]
         for name in ("pair_winner", "pair_loser", "pair_weight")
     }
-    ties = found["ties"] + params.get("ties", 0.0)
+    ties = counts["ties"] + params.get("ties", 0.0)
     block = params["block"] + np.array([1.0, 0.0, 0.0])
     over = {"over": np.ones(1)} if block[0] >= block[1] else {}
-    return {**params, **joined, "ties": ties, "items": found["items"], "block": block, **over}
+    return {**params, **joined, "ties": ties, "items": counts["items"], "block": block, **over}
 
 
 def graph(model: Pairwise, chunk: Chunk) -> Statistics:
@@ -150,40 +157,44 @@ def slopes(model: Pairwise, chunk: Chunk, score: np.ndarray, *, valued: bool) ->
 
 
 def merge(a: Statistics, b: Statistics) -> Statistics:
-    made = {name: a[name] + b[name] for name in a if name not in ("component", "most", "items")}
+    merged = {name: a[name] + b[name] for name in a if name not in ("component", "most", "items")}
     if "component" in a:
-        made["component"] = join(a["component"], b["component"])
+        merged["component"] = join(a["component"], b["component"])
     if "items" in a:
-        made |= {"most": np.maximum(a["most"], b["most"]), "items": a["items"]}
-    return made
+        merged |= {"most": np.maximum(a["most"], b["most"]), "items": a["items"]}
+    return merged
 
 
-def started(model: Pairwise, found: Statistics) -> Params:
-    """The state before the first gradient: log odds of winning, as if against equals."""
-    won, lost_ = found["won"], found["behind"]
+def started(model: Pairwise, statistics: Statistics) -> Params:
+    """The state before the first gradient. Scores start at the log odds of winning."""
+    won, lost_ = statistics["won"], statistics["behind"]
     status = np.where(won > 0, np.where(lost_ > 0, OK, UNBEATEN), np.where(lost_ > 0, WINLESS, ISOLATED)).astype(INDEX)
     return {
-        "status": status, "component": found["component"], "compared": won + lost_,
-        "weight": np.array([model.given_weight]), "changes": np.array([float(CHANGES * model.seeks)]),
-        "ended": np.array([0.0, np.inf, 0.0]), **begin(np.log((won + 0.5) / (lost_ + 0.5))),
-    }  # fmt: skip
+        "status": status,
+        "component": statistics["component"],
+        "compared": won + lost_,
+        "weight": np.array([model.given_weight]),
+        "changes": np.array([float(CHANGES * model.seeks)]),
+        "ended": np.array([0.0, np.inf, 0.0]),
+        **begin(np.log((won + 0.5) / (lost_ + 0.5))),
+    }
 
 
-def moved(model: Pairwise, found: Statistics, params: Params) -> Params:
-    """The next state; at its end one more round for the log likelihood."""
+def moved(model: Pairwise, statistics: Statistics, params: Params) -> Params:
+    """The next state. After convergence, one more round computes the log likelihood."""
     if "last" in params:
         kept = {name: params[name] for name in ("route", "theta", "status", "component", "compared", "weight")}
-        return {**kept, "ended": np.append(params["ended"][:2], found["value"]), "over": np.ones(1)}
+        return {**kept, "ended": np.append(params["ended"][:2], statistics["value"]), "over": np.ones(1)}
     weight = float(params["weight"][0])
-    uphill = found["slope"] - weight * params["trial"]
-    curve = found["curve"] + weight
+    uphill = statistics["slope"] - weight * params["trial"]
+    curve = statistics["curve"] + weight
     after = ascend(params, uphill, curve)
     if steps_taken(after) > steps_taken(params):
         left = float(np.abs(uphill / curve).max(initial=0.0))
         steps = float(steps_taken(after))
         after["ended"] = np.array([steps, left, 0.0])
         if params["changes"][0] and (left <= max(SOUGHT, model.tolerance) or steps >= model.steps):
-            sought = _sought(after["theta"], found["curve"], weight)
+            sought = _sought(after["theta"], statistics["curve"], weight)
             settled = abs(sought - weight) <= SETTLED * weight or steps >= model.steps
             changes = 0.0 if settled else params["changes"][0] - 1.0
             return {**after, **begin(after["theta"]), "weight": np.array([sought]), "changes": np.array([changes])}
@@ -195,5 +206,5 @@ def moved(model: Pairwise, found: Statistics, params: Params) -> Params:
 
 
 def _sought(theta: np.ndarray, curve: np.ndarray, weight: float) -> float:
-    """The weight of the prior that scores and the data's curvature ask for; see ``kernels.newton``."""
+    """The most likely weight of the prior, given the scores and the curvature of the data; see ``kernels``."""
     return float((1.0 + (curve / (curve + weight)).sum()) / (1.0 + (theta * theta).sum()))

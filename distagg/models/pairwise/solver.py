@@ -1,15 +1,15 @@
-"""What bradley_terry and thurstone share: pair counts, the comparison graph, priors, Newton's method, errors.
+"""The base of bradley_terry and thurstone: pair counts, the comparison graph, priors, Newton's method, errors.
 
 Scores are centred in every connected component of a query's comparison graph, where nothing observed tells components
-apart: their mean over comparisons is 0 (``intervals``). They are rounded to 9
-decimals, so that items with the same record tie.
+apart: their mean over comparisons is 0 (``intervals``). They are rounded to 9 decimals, so that items with
+the same record tie.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -50,42 +50,42 @@ class Pairwise(Solver):
     criterion: ClassVar[str] = "no score alone would move by more than tolerance"
     remedy: ClassVar[str] = "raise steps or the prior's weight"
 
-    pairs: Any = pairs_param()
-    unlisted: Any = unlisted_param()
-    ties: Any = param("half", "ignore ties, or count half a win for each side", choices=("half", "ignore"))
-    prior: Any = param(
+    pairs: str = pairs_param()
+    unlisted: str = unlisted_param()
+    ties: str = param("half", "ignore ties, or count half a win for each side", choices=("half", "ignore"))
+    prior: str = param(
         "gaussian",
         "gaussian on scores keeps all of them finite; none is maximum likelihood",
         choices=("gaussian", "none"),
     )
-    weight: Any = param(
+    weight: float | Literal["auto"] = param(
         "auto",
         "weight of the gaussian prior, one over its variance: a number, or auto (of the largest marginal likelihood in "
         "each query, to one percent; told as weight beside its fit)",
         choices=("auto",),
         above=0.0,
     )
-    components: Any = param(
+    components: bool = param(
         False, "without a prior, fit connected components apart where there are several, each around 0"
     )
-    route: Any = param(
+    route: str = param(
         "auto",
         "where experts are spread over chunks: counts (of pairs, merged), lists (gradients straight from the lists, in "
         "rounds; no memory for pairs) or auto (the cheaper by an estimate, which is logged)",
         choices=("auto", "counts", "lists"),
     )
-    steps: Any = param(10_000, "most steps to take; Newton needs a dozen", least=1)
-    tolerance: Any = param(1e-8, "stop when no score alone would move by more", above=0.0)
-    errors: Any = param(
+    steps: int = param(10_000, "most steps to take; Newton's method needs about a dozen", least=1)
+    tolerance: float = param(1e-8, "stop when no score alone would move by more", above=0.0)
+    errors: str = param(
         "none",
         "uncertainty of scores: standard (from the fit's curvature, as quasi-variances: the root of the sum of two "
         "squared errors is the error of a gap), bootstrap (resampled lists and pairs; resamples says how many hold the "
         "item) or none",
         choices=("none", "standard", "bootstrap"),
     )
-    level: Any = param(0.95, "confidence of the interval low to high", above=0.0)
-    resamples: Any = param(200, "bootstrap resamples", least=2)
-    seed: Any = param(0, "seed of the bootstrap", least=0)
+    level: float = param(0.95, "confidence of the interval low to high", above=0.0)
+    resamples: int = param(200, "bootstrap resamples", least=2)
+    seed: int = param(0, "seed of the bootstrap", least=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -109,13 +109,13 @@ class Pairwise(Solver):
 
     @property
     def given_weight(self) -> float:
-        """The weight of the gaussian prior, or where seeking it starts."""
+        """The weight of the gaussian prior, or the first guess where the data choose it."""
         return 1.0 if self.weight == "auto" else float(self.weight)
 
     @property
     def seeks(self) -> bool:
         """Whether the weight of the prior is chosen by the data."""
-        return bool(self.prior == "gaussian" and self.weight == "auto")
+        return self.prior == "gaussian" and self.weight == "auto"
 
     @property
     def tie_share(self) -> float:
@@ -195,13 +195,16 @@ class Pairwise(Solver):
         return outcome
 
     def _from_lists(self, params: Params) -> Outcome:
-        """What the rounds over an expert-partitioned dataset found."""
+        """The outcome of the rounds over an expert-partitioned query."""
         component, (taken, left, value) = params["component"], params["ended"]
         score = centred(params["theta"], component, params["compared"])
         fit = {
-            "converged": np.array([left <= self.tolerance]), "iterations": np.array([int(taken)]),
-            "gradient": np.array([left]), "likelihood": np.array([value]), "weight": params["weight"],
-        }  # fmt: skip
+            "converged": np.array([left <= self.tolerance]),
+            "iterations": np.array([int(taken)]),
+            "gradient": np.array([left]),
+            "likelihood": np.array([value]),
+            "weight": params["weight"],
+        }
         items = {"status": params["status"], "component": component}
         return Outcome(np.round(score, DIGITS) + 0.0, items, fit)
 
@@ -216,16 +219,21 @@ class Pairwise(Solver):
         return np.asarray(weight**-0.5 if self.prior == "gaussian" else np.full(len(weight), np.inf))
 
     def start_eta(self, counts: Counts) -> Floats:  # (Q,)
-        """Where the parameter of ties starts, in models that have one."""
+        """The start value of the tie parameter, in models that have one."""
         return np.zeros(len(counts.ties))
 
     def _fitted(
-        self, counts: Counts, graph: Graph, start: Floats | None = None, weight: Floats | None = None, *,
+        self,
+        counts: Counts,
+        graph: Graph,
+        start: Floats | None = None,
+        weight: Floats | None = None,
+        *,
         trace: bool = False,
-    ) -> tuple[Outcome, Floats]:  # fmt: skip
+    ) -> tuple[Outcome, Floats]:
         """The fit, from given scores and weights (Q,) of the prior or its own, and the tie parameter of every query.
 
-        Steps are those at the last weight: seeking it is the way to where they start.
+        The number of steps counts those at the final weight of the prior; the search for it only sets their start.
         """
         queries = len(counts.ties)
         eta = self.start_eta(counts)
@@ -250,18 +258,29 @@ class Pairwise(Solver):
         score = centred(score, place, counts.won + counts.lost)
         score = np.round(score, DIGITS) + 0.0  # or rounding would part items whose records are the same
         fit = {
-            "converged": left <= self.tolerance, "iterations": taken, "gradient": left, "likelihood": likelihood,
-        }  # fmt: skip
+            "converged": left <= self.tolerance,
+            "iterations": taken,
+            "gradient": left,
+            "likelihood": likelihood,
+        }
         if self.prior == "gaussian":
             fit["weight"] = weight
         kept = np.stack(history, axis=1)[:, : int(taken.max(initial=0))] if trace else None
         return Outcome(score, {}, fit, kept), eta
 
     def _run(
-        self, counts: Counts, weight: Floats, steps: int, score: Floats, eta: Floats, taken: Offsets, left: Floats, *,
+        self,
+        counts: Counts,
+        weight: Floats,
+        steps: int,
+        score: Floats,
+        eta: Floats,
+        taken: Offsets,
+        left: Floats,
+        *,
         seek: bool = False,
-    ) -> None:  # fmt: skip
-        """At most so many steps from where scores and tie parameters stand; ``seek`` changes the weights, too."""
+    ) -> None:
+        """Take up to ``steps`` steps from the present scores and tie parameters; ``seek`` also changes the weights."""
         prior, _, shape = self.prior_numbers
         tolerance = max(pairwise_rounds.SOUGHT, self.tolerance) if seek else self.tolerance
         how = Fit(self.link, prior, shape, seek, tolerance, steps)
@@ -275,26 +294,26 @@ class Pairwise(Solver):
             return
         q = int(bad[0])
         base, end = int(chunk.item_offsets[q]), int(chunk.item_offsets[q + 1])
-        found = []
+        problems = []
         for code, word in enumerate(STATUS):
             rows = np.flatnonzero(graph.status[base:end] == code)
             if code and len(rows):
                 names = [str(chunk.item_ids[base + int(row)]) if len(chunk.item_ids) else f"#{row}" for row in rows[:3]]
-                found.append(f"{len(rows)} {word} ({', '.join(names)}{', ...' if len(rows) > 3 else ''})")
-        found.append(f"{graph.connected[q]} connected and {graph.strong[q]} strongly connected components")
+                problems.append(f"{len(rows)} {word} ({', '.join(names)}{', ...' if len(rows) > 3 else ''})")
+        problems.append(f"{graph.connected[q]} connected and {graph.strong[q]} strongly connected components")
         more = f" (and {len(bad) - 1} queries more)" if len(bad) > 1 else ""
         apart = not self.components and graph.strong[q] == graph.connected[q]
         raise InputError(
             f"query {chunk.query_ids[q]}{more}",
-            found=", ".join(found),
+            found=", ".join(problems),
             expected="every item to beat every other along some path, or else no finite maximum likelihood exists",
             remedy="choose prior=gaussian" + (", or components=true to fit each component on its own" if apart else ""),
         )
 
     def _bootstrap(self, chunk: Chunk, graph: Graph, outcome: Outcome) -> None:
-        """Fit resamples, each query's drawn from its own seed, so that no result depends on how queries are cut."""
+        """Fit resamples. Each query has its own seed, so that no result depends on the cut into chunks."""
         draws = [np.random.default_rng(np.random.SeedSequence([self.seed, int(at)])) for at in chunk.positions]
-        found = np.empty((self.resamples, chunk.n_items))
+        scores = np.empty((self.resamples, chunk.n_items))
         held = np.empty((self.resamples, chunk.n_items), dtype=np.bool_)
         for n in range(self.resamples):
             lists, pairs = np.zeros(chunk.n_lists), np.zeros(chunk.n_pairs)
@@ -305,6 +324,6 @@ class Pairwise(Solver):
                         times[first : first + size] = np.bincount(draw.integers(0, size, size), minlength=size)
             counts = self.counting(chunk).count(chunk, lists, pairs * chunk.pair_weight)
             again, _ = self._fitted(counts, graph, outcome.score, outcome.queries.get("weight"))
-            found[n], held[n] = again.score, counts.won + counts.lost > 0.0
+            scores[n], held[n] = again.score, counts.won + counts.lost > 0.0
             outcome.queries["converged"] &= again.queries["converged"]
-        outcome.items.update(over_resamples(found, held, self.level))
+        outcome.items.update(over_resamples(scores, held, self.level))

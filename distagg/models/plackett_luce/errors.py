@@ -1,4 +1,4 @@
-"""How sure Plackett-Luce scores are: standard errors from the curvature, and the bootstrap over lists."""
+"""The uncertainty of Plackett-Luce scores: standard errors from the curvature, and the bootstrap over lists."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _deviations(information: Floats) -> Floats:
 def bootstrap(model: PlackettLuce, chunk: Chunk, choices: Choices, score: Floats) -> dict[str, np.ndarray]:
     """Deviation and 95% interval of every score over lists drawn with replacement within the query.
 
-    Fewer than two lists that say something leave nothing to draw from: infinite.
+    Infinite for queries with fewer than two informative lists: there is nothing to resample.
     """
     columns = over_resamples(np.zeros((0, chunk.n_items)), np.zeros((0, chunk.n_items), dtype=np.bool_), LEVEL)
     for q in range(chunk.n_queries):
@@ -109,6 +109,10 @@ def one_query(choices: Choices, q: int) -> Choices:
     first, last = choices.query[q], choices.query[q + 1]
     entries = slice(int(choices.start[first]), int(choices.start[last]))
     return Choices(
-        np.array([0, last - first], dtype=OFFSET), choices.start[first : last + 1] - choices.start[first],
-        choices.item[entries], choices.behind[entries], choices.weight[first:last], choices.opened[first:last],
-    )  # fmt: skip
+        np.array([0, last - first], dtype=OFFSET),
+        choices.start[first : last + 1] - choices.start[first],
+        choices.item[entries],
+        choices.behind[entries],
+        choices.weight[first:last],
+        choices.opened[first:last],
+    )

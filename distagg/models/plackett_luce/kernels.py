@@ -14,6 +14,10 @@ evaluation costs O(entries); the unlisted of an open list are all items less the
 
 The prior is that every item was also chosen ``shape`` times from among all items of the query: the gamma prior of
 Caron & Doucet (2012) with that shape, at the maximum of the density of theta; its rate is a scale, which has no effect.
+
+Which items can be told apart: an item beats all that stand behind it. The edges of that graph are never written down. A
+list's consecutive groups connect everything in it, and an open list connects all items, so the lists themselves serve
+as the graph. Cost: O(entries) a sweep.
 """
 
 from __future__ import annotations
@@ -151,7 +155,7 @@ def from_outside(outside: Floats, i: int) -> float:
 
 @kernel
 def fill_strengths(theta: Floats, x: Floats) -> tuple[float, float]:
-    """exp(theta) into x, the largest 1; gives their ``exact_sum``."""
+    """exp(theta) into x, the largest 1; returns their ``exact_sum``."""
     top, high, low = theta[0], 0.0, 0.0
     for i in range(len(theta)):
         top = max(top, theta[i])
@@ -205,7 +209,7 @@ def expect(
 
 @kernel
 def order_items(choices: Choices, a: int, order: Offsets) -> int:
-    """Fill ``order`` (size,) with the items of list a, and if it is open with the others; gives their number."""
+    """Fill ``order`` (size,) with the items of list a, and if it is open with the others; returns their number."""
     base, count = choices.start[a], choices.start[a + 1] - choices.start[a]
     missing = np.ones(len(order), dtype=np.bool_)
     for n in range(count):
@@ -272,12 +276,6 @@ def invert(matrix: Floats) -> None:
                 matrix[i, k] = 0.0
                 for j in range(size):
                     matrix[i, j] -= factor * matrix[k, j]
-
-
-# Who can be told apart by what lists say: an item beats all that stand behind it. Cost: O(entries) a sweep.
-#
-# The edges are never written down. A list's consecutive groups connect everything in it, and an open list connects all
-# items, so lists themselves serve as the graph.
 
 
 OK, UNBEATEN, WINLESS, ISOLATED = 0, 1, 2, 3  # as distagg.models.outcome.STATUS

@@ -33,37 +33,39 @@ class PlackettLuce(Solver):
 
     name: ClassVar[str] = "plackett_luce"
     summary: ClassVar[str] = "Plackett-Luce: every place of a list is a choice among what is left"
-    paper: ClassVar[str] = "000 section 2.2; Plackett 1975; Hunter 2004; Guiver & Snelson 2009"
+    paper: ClassVar[str] = "Volkovs & Zemel 2014, section 2.2; Plackett 1975; Hunter 2004; Guiver & Snelson 2009"
     cost: ClassVar[str] = "entries x steps"
     inputs: ClassVar[tuple[str, ...]] = ("lists", "pairs")
     additive: ClassVar[bool] = True
     criterion: ClassVar[str] = "largest gradient entry for each observed choice; with bayes, move of a shape"
     remedy: ClassVar[str] = "raise steps or shape"
 
-    unlisted: Any = unlisted_param()
-    solver: Any = param(
+    unlisted: str = unlisted_param()
+    solver: str = param(
         "lbfgs",
         "lbfgs, mm (Hunter) or ilsr (Maystre & Grossglauser), all to the same answer; or posterior means of log "
         "strengths with their deviations as uncertainty: bayes (power EP) or gibbs (sampled)",
         choices=("lbfgs", "mm", "ilsr", *POSTERIORS),
     )
-    prior: Any = param(
+    prior: str = param(
         "gamma", "gamma (every item was also chosen shape times from among all) or none", choices=("gamma", "none")
     )
-    shape: Any = param(1.0, "shape of the gamma prior, in choices for each item", above=0.0)
-    errors: Any = param(
+    shape: float = param(1.0, "shape of the gamma prior, in choices for each item", above=0.0)
+    errors: str = param(
         "none",
         "uncertainty of scores: none, standard (inverse information, as quasi-variances: the root of the sum of two "
         "squared errors is the error of a gap) or bootstrap (lists drawn again; 95% intervals as well, "
         "and resamples: how many hold the item)",
         choices=("none", "standard", "bootstrap"),
     )
-    components: Any = param(False, "with prior=none, fit every connected component by itself, its scores centred")
-    resamples: Any = param(200, "times that the bootstrap draws", least=2)
-    draws: Any = param(2000, "samples that gibbs keeps", least=2)
-    seed: Any = param(0, "of bootstrap and gibbs; every query has its own stream by its place in the dataset", least=0)
-    steps: Any = param(2000, "most steps to take", least=1)
-    tolerance: Any = param(1e-11, "stop when no gradient entry is larger, for each observed choice", above=0.0)
+    components: bool = param(False, "with prior=none, fit every connected component by itself, its scores centred")
+    resamples: int = param(200, "bootstrap resamples", least=2)
+    draws: int = param(2000, "samples that gibbs keeps", least=2)
+    seed: int = param(
+        0, "seed of bootstrap and gibbs; every query has its own stream, by its position in the dataset", least=0
+    )
+    steps: int = param(2000, "most steps to take", least=1)
+    tolerance: float = param(1e-11, "stop when no gradient entry is larger, for each observed choice", above=0.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -109,18 +111,27 @@ class PlackettLuce(Solver):
     def choices(self, chunk: Chunk) -> Choices:
         """Lists and pairs of a chunk as choices."""
         return gather_choices(
-            unlisted_last(self.unlisted, chunk), chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets,
-            chunk.entry_item, chunk.entry_rank, chunk.pair_offsets, chunk.pair_winner, chunk.pair_loser,
-            chunk.pair_weight, chunk.pair_tie,
-        )  # fmt: skip
+            unlisted_last(self.unlisted, chunk),
+            chunk.item_offsets,
+            chunk.list_offsets,
+            chunk.entry_offsets,
+            chunk.entry_item,
+            chunk.entry_rank,
+            chunk.pair_offsets,
+            chunk.pair_winner,
+            chunk.pair_loser,
+            chunk.pair_weight,
+            chunk.pair_tie,
+        )
 
     def fit_chunk(self, chunk: Chunk, params: Params, *, trace: bool) -> Outcome:
         if "over" in params:
             return self._outcome(
                 centred(params["theta"], chunk.item_query(), params["compared"]),
-                {name: params[name] for name in ("status", "component")}, params["ended"][None, :],
+                {name: params[name] for name in ("status", "component")},
+                params["ended"][None, :],
                 params["trace"][None, :] if trace else None,
-            )  # fmt: skip
+            )
         choices = self.choices(chunk)
         wins, number = count_choices(choices, chunk.item_offsets)
         status, component = examine(choices, chunk.item_offsets, wins)
@@ -146,9 +157,11 @@ class PlackettLuce(Solver):
 
     def _outcome(self, score: Floats, items: dict[str, np.ndarray], ended: Floats, trace: Floats | None) -> Outcome:
         queries = {
-            "converged": ended[:, 1] <= self.tolerance, "iterations": ended[:, 0].astype(np.int64),
-            "gradient": ended[:, 1], "likelihood": ended[:, 2],
-        }  # fmt: skip
+            "converged": ended[:, 1] <= self.tolerance,
+            "iterations": ended[:, 0].astype(np.int64),
+            "gradient": ended[:, 1],
+            "likelihood": ended[:, 2],
+        }
         return Outcome(score, items, queries, trace)
 
     @property
@@ -182,19 +195,19 @@ class PlackettLuce(Solver):
         q = int(within[np.argmax(loose)])
         span = slice(int(chunk.item_offsets[q]), int(chunk.item_offsets[q + 1]))
         parts = int(component[span].max()) + 1
-        found = [f"{parts} connected components"] if parts > 1 else []
+        problems = [f"{parts} connected components"] if parts > 1 else []
         for code in (1, 2, 3):
-            found += self._named(chunk, span, np.flatnonzero(status[span] == code), STATUS[code])
-        if not found:
+            problems += self._named(chunk, span, np.flatnonzero(status[span] == code), STATUS[code])
+        if not problems:
             beats, beaten = marks[1, span], marks[0, span]
             few = min((beats & beaten, ~beats, ~beaten), key=lambda m: int(m.sum()) or len(m))
-            found = self._named(chunk, span, np.flatnonzero(few), "only ever ahead of, or behind, the rest")
+            problems = self._named(chunk, span, np.flatnonzero(few), "only ever ahead of, or behind, the rest")
         remedy = "use prior=gamma"
         if parts > 1 and marks[:, span].all():
             remedy += ", or components=true to fit each by itself"
         raise InputError(
             f"query {chunk.query_ids[q].as_py()}",
-            found=" and ".join(found),
+            found=" and ".join(problems),
             expected="every item to beat and lose to every other along some path, without which the likelihood has "
             "no maximum",
             remedy=remedy,

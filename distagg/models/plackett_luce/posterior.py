@@ -41,7 +41,7 @@ def power_ep(model: PlackettLuce, own: Choices, wins: Floats, position: int) -> 
 
 
 def gibbs(model: PlackettLuce, own: Choices, wins: Floats, position: int) -> Fitted:
-    """The Gibbs sampler; there is nothing to converge to but time, so it always counts as converged."""
+    """The Gibbs sampler. It always draws the same number of samples, so it always counts as converged."""
     size = len(wins)
     draw = np.random.default_rng(np.random.SeedSequence([model.seed, position]))
     sizes = np.diff(own.start)
@@ -110,11 +110,13 @@ def posterior(
             continue
         own, span = one_query(choices, q), slice(int(first), int(last))
         solver = POSTERIORS[model.solver] if len(own.weight) else power_ep  # of the prior alone it is exact
-        found = solver(model, own, wins[span], int(chunk.positions[q]))
-        score[span], uncertainty[span], ended[q] = found
+        solved = solver(model, own, wins[span], int(chunk.positions[q]))
+        score[span], uncertainty[span], ended[q] = solved
         likelihood[q] = expect(own, 0, 0.0, score[span], np.empty(last - first), np.empty(last - first))
     queries = {
-        "converged": ended[:, 1] <= model.tolerance, "iterations": ended[:, 0].astype(np.int64),
-        "gradient": ended[:, 1], "likelihood": likelihood,
-    }  # fmt: skip
+        "converged": ended[:, 1] <= model.tolerance,
+        "iterations": ended[:, 0].astype(np.int64),
+        "gradient": ended[:, 1],
+        "likelihood": likelihood,
+    }
     return score, uncertainty, queries

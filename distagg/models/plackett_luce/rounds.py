@@ -1,8 +1,10 @@
-"""L-BFGS a round at a time, for gradients that come by map and reduce: ``kernels.luce_fit.climb``, unrolled.
+"""Plackett-Luce on one query whose lists are spread over chunks: a round to count, then a round for each gradient.
 
-A state is a dictionary of arrays: ``trial`` is where the next gradient is wanted, ``theta`` the best point so far. Each
-call of ``ascend`` costs O(items); steps are taken on theta / scale, in which the curvature is near to one. The line
-search looks at slopes only: the function is concave, and close to its maximum values are the same to rounding.
+Expected choices add up over lists, so a round is one pass over the entries, with statistics of the size of the items.
+L-BFGS takes its gradients by map and reduce: ``solvers.climb``, one round at a time. Its state is a dictionary of
+arrays: ``trial`` is where the next gradient is wanted, ``theta`` the best point so far. Each call of ``ascend`` costs
+O(items); steps are taken on theta / scale, in which the curvature is near to one. The line search looks at slopes only:
+the function is concave, and close to its maximum values are the same to rounding.
 """
 
 from __future__ import annotations
@@ -34,10 +36,15 @@ def begin(theta: Floats) -> Params:
     size = len(theta)
     numbers = dict.fromkeys(_NUMBERS, 0.0) | {"step": -1.0, "high": np.inf}
     return {
-        "theta": theta, "trial": theta, "ahead": np.zeros(size), "gradient": np.zeros(size), "scale": np.ones(size),
-        "moves": np.zeros((MEMORY, size)), "turns": np.zeros((MEMORY, size)),
+        "theta": theta,
+        "trial": theta,
+        "ahead": np.zeros(size),
+        "gradient": np.zeros(size),
+        "scale": np.ones(size),
+        "moves": np.zeros((MEMORY, size)),
+        "turns": np.zeros((MEMORY, size)),
         "search": np.array(list(numbers.values())),
-    }  # fmt: skip
+    }
 
 
 def steps_taken(state: Params) -> int:
@@ -45,7 +52,7 @@ def steps_taken(state: Params) -> int:
 
 
 def lost(state: Params) -> bool:
-    """Whether the line search found no better point: nothing more can be gained."""
+    """Whether the line search failed to find a better point, so that the fit must end."""
     return bool(state["search"][_NUMBERS.index("tried")] >= SEARCHES)
 
 
@@ -56,14 +63,14 @@ def ascend(state: Params, uphill: Floats, curvature: Floats) -> Params:
     if n["step"] < 0:
         scale = np.where(curvature > 0.0, 1.0 / np.sqrt(np.where(curvature > 0.0, curvature, 1.0)), 0.0)
     turned = -uphill * scale
-    found = float((turned * ahead).sum())
-    if not abs(found) <= -KEPT * n["slope"]:
+    slope_ahead = float((turned * ahead).sum())
+    if not abs(slope_ahead) <= -KEPT * n["slope"]:
         n["tried"] += 1
-        if found < 0.0:
-            n["low"], n["low_slope"] = n["length"], found
+        if slope_ahead < 0.0:
+            n["low"], n["low_slope"] = n["length"], slope_ahead
             n["length"] *= 2.0
         else:
-            n["high"], n["high_slope"] = n["length"], found
+            n["high"], n["high_slope"] = n["length"], slope_ahead
         if n["high"] < np.inf:
             share = min(max(n["low_slope"] / (n["low_slope"] - n["high_slope"]), 0.1), 0.9)
             n["length"] = n["low"] + share * (n["high"] - n["low"])
@@ -78,21 +85,23 @@ def ascend(state: Params, uphill: Floats, curvature: Floats) -> Params:
     n |= {"slope": slope, "low": 0.0, "low_slope": slope, "high": np.inf, "length": 1.0, "tried": 0.0}
     n["step"] += 1
     return {
-        **state, "theta": theta, "trial": theta + scale * ahead, "ahead": ahead, "gradient": turned, "scale": scale,
-        "moves": moves, "turns": turns, "search": np.array(list(n.values())),
-    }  # fmt: skip
-
-
-# Plackett-Luce on one query whose lists are spread over chunks: a round to count, then a round for each gradient.
-#
-# Expected choices add up over lists, so a round is one pass over the entries and statistics of the size of the items.
+        **state,
+        "theta": theta,
+        "trial": theta + scale * ahead,
+        "ahead": ahead,
+        "gradient": turned,
+        "scale": scale,
+        "moves": moves,
+        "turns": turns,
+        "search": np.array(list(n.values())),
+    }
 
 
 ROUNDS = ("lbfgs", "mm")
 
 
 def check(model: PlackettLuce) -> None:
-    """What takes whole queries is refused."""
+    """Refuse settings that need whole queries."""
     wrong = {
         f"solver={model.solver}": model.solver not in ROUNDS,
         "prior=none": model.prior == "none",
@@ -107,7 +116,7 @@ def check(model: PlackettLuce) -> None:
 
 
 def count(model: PlackettLuce, chunk: Chunk) -> Statistics:
-    """What one chunk says of the comparison graph."""
+    """The part of the comparison graph that one chunk shows."""
     choices = _choices(model, chunk)
     wins, number = count_choices(choices, chunk.item_offsets)
     status, component = examine(choices, chunk.item_offsets, wins)
@@ -119,9 +128,9 @@ def count(model: PlackettLuce, chunk: Chunk) -> Statistics:
 def expected(model: PlackettLuce, chunk: Chunk, theta: np.ndarray) -> Statistics:
     """How often theta expects each item to be chosen in the chunk's lists, and their log likelihood."""
     choices = _choices(model, chunk)
-    x, found = np.empty(len(theta)), np.empty(len(theta))
-    value = expect(choices, 0, 0.0, theta, x, found)
-    return {"expected": found, "value": np.array([value])}
+    x, chosen = np.empty(len(theta)), np.empty(len(theta))
+    value = expect(choices, 0, 0.0, theta, x, chosen)
+    return {"expected": chosen, "value": np.array([value])}
 
 
 def merge(a: Statistics, b: Statistics) -> Statistics:

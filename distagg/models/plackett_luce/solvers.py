@@ -22,7 +22,7 @@ KEPT = 0.9  # a step is long enough when it leaves at most this share of the slo
 
 
 class Fit(NamedTuple):
-    """What is maximised, and how closely."""
+    """The objective to maximise, and the tolerance."""
 
     shape: float  # of the prior
     tolerance: float
@@ -70,7 +70,7 @@ def fill_scale(wins: Floats, shape: float, expected: Floats, scale: Floats) -> N
 
 @kernel
 def scaled_gradient(wins: Floats, shape: float, expected: Floats, scale: Floats, gradient: Floats) -> float:
-    """The gradient of the negative function by the scaled theta; gives its largest entry, not scaled."""
+    """The gradient of the negative function by the scaled theta; returns its largest entry, not scaled."""
     largest = 0.0
     for i in range(len(gradient)):
         gradient[i] = (expected[i] - wins[i] - shape) * scale[i]

@@ -1,13 +1,14 @@
-"""stagg_bc and stagg_rrf: Borda count and reciprocal rank as expectations over uncertain ranks. Paper 004, section 4.2.
+"""stagg_bc and stagg_rrf: Borda count and reciprocal rank as expectations over uncertain ranks.
 
-Cost: O(entries) and O(entries x terms), a dozen to a few dozen terms; see ``kernels.stagg``.
+Niu et al. 2013, section 4.2.
+Cost: O(entries) and O(entries x terms), a dozen to a few dozen terms; see ``kernels``.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -29,16 +30,16 @@ class StaggBorda(Tally):
 
     name: ClassVar[str] = "stagg_bc"
     summary: ClassVar[str] = "Borda count expected over uncertain ranks"
-    paper: ClassVar[str] = "004 section 4.2"
+    paper: ClassVar[str] = "Niu et al. 2013, section 4.2"
 
-    contest: Any = param(
+    contest: str = param(
         "graded",
         "the chance that the better of two listed items wins, d their distance in places over the query's items: "
-        "graded (1 - exp(-steep d) / 2) or paper (the larger of d and 1 - d: neighbours are the surest)",
+        "graded (1 - exp(-steep d) / 2) or paper (the larger of d and 1 - d: neighbours decide most surely)",
         choices=("graded", "paper"),
     )
-    steep: Any = param(12.0, "how fast a graded contest becomes sure with the distance", above=0.0)
-    unlisted: Any = param(
+    steep: float = param(12.0, "how fast the chance in a graded contest rises to 1 with the distance", above=0.0)
+    unlisted: str = param(
         "zero",
         "what a list gives the items it leaves out: zero, or the utility of an average rank (the paper's)",
         choices=("zero", "average"),
@@ -54,9 +55,6 @@ class StaggBorda(Tally):
         utility = Utility(steep, self.unlisted == "average", *self.terms(largest, params))
         return {"sum": sum_expectations(utility, list_arrays(chunk))}
 
-    def settle(self, chunk: Chunk, tally: Statistics, params: Params) -> Floats:
-        return tally["sum"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class StaggRrf(StaggBorda):
@@ -66,14 +64,16 @@ class StaggRrf(StaggBorda):
     summary: ClassVar[str] = "reciprocal rank expected over uncertain ranks"
     cost: ClassVar[str] = "entries x terms"
 
-    c: Any = param(
-        25.0, "the constant (ranks count from 0); auto chooses it by a metric on labelled data",
-        choices=("auto",), above=0.0,
-    )  # fmt: skip
+    c: float | Literal["auto"] = param(
+        25.0,
+        "the constant (ranks count from 0); auto chooses it by a metric on labelled data",
+        choices=("auto",),
+        above=0.0,
+    )
 
     @property
     def needs_labels(self) -> bool:
-        return bool(self.c == "auto")
+        return self.c == "auto"
 
     def candidates(self, n_experts: int) -> list[Params]:
         return [{"c": np.array(c)} for c in RRF_CANDIDATES] if self.learns else []

@@ -1,8 +1,13 @@
-"""Utilities of ranks as sums of exponentials: utility(r) = sum_t weight_t ratio_t^r for r = 0 .. size - 1.
+"""Expected utilities of uncertain ranks in closed form: Niu et al. 2013, sections 4.1 and 4.2, without the recursion.
 
-A rank that counts independent contests has E[ratio^R] = prod(1 - p (1 - ratio)), so a utility in this form has its
-expectation over the rank distribution in closed form (paper 004, section 4.1, without its recursion). Utilities that
-fall smoothly need few terms: 1 / (60 + r) takes about 14 for 20 ranks and 45 for 100,000, to 1e-12.
+In a list every item meets every other item of the query; its rank counts the contests it loses. Such a rank R has
+E[ratio^R] = prod(1 - p (1 - ratio)), so a utility that is a sum of exponentials, utility(r) = sum_t weight_t ratio_t^r
+for r = 0 .. size - 1, has its expectation in closed form. Utilities that fall smoothly need few terms: 1 / (60 + r)
+takes about 14 for 20 ranks and 45 for 100,000, to 1e-12.
+
+The chance that the better item wins depends only on how many places lie between, so sums and products over contests
+run along the list: O(length) for a linear utility, O(length x terms) for a sum of exponentials, where the paper's
+recursion is O(length^2) for each item. Tied items get the mean of the places they share.
 """
 
 from __future__ import annotations
@@ -50,16 +55,16 @@ def exponential_terms(
         best = int(square.argmax())
         if square[best] <= floor:
             break
-        one = columns[best]
+        direction = columns[best]
         for _ in range(2):  # twice, for orthogonality to the last digit
             for other in basis:
-                one = one - (other * one).sum() * other
-        one = one / np.sqrt((one * one).sum())
+                direction = direction - (other * direction).sum() * other
+        direction = direction / np.sqrt((direction * direction).sum())
         taken.append(best)
-        basis.append(one)
-        share.append(float((one * rest).sum()))
-        rest = rest - share[-1] * one
-        left -= (left * one).sum(axis=1)[:, None] * one
+        basis.append(direction)
+        share.append(float((direction * rest).sum()))
+        rest = rest - share[-1] * direction
+        left -= (left * direction).sum(axis=1)[:, None] * direction
     weight = np.zeros(len(taken))
     for i in reversed(range(len(taken))):
         known = sum(weight[j] * (basis[i] * columns[taken[j]]).sum() for j in range(i + 1, len(taken)))
@@ -74,9 +79,9 @@ def terms_by_class(
 
     Which terms a query takes depends on its own size alone.
     """
-    made = [exponential_terms(utility, 1 << n, scale, tolerance) for n in range(largest + 1)]
-    starts = np.concatenate([[0], np.cumsum([len(ratio) for ratio, _ in made])]).astype(OFFSET)
-    return starts, np.concatenate([ratio for ratio, _ in made]), np.concatenate([weight for _, weight in made])
+    terms = [exponential_terms(utility, 1 << n, scale, tolerance) for n in range(largest + 1)]
+    starts = np.concatenate([[0], np.cumsum([len(ratio) for ratio, _ in terms])]).astype(OFFSET)
+    return starts, np.concatenate([ratio for ratio, _ in terms]), np.concatenate([weight for _, weight in terms])
 
 
 def size_class(size: int) -> int:
@@ -94,14 +99,6 @@ def class_terms(size: int, starts: Offsets, ratio: Floats, weight: Floats) -> tu
         scope += 1
     first, last = starts[scope], starts[scope + 1]
     return ratio[first:last], weight[first:last]
-
-
-# Expected utilities of ranks under the rank distribution of lists: paper 004, sections 4.1 and 4.2, in closed form.
-#
-# In a list every item meets every other item of the query; its rank counts the contests it loses. The chance that the
-# one before wins depends only on how many places lie between, so along a list sums and products over contests are
-# running ones: O(length) for a linear utility, O(length x terms) for a sum of exponentials, where the paper's recursion
-# is O(length^2) for each item. Tied items get the mean of the places they share.
 
 
 class Utility(NamedTuple):

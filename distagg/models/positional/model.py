@@ -1,21 +1,24 @@
-"""Models that add up something for each place an expert gave an item. Cost: one linear pass over entries.
+"""Models that look at the places of an item in the lists. Cost: one linear pass over entries.
 
-borda (Aslam & Montague 2001), mean, rrf (Cormack et al. 2009), combsum and combmnz (Fox & Shaw 1994).
+Most add up points. rrf (Cormack et al. 2009), combsum and combmnz (Fox & Shaw 1994) are rows of ``Points`` that differ
+in what an entry is worth. borda (Aslam & Montague 2001) and mean also give points to the items that a list leaves out.
+median (Fagin et al. 2003) takes the middle rank, bestinput the best single expert (Niu et al. 2013, section 5.1).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
-from distagg.models.base import Model, Params, Statistics, Tally, param, sum_entries, sum_reciprocals
+from distagg.models.base import Model, Params, Statistics, Tally, param, reciprocals, sum_entries
 from distagg.models.lists import borda_points, median_ranks, mid_positions
 from distagg.types import Bools, Floats
 
+MOST_CANDIDATES = 10_000  # experts that bestinput tries
 RRF_CANDIDATES = (1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 40.0, 60.0, 80.0, 100.0, 150.0, 200.0)
 
 
@@ -25,10 +28,10 @@ class Borda(Tally):
 
     name: ClassVar[str] = "borda"
     summary: ClassVar[str] = "points for every item that a list leaves behind"
-    paper: ClassVar[str] = "000 section 2.2; Aslam & Montague 2001"
+    paper: ClassVar[str] = "Volkovs & Zemel 2014, section 2.2; Aslam & Montague 2001"
     inputs: ClassVar[tuple[str, ...]] = ("lists", "pairs")
 
-    unlisted: Any = param(
+    unlisted: str = param(
         "zero",
         "what a list gives the items it leaves out: zero points; the average of the points left over; or "
         "ignore (mean points over the lists that hold the item)",
@@ -37,9 +40,13 @@ class Borda(Tally):
 
     def map(self, chunk: Chunk, params: Params) -> Statistics:
         points, held, leftover = borda_points(
-            self.unlisted == "average", chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets, chunk.entry_row(),
+            self.unlisted == "average",
+            chunk.item_offsets,
+            chunk.list_offsets,
+            chunk.entry_offsets,
+            chunk.entry_row(),
             chunk.entry_rank,
-        )  # fmt: skip
+        )
         if chunk.n_pairs:
             base = np.repeat(chunk.item_offsets[:-1], np.diff(chunk.pair_offsets))
             win = np.where(chunk.pair_tie, 0.5, 1.0) * chunk.pair_weight
@@ -64,9 +71,9 @@ class Mean(Tally):
 
     name: ClassVar[str] = "mean"
     summary: ClassVar[str] = "mean rank"
-    paper: ClassVar[str] = "000 section 2.2"
+    paper: ClassVar[str] = "Volkovs & Zemel 2014, section 2.2"
 
-    unlisted: Any = param(
+    unlisted: str = param(
         "last",
         "rank of the items a list leaves out: last (one behind the list's largest rank) or ignore (mean over the "
         "lists that hold the item)",
@@ -95,47 +102,57 @@ class Mean(Tally):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rrf(Tally):
+class Points(Tally):
+    """The sum of the points of an item's entries. A model is a row: it says what an entry is worth."""
+
+    def points(self, chunk: Chunk, params: Params) -> Floats:
+        """Points of every entry, shape (E,)."""
+        raise NotImplementedError
+
+    def map(self, chunk: Chunk, params: Params) -> Statistics:
+        return {"sum": sum_entries(chunk, self.points(chunk, params))}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rrf(Points):
     """Reciprocal rank fusion: the sum of 1 / (c + rank) over the lists that hold the item."""
 
     name: ClassVar[str] = "rrf"
     summary: ClassVar[str] = "reciprocal rank fusion: sum of 1 / (c + rank)"
-    paper: ClassVar[str] = "000 section 3.3; Cormack et al. 2009"
+    paper: ClassVar[str] = "Volkovs & Zemel 2014, section 3.3; Cormack et al. 2009"
     positive: ClassVar[bool] = True
 
-    c: Any = param(60.0, "the constant; auto chooses it by a metric on labelled data", choices=("auto",), least=0.0)
+    c: float | Literal["auto"] = param(
+        60.0, "the constant; auto chooses it by a metric on labelled data", choices=("auto",), least=0.0
+    )
 
     @property
     def needs_labels(self) -> bool:
-        return bool(self.c == "auto")
+        return self.c == "auto"
 
     def candidates(self, n_experts: int) -> list[Params]:
         return [{"c": np.array(c)} for c in RRF_CANDIDATES] if self.learns else []
 
-    def map(self, chunk: Chunk, params: Params) -> Statistics:
-        c = float(params["c"]) if self.learns else float(self.c)
-        return {"sum": sum_reciprocals(chunk, c)}
-
-    def settle(self, chunk: Chunk, tally: Statistics, params: Params) -> Floats:
-        return tally["sum"]
+    def points(self, chunk: Chunk, params: Params) -> Floats:
+        return reciprocals(chunk, float(params["c"] if self.learns else self.c))
 
 
 @dataclass(frozen=True, kw_only=True)
-class CombSum(Tally):
+class CombSum(Points):
     """Sum of the experts' scores, each list brought to one scale first."""
 
     name: ClassVar[str] = "combsum"
     summary: ClassVar[str] = "sum of the experts' normalised scores"
     paper: ClassVar[str] = "Fox & Shaw 1994"
 
-    norm: Any = param(
+    norm: str = param(
         "auto",
         "how a list's scores are brought to one scale: rank (1 - (position - 1) / length, which needs no scores), "
         "minmax (from 0 to 1), sum (shifted to 0, divided by the sum) or zmuv (mean 0, variance 1); auto is minmax "
         "where every list has scores, else rank. Where experts gave no scores, minus the rank stands for them",
         choices=("auto", "rank", "minmax", "sum", "zmuv"),
     )
-    unlisted: Any = param(
+    unlisted: str = param(
         "least",
         "what a list gives the items it leaves out: least (the bottom of its scale: 0, with zmuv the list's least "
         "value; scores are counted from there), zero (0, which with zmuv is the list's mean) or ignore (the mean over "
@@ -143,16 +160,16 @@ class CombSum(Tally):
         choices=("least", "zero", "ignore"),
     )
 
-    def map(self, chunk: Chunk, params: Params) -> Statistics:
+    def points(self, chunk: Chunk, params: Params) -> Floats:
         value, bottom = self._normalised(chunk)
-        return {
-            "sum": sum_entries(chunk, value - bottom if self.unlisted == "least" else value),
-            "held": sum_entries(chunk, np.ones(chunk.n_entries)),
-        }
+        return value - bottom if self.unlisted == "least" else value
+
+    def map(self, chunk: Chunk, params: Params) -> Statistics:
+        return super().map(chunk, params) | {"held": sum_entries(chunk, np.ones(chunk.n_entries))}
 
     def settle(self, chunk: Chunk, tally: Statistics, params: Params) -> Floats:
         if self.unlisted != "ignore":
-            return tally["sum"]
+            return super().settle(chunk, tally, params)
         return _worst_where(tally["held"] == 0, tally["sum"] / np.maximum(tally["held"], 1.0), chunk)
 
     def _normalised(self, chunk: Chunk) -> tuple[Floats, Floats]:
@@ -217,21 +234,15 @@ def _worst_where(nowhere: Bools, score: Floats, chunk: Chunk) -> Floats:
     return np.where(nowhere, np.repeat(worst, sizes) - 1.0, score)
 
 
-# median (Fagin et al. 2003) and bestinput, the best single expert (paper 004, section 5.1).
-
-
-MOST_CANDIDATES = 10_000
-
-
 @dataclass(frozen=True, kw_only=True)
 class Median(Tally):
     """Median rank, smallest first; items without one come last, those in more lists first."""
 
     name: ClassVar[str] = "median"
     summary: ClassVar[str] = "median rank"
-    paper: ClassVar[str] = "000 section 2.2; Fagin et al. 2003"
+    paper: ClassVar[str] = "Volkovs & Zemel 2014, section 2.2; Fagin et al. 2003"
 
-    unlisted: Any = param(
+    unlisted: str = param(
         "last",
         "items a list leaves out: last (they stand behind all) or ignore (median over the lists that hold the item)",
         choices=("last", "ignore"),
@@ -287,11 +298,11 @@ def _last_by_support(chunk: Chunk, median: Floats, held: Floats) -> Floats:
 
 @dataclass(frozen=True, kw_only=True)
 class BestInput(Model):
-    """The one expert that did best on labelled data; where it is silent, the next best that spoke."""
+    """The expert that did best on labelled data; in queries where it has no list, the best one that has."""
 
     name: ClassVar[str] = "bestinput"
     summary: ClassVar[str] = "the single expert that is best on labelled data"
-    paper: ClassVar[str] = "004 section 5.1"
+    paper: ClassVar[str] = "Niu et al. 2013, section 5.1"
     supervised: ClassVar[bool] = True
     unseen: ClassVar[float] = -np.inf  # behind every expert that is known
 
@@ -301,7 +312,7 @@ class BestInput(Model):
         return [{"expert_quality": np.eye(1, n_experts, expert)[0]} for expert in range(n_experts)]
 
     def chosen(self, candidates: list[Params], values: Floats) -> Params:
-        """Every expert's quality: the metric it reached alone."""
+        """Every expert's quality: the metric of its lists alone."""
         return {"expert_quality": values}
 
     def score(self, chunk: Chunk, params: Params) -> Floats:

@@ -1,4 +1,12 @@
-"""What a query's lists and pairs say together: net wins of items, margins between items, each expert at its weight."""
+"""Kernels of svp: sums of lists and pairs over a query, and the rank-2 projection of the matrix they make.
+
+The sums are net wins of items and margins between items, each expert at its weight. The projection (Jain, Meka &
+Dhillon 2010; Gleich & Lim 2011) is of a skew-symmetric A, whose singular values come in pairs: if A v = t u, then
+A u = -t v, and u is orthogonal to v. The best rank-2 approximation is t (u v' - v u'), skew-symmetric again. Two
+products with A are one pass of alternating least squares on u and v, so a pass that starts from the last projection
+never raises the loss: no decomposition is computed, and no items x items matrix is held. The start is the vector of
+ones, so that items in the same position get the same score in any order.
+"""
 
 from __future__ import annotations
 
@@ -128,15 +136,6 @@ def add_left_out(a: int, lists: Lists, values: Values, binary: bool, weight: flo
                 margins[j, i] -= amount
 
 
-# Rank-2 singular value projection of skew-symmetric matrices (Jain, Meka & Dhillon 2010; Gleich & Lim 2011).
-#
-# A skew-symmetric A has its singular values in pairs: with A v = t u it is A u = -t v, and u is orthogonal to v. Its
-# best rank-2 approximation is t (u v' - v u'), skew-symmetric again. Two products with A are one pass of alternating
-# least squares on u and v, so a pass from where the last projection stood never raises the loss: no decomposition is
-# computed, and no items x items matrix is held. The start is the vector of ones, so that items in the same position
-# get the same score in any order.
-
-
 NOTHING = 1e-12  # a matrix this small, relative to its entries, is 0 up to rounding
 FIRST_PASSES = 10  # passes for the first projection; later ones start close to their end
 
@@ -171,7 +170,7 @@ class Ended(NamedTuple):
 
 @kernel
 def unit(x: Floats) -> float:
-    """Divide x by its length, unless that is 0; gives the length."""
+    """Divide x by its length, unless that is 0; returns the length."""
     length = np.sqrt(dot(x, x))
     if length > 0.0:
         for i in range(len(x)):

@@ -1,4 +1,4 @@
-"""svp: rank aggregation by singular value projection (Gleich & Lim 2011; paper 000, sections 2.2.2 and 2.6).
+"""svp: rank aggregation by singular value projection (Gleich & Lim 2011; Volkovs & Zemel 2014, sections 2.2.2 and 2.6).
 
 What the experts say is joined in one skew-symmetric matrix Y on the observed pairs, which is fitted by
 X = s e' - e s' up to noise: a skew-symmetric matrix of rank 2. The score is s = X e / items.
@@ -14,7 +14,7 @@ sum over experts is better than a mean, which trusts a pair that one expert comp
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -40,22 +40,22 @@ class Svp(Solver):
 
     name: ClassVar[str] = "svp"
     summary: ClassVar[str] = "rank-2 fit of the joint matrix of pairwise differences by singular value projection"
-    paper: ClassVar[str] = "000 section 2.6; Gleich & Lim 2011"
+    paper: ClassVar[str] = "Volkovs & Zemel 2014, section 2.6; Gleich & Lim 2011"
     cost: ClassVar[str] = "entries x steps; observed pairs x steps with unlisted=ignore"
     inputs: ClassVar[tuple[str, ...]] = ("lists", "pairs")
     criterion: ClassVar[str] = "change of the fit in the last step"
     remedy: ClassVar[str] = "raise steps or tolerance"
 
-    pairs: Any = pairs_param()
-    unlisted: Any = unlisted_param()
-    joint: Any = param(
+    pairs: str = pairs_param()
+    unlisted: str = unlisted_param()
+    joint: str = param(
         "mean",
         "how experts are joined: mean of those that compare a pair, or sum (with unlisted=last only the scale differs)",
         choices=("mean", "sum"),
     )
-    step: Any = param(1.0, "length of a step; up to 1 the loss never rises", above=0.0)
-    steps: Any = param(1000, "most steps to take", least=1)
-    tolerance: Any = param(
+    step: float = param(1.0, "length of a step; up to 1 the loss never rises", above=0.0)
+    steps: int = param(1000, "most steps to take", least=1)
+    tolerance: float = param(
         1e-4,
         "stop when a step changes the residual, relative to the matrix, by no more; where every pair is observed, when "
         "it moves the leading singular vector by no more than the square of this",
@@ -82,18 +82,32 @@ class Svp(Solver):
         score, fit = np.zeros(chunk.n_items), _Fit(chunk.n_queries, self.steps if trace else 0)
         sign = pair_function(self.name, self.pairs, chunk) == BINARY
         project_queries(
-            self.step, self.steps, self.tolerance, sign, self.joint == "mean", chunk.item_offsets, lists, score,
+            self.step,
+            self.steps,
+            self.tolerance,
+            sign,
+            self.joint == "mean",
+            chunk.item_offsets,
+            lists,
+            score,
             fit.ended,
-        )  # fmt: skip
+        )
         return fit.outcome(score, self.tolerance, trace)
 
     def _of_majorities(self, chunk: Chunk, trace: bool) -> Outcome:
         score, fit = np.zeros(chunk.n_items), _Fit(chunk.n_queries, self.steps if trace else 0)
         tolerance = max(self.tolerance**2, ROUNDING)
         project_majorities(
-            self.steps, tolerance, chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets,
-            chunk.entry_item, chunk.entry_rank, score, fit.ended,
-        )  # fmt: skip
+            self.steps,
+            tolerance,
+            chunk.item_offsets,
+            chunk.list_offsets,
+            chunk.entry_offsets,
+            chunk.entry_item,
+            chunk.entry_rank,
+            score,
+            fit.ended,
+        )
         if self.joint == "sum":
             spoke = _spoke(chunk)
             score *= np.repeat(spoke, np.diff(chunk.item_offsets))
@@ -135,9 +149,11 @@ class _Fit:
 
     def outcome(self, score: Floats, tolerance: float, trace: bool) -> Outcome:
         queries = {
-            "converged": self.left <= tolerance, "iterations": self.iterations, "gradient": self.left,
+            "converged": self.left <= tolerance,
+            "iterations": self.iterations,
+            "gradient": self.left,
             "likelihood": self.explained,
-        }  # fmt: skip
+        }
         kept = self.trace[:, : int(self.iterations.max(initial=0))] if trace else None
         return Outcome(score, queries=queries, trace=kept)
 

@@ -1,6 +1,6 @@
-"""Candecomp/Parafac of a query's item x item x expert tensor, without the tensor: paper 004, section 4.3.3.
+"""Candecomp/Parafac of a query's item x item x expert tensor, without the tensor: Niu et al. 2013, section 4.3.3.
 
-T(:, :, a) is the pair matrix Y of list a (``kernels.svd``), and T = sum_r u_r o v_r o w_r. Alternating least squares:
+T(:, :, a) is the pair matrix Y of list a (``svd``), and T = sum_r u_r o v_r o w_r. Alternating least squares:
 each of U, V, W in turn is the best one given the other two. What that takes of T are the products Y_a v, Y_a' u and
 u' Y_a v, running sums along the sorted list: O(entries x components) a step, where the tensor has items^2 x experts
 cells. The start is given, so the answer is too.
@@ -21,13 +21,13 @@ RIDGE = 1e-12  # of the largest diagonal entry: components may be alike, or noth
 
 
 @kernel
-def multiply_grams(one: Floats, other: Floats, out: Floats) -> None:
+def multiply_grams(matrix: Floats, other: Floats, out: Floats) -> None:
     """out (parts, parts): the inner products of one factor's rows times those of the other's."""
     for r in range(len(out)):
         for s in range(len(out)):
             a, b = 0.0, 0.0
-            for i in range(one.shape[1]):
-                a += one[r, i] * one[s, i]
+            for i in range(matrix.shape[1]):
+                a += matrix[r, i] * matrix[s, i]
             for i in range(other.shape[1]):
                 b += other[r, i] * other[s, i]
             out[r, s] = a * b
@@ -74,7 +74,7 @@ def unit_rows(factor: Floats) -> None:
 
 @kernel
 def fit_lists(lists: SortedLists, first: int, u: Floats, v: Floats, w: Floats, square: Floats) -> float:
-    """The best w given u and v; gives what the three explain."""
+    """The best w given u and v; returns what the three explain."""
     parts, n_lists = w.shape
     unused = np.zeros(u.shape[1])
     for r in range(parts):
@@ -115,7 +115,7 @@ def decompose(
     v: Floats,  # (parts, items)
     w: Floats,  # (parts, lists) filled
 ) -> int:
-    """One query's factors; gives the steps taken. Ends when what is explained grows by less than ``tolerance``."""
+    """One query's factors; returns the steps taken. Ends when what is explained grows by less than ``tolerance``."""
     square, before = np.empty((len(u), len(u))), 0.0
     for step in range(steps + 1):
         unit_rows(u)

@@ -1,5 +1,6 @@
-"""Features of items: what each expert's list says of an item, as a short row of numbers. Paper 000, section 3.5.1.
+"""Features of items: a short row of numbers for every item of an expert's list.
 
+Volkovs & Zemel 2014, section 3.5.1.
 A row for every entry (item, expert), none where an expert leaves the item out: O(entries) to hold and to use. Each row
 ends with a number that stands for the missing-expert bias, see ``Features``.
 """

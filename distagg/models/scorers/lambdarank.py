@@ -1,4 +1,4 @@
-"""lambdarank: a scoring function on features of lists, trained for a metric. Paper 000, section 3.5.
+"""lambdarank: a scoring function on features of lists, trained for a metric. Volkovs & Zemel 2014, section 3.5.
 
 Cost: SVD features once for every list, O(entries) a step; then O(entries) for each query and round, and the pairs of
 differently labelled items.
@@ -7,7 +7,7 @@ differently labelled items.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -26,20 +26,24 @@ RANKERS = ("sgd", "lightgbm")
 class LambdaRank(Scorer):
     """In training, unlabelled items hold their places and make no pairs.
 
-    The metric itself is the objective, which LambdaRank's forces climb: so does ``rankagg``, the baseline of paper 004.
+    LambdaRank's forces climb the metric itself. ``rankagg``, the baseline of Niu et al. 2013, is the same model.
     """
 
     name: ClassVar[str] = "lambdarank"
     summary: ClassVar[str] = "features of every expert's list, weighted by LambdaRank from labels"
-    paper: ClassVar[str] = "000 section 3.5; Burges, Ragno & Le 2006; as rankagg: 004 section 5.2"
+    paper: ClassVar[str] = (
+        "Volkovs & Zemel 2014, section 3.5; Burges, Ragno & Le 2006; as rankagg: Niu et al. 2013, section 5.2"
+    )
 
-    ranker: Any = param(
+    ranker: str = param(
         "sgd",
         "what learns on them: sgd (LambdaRank), or lightgbm (an extra): the model lambdamart, with its settings",
         choices=RANKERS,
     )
-    objective: Any = param("ndcg", "the metric to train for", choices=tuple(OBJECTIVES))
-    rate: Any = param(0.003, "length of a step (the papers' 0.01 is more than these forces need)", above=0.0)
+    objective: str = param("ndcg", "the metric to train for", choices=tuple(OBJECTIVES))
+    rate: float = param(
+        0.003, "length of a step; smaller than the papers' 0.01, which is too long for these gradients", above=0.0
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

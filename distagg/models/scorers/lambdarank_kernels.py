@@ -1,7 +1,8 @@
 """LambdaRank: pairs of differently labelled items, weighted by what their exchange would do to a metric.
 
-Paper 000, section 3.5.2; Burges, Ragno & Le 2006. A query costs its entries, and the items above the lowest label times
-all items: exchanging two positions changes the metric by O(1) terms, read off running sums along the ranking.
+Volkovs & Zemel 2014, section 3.5.2; Burges, Ragno & Le 2006.
+Cost of a query: its entries, and the items above the lowest label times all items. Exchanging two
+positions changes the metric by O(1) terms, read off running sums along the ranking.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from distagg.types import NO_LABEL, Floats, Labels, Offsets
 
 NDCG, MAP, ERR, RBP = 0, 1, 2, 3
 OBJECTIVES = {"ndcg": NDCG, "map": MAP, "err": ERR, "rbp": RBP}
-PERSISTENCE = 0.95  # of rbp, paper 004
+PERSISTENCE = 0.95  # of rbp, Niu et al. 2013
 
 
 class Goal(NamedTuple):
@@ -32,7 +33,7 @@ class Goal(NamedTuple):
 def walk_down(metric: int, highest: float, labels: Labels, order: Offsets) -> Floats:  # (size,), (size,) -> (3, size)
     """Rows gain, run and sums, by position: what ``exchange`` needs.
 
-    The gain of rbp is the label, as in paper 004.
+    The gain of rbp is the label, as in Niu et al. 2013.
 
     map: run counts relevant items, sums adds 1 / position over them. err: run is the probability to get to the
     position, sums adds up the metric. Unlabelled items have gain 0.
@@ -121,7 +122,7 @@ def climb(
     step: float,
     new: Net,  # added to; it may be the net itself: then every query makes a step
 ) -> int:
-    """Add ``step`` times each query's gradient; gives the number of queries that had one."""
+    """Add ``step`` times each query's gradient; returns the number of queries that had one."""
     taught = 0
     state, score, force = unit_state(rows, net), np.empty(len(labels)), np.empty(len(labels))
     for q in queries:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -27,29 +27,29 @@ class Scorer(Trained):
 
     cost: ClassVar[str] = "entries x rounds"
 
-    features: Any = param(
+    features: str = param(
         "svd",
         "what lists say of items: svd (leading singular vectors of each expert's pairs), borda (points), or cp "
         "(factors of all experts' pairs at once, the same weights for all)",
         choices=KINDS,
     )
-    pairs: Any = param(
+    pairs: str = param(
         "log",
         "how two ranks become a preference, for svd and cp; all: binary, normalised and log together",
         choices=(*PAIR_FUNCTIONS, "all"),
     )
-    rank: Any = param(1, "how many singular triplets, or factors of cp", least=1)
-    experts: Any = param(
+    rank: int = param(1, "how many singular triplets, or factors of cp", least=1)
+    experts: str = param(
         "individual",
         "individual (features and weights for every expert) or combined (features of the sum of all experts)",
         choices=("individual", "combined"),
     )
-    hidden: Any = param(0, "hidden units of a layer; 0 for a linear scoring function", least=0)
-    layers: Any = param(1, "layers of hidden units", least=1)
-    mode: Any = param(
+    hidden: int = param(0, "hidden units of a layer; 0 for a linear scoring function", least=0)
+    layers: int = param(1, "layers of hidden units", least=1)
+    mode: str = param(
         "average", MODE_HELP, choices=MODES
     )  # better than serial on validation queries of both LETOR sets
-    rounds: Any = param(200, "most rounds of training", least=1)
+    rounds: int = param(200, "most rounds of training", least=1)
 
     @property
     def weights(self) -> tuple[str, ...]:
@@ -76,15 +76,15 @@ class Scorer(Trained):
             return {self._weight: np.zeros(shape)}
         draws = np.random.default_rng(np.random.SeedSequence([self.seed]))
         spread = 1.0 / np.sqrt(shape[0] * shape[1])
-        made = {
+        weights = {
             self._weight: draws.normal(0.0, spread, shape),
             "bias": np.zeros((self.layers, self.hidden)),
             "output": draws.normal(0.0, 1.0 / np.sqrt(self.hidden), self.hidden),
         }
         if self.layers > 1:
             inner = (self.layers - 1, self.hidden, self.hidden)
-            made["inner"] = draws.normal(0.0, 1.0 / np.sqrt(self.hidden), inner)
-        return made
+            weights["inner"] = draws.normal(0.0, 1.0 / np.sqrt(self.hidden), inner)
+        return weights
 
     def prepare(self, chunk: Chunk) -> dict[str, np.ndarray]:
         return chunk_features(chunk, self._settings).arrays()
@@ -108,15 +108,15 @@ class Scorer(Trained):
 
     @property
     def _step(self) -> float:
-        """How many times its gradient a query's step is."""
+        """The length of a query's step, in multiples of its gradient."""
         return float(self.rate)
 
     def _climb(self, chunk: Chunk, params: Params, queries: np.ndarray, net: Net, step: float, target: Net) -> int:
-        """Add ``step`` times the gradient of every query, in that order, to ``target``; how many had one."""
+        """Add ``step`` times the gradient of every query, in that order, to ``target``; returns how many had one."""
         raise NotImplementedError
 
     def _net(self, params: Params) -> Net:
-        """What was learned, to write on; unseen experts weigh nothing."""
+        """A writable copy of the learned weights; those of unseen experts are 0."""
         weight = np.where(np.isfinite(params[self._weight]), params[self._weight], 0.0)
         if not self.hidden:
             return Net(weight, np.zeros((1, 1)), np.zeros((0, 1, 1)), np.ones(1))

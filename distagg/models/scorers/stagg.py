@@ -1,7 +1,7 @@
 """stagg: a scoring function on features of lists, trained on the metric expected over uncertain ranks.
 
-Paper 004, section 4.3. Scores are normal with deviation ``sigma``; what the ranking would be is uncertain, and the
-expected NDCG, ERR or RBP is smooth in the scores. Its gradient is exact (``kernels.stagg_train``).
+Niu et al. 2013, section 4.3. Scores are normal with deviation ``sigma``, so the ranking is uncertain, and the expected
+NDCG, ERR or RBP is smooth in the scores. Its gradient is exact (``stagg_kernels``).
 Cost: a query of training takes items x relevant items x terms (about 20); ranking O(entries).
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -36,16 +36,16 @@ class Stagg(Scorer):
 
     name: ClassVar[str] = "stagg"
     summary: ClassVar[str] = "features of lists, weighted for the metric expected over uncertain ranks"
-    paper: ClassVar[str] = "004 section 4.3"
+    paper: ClassVar[str] = "Niu et al. 2013, section 4.3"
 
-    objective: Any = param(
+    objective: str = param(
         "ndcg", "the metric whose expectation is maximised (rbp's persistence is 0.95)", choices=("ndcg", "err", "rbp")
     )
-    sigma: Any = param(1.0, "standard deviation of a score", above=0.0)
-    ranks: Any = param(
+    sigma: float = param(1.0, "standard deviation of a score", above=0.0)
+    ranks: str = param(
         "exact", "distribution of a rank: exact, or normal (the paper's approximation)", choices=("exact", "normal")
     )
-    rate: Any = param(0.1, "length of a step of SGD, times 10 for err and rbp; Adam's is a tenth of it", above=0.0)
+    rate: float = param(0.1, "length of a step of SGD, times 10 for err and rbp; Adam's is a tenth of it", above=0.0)
 
     @property
     def _step(self) -> float:

@@ -1,4 +1,4 @@
-"""The expected metric of a ranking by uncertain scores, and its gradient: paper 004, sections 4.3.1 to 4.3.3.
+"""The expected metric of a ranking by uncertain scores, and its gradient: Niu et al. 2013, sections 4.3.1 to 4.3.3.
 
 Item i beats item j with probability P(N(s_i - s_j, 2 sigma^2) > 0); ranks count lost contests, taken as independent.
 NDCG, ERR and RBP are sums over items of gain_j E[discount(rank_j) prod over the items i that beat j of keep_i], keep
@@ -122,7 +122,7 @@ def climb_expected(
     step: float,
     new: Net,  # added to; it may be the net itself: then every query makes a step
 ) -> int:
-    """Add ``step`` times each query's gradient; gives the number of queries that had two different labels."""
+    """Add ``step`` times each query's gradient; returns the number of queries that had two different labels."""
     taught = 0
     state, score, force = unit_state(rows, net), np.empty(len(labels)), np.empty(len(labels))
     for q in queries:

@@ -54,7 +54,7 @@ class Room(NamedTuple):
 
 @kernel
 def walk(lists: SortedLists, a: int, turned: bool, weight: float, x: Floats, y: Floats, out: Floats) -> float:
-    """Add weight times Y x (Y' x when ``turned``) of list a to ``out``; gives y . Y x."""
+    """Add weight times Y x (Y' x when ``turned``) of list a to ``out``; returns y . Y x."""
     begin, end, place, value = lists.entry_offsets[a], lists.entry_offsets[a + 1], lists.place, lists.value
     step = 1 if turned else -1
     e = begin if turned else end - 1
@@ -137,7 +137,7 @@ def first_triplet(lists: SortedLists, a: int, steps: int, tolerance: float, room
     """The first triplet of one list, whose rows stand in its order: what ``next_triplet`` does, in two passes a step.
 
     Tied items share their numbers, so a step costs as much as there are different values. Fills v, and u times the
-    first number given; gives the lengths of the last Y v and Y' u.
+    first number given; returns the lengths of the last Y v and Y' u.
     """
     begin, size = lists.entry_offsets[a], lists.entry_offsets[a + 1] - lists.entry_offsets[a]
     groups = group_ties(begin, size, lists.value, room)
@@ -190,7 +190,7 @@ def next_triplet(
 ) -> tuple[float, float]:
     """Triplet t of group g by power iteration on what the earlier ones leave.
 
-    Fills v, and u times the first number given; gives the lengths of the last Y v and Y' u. The first is 0 where
+    Fills v, and u times the first number given; returns the lengths of the last Y v and Y' u. The first is 0 where
     nothing longer than ``least`` is left.
     """
     first, last, size = groups.lists[g], groups.lists[g + 1], groups.rows[g + 1] - groups.rows[g]

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from naive_pairs import naive_pair_matrix
 from strategies import Query, build_chunk, on_chunks
-from test_lists import naive_pair_matrix
 
 from distagg.models.crf.kernels import (
     ALONE,
@@ -186,7 +186,7 @@ def test_samples_are_fair():
 
 
 def naive_potentials(query: Query, function: str) -> np.ndarray:
-    """(item, expert, 3) of paper 000 equation 4: missing, won, minus lost, over the number of items."""
+    """(item, expert, 3) of Volkovs & Zemel 2014, equation 4: missing, won, minus lost, over the number of items."""
     found = np.zeros((query.size, 5, 3))
     found[:, :, 0] = 1.0
     for expert, ranks in query.lists.items():

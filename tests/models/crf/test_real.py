@@ -35,7 +35,7 @@ def five_folds(model: Model, dataset: Dataset) -> np.ndarray:
 
 
 def test_the_papers_accuracy_and_the_worth_of_knowing_experts(imported: Dataset) -> None:
-    """Paper 000, Table 5: 51.03 and 50.41, less half a point for luck; section 3.7.2: consensus is worse."""
+    """Volkovs & Zemel 2014, Table 5: 51.03 and 50.41, less half a point for luck; section 3.7.2: consensus is worse."""
     individual = five_folds(model_named("crf", {"rounds": 40}), imported)
     consensus = five_folds(model_named("crf", {"rounds": 10, "sharing": "consensus"}), imported)
     assert individual[0] >= 50.5

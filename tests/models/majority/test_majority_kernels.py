@@ -2,10 +2,10 @@
 
 import functools
 import itertools
-import math
 
 import numpy as np
 import pytest
+from naive_pairs import naive_margins
 from strategies import Query, build_chunk, on_chunks
 
 from distagg.models.majority.kernels import chunk_margins, copeland_chunk, sort_chunk
@@ -15,21 +15,6 @@ from distagg.ordering import order_items
 
 def arrays(chunk, last):
     return last, list_arrays(chunk), pair_arrays(chunk)
-
-
-def naive_margins(query: Query, last: bool) -> np.ndarray:
-    matrix = np.zeros((query.size, query.size))
-    for ranks in query.lists.values():
-        for i in range(query.size):
-            for j in range(query.size):
-                a, b = ranks.get(i, math.inf), ranks.get(j, math.inf)
-                if last or (a < math.inf and b < math.inf):
-                    matrix[i, j] += (a < b) - (a > b)
-    for winner, loser, weight, tie in query.pairs:
-        if not tie:
-            matrix[winner, loser] += weight
-            matrix[loser, winner] -= weight
-    return matrix
 
 
 @pytest.mark.parametrize("last", [True, False])

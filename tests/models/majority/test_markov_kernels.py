@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from naive_pairs import naive_margins
 from strategies import Query, on_chunks
-from test_majority_kernels import arrays, naive_margins
 
 from distagg.models.majority.kernels import list_walks, majority_walks
-from distagg.models.pairs import list_arrays
+from distagg.models.pairs import list_arrays, pair_arrays
 
 TELEPORT = 0.1
 
@@ -54,7 +54,7 @@ def stationary(matrix: np.ndarray) -> np.ndarray:
 def test_walks_reach_the_stationary_distribution(kind, drawn):
     made, chunk = drawn
     if kind == 4:
-        scores, unfinished = majority_walks(TELEPORT, 1e-13, 5000, *arrays(chunk, True))
+        scores, unfinished = majority_walks(TELEPORT, 1e-13, 5000, True, list_arrays(chunk), pair_arrays(chunk))
     else:
         scores, unfinished = list_walks(kind, TELEPORT, 1e-13, 5000, list_arrays(chunk))
     assert unfinished == 0

@@ -18,7 +18,7 @@ PRIOR = 1e-3
 
 
 def naive_likelihood(s, net, adherence, share, prior):
-    """Negative log likelihood for each preference with the sum over all ordered pairs (paper 000, section 2.5)."""
+    """Negative log likelihood per preference, summed over all ordered pairs (Volkovs & Zemel 2014, section 2.5)."""
     value = prior / 2 * np.sum(s**2) - net @ s
     for t, w in zip(adherence, share, strict=True):
         pairs = itertools.permutations(range(len(s)), 2)

@@ -24,7 +24,7 @@ def test_an_unbeaten_item_gets_a_finite_score_above_all():
 
 
 def test_confidence_counts():
-    """Paper 000, figure 1: ranks 30, 20, 1 say more than ranks 1, 2, 3, so the far-off item wins."""
+    """Volkovs & Zemel 2014, figure 1: ranks 30, 20, 1 say more than ranks 1, 2, 3, so the far-off item wins."""
     chunk = build_chunk([Query(3, {0: {0: 1, 1: 2, 2: 3}, 1: {0: 30, 1: 20, 2: 1}})])
     assert model_named("mpm", {"pairs": "difference"}).score(chunk, {}).argmax() == 2
     assert model_named("mpm", {"pairs": "binary"}).score(chunk, {}).tolist() == pytest.approx([0, 0, 0], abs=1e-6)

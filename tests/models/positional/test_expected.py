@@ -64,7 +64,7 @@ def test_wrong_settings_are_refused() -> None:
         model_named("stagg_bc", {"contest": "papers"})
 
 
-PAPER = {  # NDCG@5, paper 004, Table 1
+PAPER = {  # NDCG@5, Niu et al. 2013, Table 1
     "mq2007-agg": {"stagg_bc": 0.4179, "stagg_rrf": 0.4195},
     "mq2008-agg": {"stagg_bc": 0.4515, "stagg_rrf": 0.4512},
 }

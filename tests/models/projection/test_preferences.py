@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from naive_pairs import naive_pair_matrix
 from strategies import Query, build_chunk, on_chunks, queries
-from test_lists import naive_pair_matrix
 
 from distagg.models.base import Model
 from distagg.models.lists import PAIR_FUNCTIONS

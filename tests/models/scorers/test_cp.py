@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from naive_pairs import naive_query_matrix
 from strategies import Query, build_chunk
-from test_svd import pair_matrix
 
 from distagg.dataset.chunk import Chunk
 from distagg.models.lists import PAIR_FUNCTIONS, pair_values
@@ -28,7 +28,7 @@ def drawn_query(seed: int, size: int = 9, experts: int = 5, left_out: int = 3) -
 
 
 def tensor_of(query: Query, function: str) -> np.ndarray:
-    return np.stack([pair_matrix(ranks, query.size, function) for ranks in query.lists.values()], axis=2)
+    return np.stack([naive_query_matrix(ranks, query.size, function) for ranks in query.lists.values()], axis=2)
 
 
 def unit(factor: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""stagg on the real data: a fold of MQ2008-agg, above the consensus and above theta_sup_mpm, as paper 004 says."""
+"""stagg on the real data (a fold of MQ2008-agg): above the consensus and above theta_sup_mpm, as in Niu et al. 2013."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from naive_pairs import naive_query_matrix
 from strategies import Query, build_chunk
 
 from distagg.dataset.chunk import Chunk
@@ -13,22 +14,6 @@ from distagg.models.lists import PAIR_FUNCTIONS
 from distagg.models.scorers.features import FeatureSettings, chunk_features
 
 FUNCTIONS = sorted(PAIR_FUNCTIONS)
-
-
-def pair_matrix(ranks: dict[int, float], size: int, function: str) -> np.ndarray:
-    """Y of one list, pair by pair as paper 000 writes it."""
-    top = max(ranks.values())
-    matrix = np.zeros((size, size))
-    for i, a in ranks.items():
-        for j, b in ranks.items():
-            if a < b:
-                matrix[i, j] = {
-                    "binary": lambda a=a, b=b: 1.0,
-                    "difference": lambda a=a, b=b: b - a,
-                    "normalised": lambda a=a, b=b: (b - a) / top,
-                    "log": lambda a=a, b=b: (np.log(b) - np.log(a)) / np.log(top),
-                }[function]()
-    return matrix
 
 
 def by_item(chunk: Chunk, found: np.ndarray, size: int) -> np.ndarray:
@@ -76,7 +61,7 @@ def test_triplets_of_a_list_equal_the_dense_ones(function: str, drawn: list[floa
     ranks = dict(enumerate(drawn))
     chunk = build_chunk([Query(size, {0: ranks})])
     found = chunk_features(chunk, FeatureSettings(pairs=function, rank=3)).values[:, :-1]
-    matrix = pair_matrix(ranks, size, function) if len(set(drawn)) > 1 else np.zeros((size, size))
+    matrix = naive_query_matrix(ranks, size, function) if len(set(drawn)) > 1 else np.zeros((size, size))
     check(by_item(chunk, found, size), matrix, 3)
 
 
@@ -87,7 +72,7 @@ def test_long_lists_with_and_without_ties(function: str, size: int) -> None:
     for ranks in (rng.permutation(size) + 1.0, rng.integers(1, 6, size) * 1.0 + np.arange(size) // (size - 1)):
         chunk = build_chunk([Query(size, {0: dict(enumerate(ranks))})])
         found = chunk_features(chunk, FeatureSettings(pairs=function, rank=3)).values[:, :-1]
-        check(by_item(chunk, found, size), pair_matrix(dict(enumerate(ranks)), size, function), 3)
+        check(by_item(chunk, found, size), naive_query_matrix(dict(enumerate(ranks)), size, function), 3)
 
 
 def test_nearly_equal_singular_values_are_told_apart() -> None:
@@ -127,5 +112,5 @@ def test_combined_triplets_are_those_of_the_sum(function: str) -> None:
         lists = {e: dict(enumerate(rng.permutation(size)[: size - e % 2] + 1.0)) for e in range(3)}
         chunk = build_chunk([Query(size, lists)])
         features = chunk_features(chunk, FeatureSettings(pairs=function, combined=True))
-        total = sum(pair_matrix(ranks, size, function) for ranks in lists.values())
+        total = sum(naive_query_matrix(ranks, size, function) for ranks in lists.values())
         check(features.values[:, :-1], np.asarray(total), 1)

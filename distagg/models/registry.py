@@ -1,0 +1,203 @@
+"""Every model and completion by name. A model's module is imported when the model is first asked for.
+
+The command line, its help, ``distagg models`` and the contract suite read these tables. Other packages add models by
+entry points of the group ``distagg.models`` (``NAME = "package.module:Class"``). They are looked up only when a name is
+not built in, or when all names are listed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from distagg.errors import UsageError, unknown
+from distagg.models.base import Model, make
+
+if TYPE_CHECKING:
+    from distagg.models.completion.model import Completion
+
+M = TypeVar("M", bound=Model)
+ENTRY_POINTS = "distagg.models"  # the group
+
+
+class Registry(Mapping[str, type[M]], Generic[M]):
+    """Classes of models by name. Names cost nothing; a class is imported on access.
+
+    >>> "rrf" in MODELS, MODELS["rrf"].summary
+    (True, 'reciprocal rank fusion: sum of 1 / (c + rank)')
+    """
+
+    def __init__(self, built_in: dict[str, str], group: str = "") -> None:
+        self.built_in, self.group = built_in, group
+
+    def __getitem__(self, name: str) -> type[M]:
+        if name in self.built_in:
+            module, _, attribute = self.built_in[name].partition(":")
+            model: type[M] = getattr(import_module(f"distagg.models.{module}"), attribute)
+            return model
+        return _load_installed(self.installed[name])
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.built_in or name in self.installed
+
+    def __iter__(self) -> Iterator[str]:
+        yield from (*self.built_in, *self.installed)
+
+    def __len__(self) -> int:
+        return len(self.built_in) + len(self.installed)
+
+    @cached_property
+    def installed(self) -> dict[str, EntryPoint]:
+        """Entry points of other packages, by the model's name. A name that is taken is refused."""
+        models: dict[str, EntryPoint] = {}
+        for point in entry_points(group=self.group) if self.group else ():
+            if point.name in models or point.name in self.built_in or point.name in ALIASES:
+                owner = _package(models[point.name]) if point.name in models else "distagg"
+                raise UsageError(
+                    f"package '{_package(point)}' registers a model '{point.name}' (entry point {point.value}), but "
+                    f"'{owner}' already has a model of that name; rename the package's model, or uninstall the package"
+                )
+            models[point.name] = point
+        return models
+
+
+MODELS: Registry[Model] = Registry(
+    {
+        "borda": "positional.model:Borda",
+        "mean": "positional.model:Mean",
+        "median": "positional.model:Median",
+        "bestinput": "positional.model:BestInput",
+        "rrf": "positional.model:Rrf",
+        "combsum": "positional.model:CombSum",
+        "combmnz": "positional.model:CombMnz",
+        "stagg_bc": "positional.expected:StaggBorda",
+        "stagg_rrf": "positional.expected:StaggRrf",
+        "condorcet": "majority.model:Condorcet",
+        "copeland": "majority.model:Copeland",
+        "mc1": "majority.model:Mc1",
+        "mc2": "majority.model:Mc2",
+        "mc3": "majority.model:Mc3",
+        "mc4": "majority.model:Mc4",
+        "kemeny": "distances.kemeny:Kemeny",
+        "bradley_terry": "pairwise.model:BradleyTerry",
+        "thurstone": "pairwise.model:Thurstone",
+        "plackett_luce": "plackett_luce.model:PlackettLuce",
+        "svp": "projection.model:Svp",
+        "mallows": "distances.mallows:Mallows",
+        "cranking": "distances.cranking:Cranking",
+        "cps": "distances.cps:Cps",
+        "mpm": "mpm.model:Mpm",
+        "theta_mpm": "mpm.model:ThetaMpm",
+        "theta_sup_mpm": "mpm.model:ThetaSupMpm",
+        "crf": "crf.model:Crf",
+        "lambdarank": "scorers.lambdarank:LambdaRank",
+        "stagg": "scorers.stagg:Stagg",
+        "lambdamart": "boosted.model:LambdaMart",
+        "blend": "boosted.blend:Blend",
+    },
+    ENTRY_POINTS,
+)
+ALIASES = {"rankagg": "lambdarank"}  # other names of models, accepted wherever the model's own name is
+COMPLETIONS: Registry[Completion] = Registry(
+    {
+        "pmf": "completion.pmf:Pmf",
+        "neighbours": "completion.neighbours:Neighbours",
+        "constant": "completion.model:Constant",
+    }
+)
+
+
+def is_model(name: str) -> bool:
+    """Whether a model, or an alias of one, has that name."""
+    return name in MODELS or name in ALIASES
+
+
+def draws(model: type[Model]) -> bool:
+    """Whether the model draws at random: such a model has a parameter ``seed``."""
+    return any(field.name == "seed" for field in dataclasses.fields(model))
+
+
+def reseeded(model: Model, seed: int | None) -> Model:
+    """The model with another seed; unchanged where no seed is given or the model draws nothing.
+
+    >>> reseeded(model_named("crf"), 5).seed, reseeded(model_named("rrf"), 5)
+    (5, Rrf(c=60.0))
+    """
+    return model if seed is None or not draws(type(model)) else dataclasses.replace(model, seed=seed)  # type: ignore[call-arg]
+
+
+def model_named(name: str, settings: dict[str, Any] | None = None, *, seed: int = 0) -> Model:
+    """A model by its name. ``lambdarank`` with ``ranker=lightgbm`` is ``lambdamart``.
+
+    Parameters
+    ----------
+    name
+        One of ``MODELS``, or of ``ALIASES``.
+    settings
+        Its parameters by name; text is read as the parameter's type.
+    seed
+        The seed of a model that draws, unless the settings have a seed of their own.
+
+    Returns
+    -------
+    Model
+        Ready for ``fit``, ``rank`` and ``compare``.
+
+    >>> model_named("rrf", {"c": "10"})
+    Rrf(c=10.0)
+    >>> model_named("lambdarank", {"ranker": "lightgbm"}).name
+    'lambdamart'
+    """
+    name = ALIASES.get(name, name)
+    if name not in MODELS:
+        raise unknown("model", name, MODELS)
+    settings = dict(settings or {})
+    if name == "lambdarank" and settings.get("ranker") == "lightgbm":
+        from distagg.models.scorers.lambdarank import LambdaRank
+
+        del settings["ranker"]
+        return _seeded(MODELS["lambdamart"], {"features": LambdaRank().features, **settings}, seed)
+    return _seeded(MODELS[name], settings, seed)
+
+
+def completion_named(name: str, settings: dict[str, Any] | None = None, *, seed: int = 0) -> Completion:
+    """A completion of ratings by its name; a number is the constant to fill in. ``seed`` is as in ``model_named``.
+
+    >>> completion_named("2.5")
+    Constant(value=2.5)
+    """
+    with contextlib.suppress(ValueError):
+        return _seeded(COMPLETIONS["constant"], {"value": float(name)}, seed)
+    if name not in COMPLETIONS:
+        raise unknown("completion", name, [*COMPLETIONS, "a number"])
+    return _seeded(COMPLETIONS[name], settings or {}, seed)
+
+
+def _seeded(model: type[M], settings: dict[str, Any], seed: int) -> M:
+    return make(model, {"seed": seed, **settings} if draws(model) else settings)
+
+
+def _load_installed(point: EntryPoint) -> type[Any]:
+    """The class behind another package's entry point."""
+    where = f"model '{point.name}' of package '{_package(point)}' (entry point {point.value})"
+    try:
+        model = point.load()
+    except Exception as error:
+        raise UsageError(
+            f"{where} cannot be loaded: {type(error).__name__}: {error}; repair or uninstall the package"
+        ) from error
+    if not (isinstance(model, type) and issubclass(model, Model)) or getattr(model, "name", "") != point.name:
+        raise UsageError(
+            f"{where}: found {model!r}, expected a subclass of distagg.models.Model whose name is '{point.name}'; "
+            "repair or uninstall the package"
+        )
+    return model
+
+
+def _package(point: EntryPoint) -> str:
+    return point.dist.name if point.dist is not None else point.module.partition(".")[0]
