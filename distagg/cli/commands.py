@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import json
 import sys
+import textwrap
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ from distagg.reports.learned import learned_text
 from distagg.reports.terminal import comparison_table, counted_by, render_table
 from distagg.storage.paths import Place, local, place
 
+WIDTH = 80  # columns of a terminal that `distagg models` fits
 ENDS = 10  # items of either end of a ranking that a report shows
 
 
@@ -112,26 +114,33 @@ def run_models(arguments: argparse.Namespace) -> None:
         _print_json(rows)
         return
     if arguments.name:
-        row = rows[0]
-        if arguments.name in ALIASES:
-            print(f"{arguments.name}: alias of {name}")
-        print(f"{row['name']}: {row['summary']}\n{row['kind']}, cost {row['cost']}, paper {row['paper']}")
-        for name, about in row["parameters"].items():
-            print(f"  {name} = {about['default']}\n      {about['help']}")
+        print(_explain_model(arguments.name, rows[0]))
         return
-    body = [
-        [
-            r["name"],
-            r["kind"],
-            r["cost"],
-            " ".join(f"{k}={p['default']}" for k, p in r["parameters"].items()) or "-",
-            r["paper"],
-        ]
-        for r in rows
-    ]
-    print(render_table(["model", "kind", "cost", "parameters", "paper"], body, "lllll"))
+    print(_models_table(rows))
     print("".join(f"\n{alias}: alias of {model}" for alias, model in ALIASES.items()))
-    print("\n'distagg models MODEL' explains its parameters")
+    print("\n'distagg models MODEL' explains one, with its cost, paper and parameters")
+
+
+def _models_table(rows: list[dict[str, Any]]) -> str:
+    """Name, kind and summary of models; long summaries go on below, so that an 80-column terminal holds the table."""
+    taken = max(len(row["name"]) for row in rows) + max(len(row["kind"]) for row in rows) + 2 * len("  ")
+    room = max(WIDTH - taken, WIDTH // 4)
+    body = []
+    for row in rows:
+        first, *more = textwrap.wrap(row["summary"], room) or [""]
+        body += [[row["name"], row["kind"], first], *(["", "", line] for line in more)]
+    return render_table(["model", "kind", "summary"], body, "lll")
+
+
+def _explain_model(name: str, row: dict[str, Any]) -> str:
+    """All there is to know of one model, in lines of at most 80 columns."""
+    alias = [f"{name}: alias of {row['name']}"] if name != row["name"] else []
+    about = [f"{row['name']}: {row['summary']}", f"{row['kind']}; cost: {row['cost']}; paper: {row['paper']}"]
+    lines = alias + [line for text in about for line in textwrap.wrap(text, WIDTH, subsequent_indent="  ")]
+    for parameter, meaning in row["parameters"].items():
+        lines.append(f"  {parameter} = {meaning['default']}")
+        lines += textwrap.wrap(meaning["help"], WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 6)
+    return "\n".join(lines)
 
 
 def run_fit(arguments: argparse.Namespace) -> None:
