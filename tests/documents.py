@@ -9,12 +9,13 @@ so every shown output is compared.
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import runpy
 import shlex
 import sys
-from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from unittest import mock
 
@@ -22,7 +23,6 @@ from distagg.cli.main import main
 
 LANGUAGES = ("", "python", "text", "sh", "toml")
 _BLOCK = re.compile(r"^```([a-z]*)\n(.*?)^```", flags=re.MULTILINE | re.DOTALL)
-Said = Callable[[], str]
 
 
 def blocks(page: str) -> list[tuple[str, str]]:
@@ -30,28 +30,25 @@ def blocks(page: str) -> list[tuple[str, str]]:
     return _BLOCK.findall(page)
 
 
-def run_page(page: str, said: Said) -> list[str]:
-    """Run the blocks of a page in the present folder; gives the commands that were run.
-
-    ``said`` gives what was printed since it was last called.
-    """
+def run_page(page: str) -> list[str]:
+    """Run the blocks of a page in the present folder; gives the commands that were run."""
     commands: list[str] = []
     names: dict[str, object] = {"__name__": "__main__"}
-    seen = ""
+    seen = io.StringIO()  # both streams in the order in which a terminal shows them
     for language, text in blocks(page):
         assert language in LANGUAGES, f"a block of language {language!r} is neither run nor compared:\n{text}"
         if language == "text":
-            check_seen(text, seen)
+            check_seen(text, seen.getvalue())
             continue
-        said()
-        if language == "python":
-            exec(compile(text, "<page>", "exec"), names)
-        elif not language:
-            told = [line for line in text.splitlines() if line.startswith(("distagg ", "python ", "cd "))]
-            for command in told:
-                _type(command)
-            commands += told
-        seen = said()
+        seen = io.StringIO()
+        with redirect_stdout(seen), redirect_stderr(seen):
+            if language == "python":
+                exec(compile(text, "<page>", "exec"), names)
+            elif not language:
+                told = [line for line in text.splitlines() if line.startswith(("distagg ", "python ", "cd "))]
+                for command in told:
+                    _type(command)
+                commands += told
     return commands
 
 

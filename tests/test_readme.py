@@ -19,14 +19,12 @@ PACKAGE = ROOT / "distagg"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: f"{page.parent.name}/{page.stem}")
-def test_what_a_page_says_is_so(
-    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_a_page_says_is_so(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = shutil.ignore_patterns("bench", "peers", "reproduce", "scaling", "__pycache__")
     shutil.copytree(ROOT / "jobs", tmp_path / "jobs", ignore=wanted)
     monkeypatch.chdir(tmp_path)
     text = page.read_text(encoding="utf-8")
-    commands = run_page(text, lambda: "\n".join(capsys.readouterr()))
+    commands = run_page(text)
     elsewhere = sum(block.count("\ndistagg ") for language, block in blocks(text) if language == "sh")
     told = text.count("\ndistagg ") - elsewhere
     assert sum(command.startswith("distagg ") for command in commands) == told
@@ -80,7 +78,7 @@ def test_every_model_is_explained(name: str) -> None:
 
 def test_shown_output_that_is_not_compared_is_refused() -> None:
     with pytest.raises(AssertionError, match="neither run nor compared"):
-        run_page("```output\n42\n```\n", str)
+        run_page("```output\n42\n```\n")
 
 
 def test_the_tree_of_the_package_names_every_module_once() -> None:
