@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from pkgutil import resolve_name
 from types import ModuleType
 
 import pytest
@@ -94,3 +96,11 @@ def test_the_tree_of_the_package_names_every_module_once() -> None:
             named.append("".join(folders))
     modules = [file for file in PACKAGE.rglob("*.py") if file.name != "__init__.py" or file.stat().st_size]
     assert sorted(named) == sorted(file.relative_to(ROOT).as_posix() for file in modules)
+
+
+def test_the_ways_through_the_package_name_functions_that_exist() -> None:
+    ways = (PACKAGE / "README.md").read_text(encoding="utf-8").partition("## From TREC runs")[2]
+    named = re.findall(r"`([a-z_]+(?:\.\w+)+)`", ways)
+    assert len(named) > 40
+    for name in named:
+        assert resolve_name(f"distagg.{name}"), name
