@@ -27,7 +27,6 @@ from distagg.reports.learned import learned_text
 from distagg.reports.terminal import comparison_table, counted_by, render_table
 from distagg.storage.paths import Place, local, place
 
-WIDTH = 80  # columns of a terminal that `distagg models` fits
 ENDS = 10  # items of either end of a ranking that a report shows
 
 
@@ -121,10 +120,10 @@ def run_models(arguments: argparse.Namespace) -> None:
     print("\n'distagg models MODEL' explains one, with its cost, paper and parameters")
 
 
-def _models_table(rows: list[dict[str, Any]]) -> str:
-    """Name, kind and summary of models; long summaries go on below, so that an 80-column terminal holds the table."""
+def _models_table(rows: list[dict[str, Any]], width: int = 80) -> str:
+    """Name, kind and summary of models, within the width of a terminal: long summaries go on in the next line."""
     taken = max(len(row["name"]) for row in rows) + max(len(row["kind"]) for row in rows) + 2 * len("  ")
-    room = max(WIDTH - taken, WIDTH // 4)
+    room = max(width - taken, width // 4)
     body = []
     for row in rows:
         first, *more = textwrap.wrap(row["summary"], room) or [""]
@@ -132,14 +131,14 @@ def _models_table(rows: list[dict[str, Any]]) -> str:
     return render_table(["model", "kind", "summary"], body, "lll")
 
 
-def _explain_model(name: str, row: dict[str, Any]) -> str:
-    """All there is to know of one model, in lines of at most 80 columns."""
+def _explain_model(name: str, row: dict[str, Any], width: int = 80) -> str:
+    """Summary, kind, cost, paper and parameters of one model, within the width of a terminal."""
     alias = [f"{name}: alias of {row['name']}"] if name != row["name"] else []
     about = [f"{row['name']}: {row['summary']}", f"{row['kind']}; cost: {row['cost']}; paper: {row['paper']}"]
-    lines = alias + [line for text in about for line in textwrap.wrap(text, WIDTH, subsequent_indent="  ")]
+    lines = alias + [line for text in about for line in textwrap.wrap(text, width, subsequent_indent="  ")]
     for parameter, meaning in row["parameters"].items():
         lines.append(f"  {parameter} = {meaning['default']}")
-        lines += textwrap.wrap(meaning["help"], WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 6)
+        lines += textwrap.wrap(meaning["help"], width, initial_indent=" " * 6, subsequent_indent=" " * 6)
     return "\n".join(lines)
 
 
