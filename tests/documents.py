@@ -1,25 +1,28 @@
 """Runs what a Markdown page tells people to type, in order, as they would.
 
 A block without a language holds commands: lines that begin with ``distagg``, ``python`` or ``cd`` are run, anything
-else there is for other machines. A ``python`` block is run as it stands. A ``text`` block shows what is seen: all its
-lines (``...`` left out) must be said by the block before it, in that order, however wide the columns are.
+else there is for other machines. A ``python`` block is run as it stands. A ``text`` block shows output: the block
+before it must print all its lines, in that order, however wide the columns are. ``...`` stands for any lines, or inside
+a line for any text (a time, a path). ``sh`` and ``toml`` blocks are for other machines. No other language is allowed:
+so every shown output is compared.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import runpy
 import shlex
 import sys
-from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from unittest import mock
 
 from distagg.cli.main import main
 
+LANGUAGES = ("", "python", "text", "sh", "toml")
 _BLOCK = re.compile(r"^```([a-z]*)\n(.*?)^```", flags=re.MULTILINE | re.DOTALL)
-Said = Callable[[], str]
 
 
 def blocks(page: str) -> list[tuple[str, str]]:
@@ -27,27 +30,25 @@ def blocks(page: str) -> list[tuple[str, str]]:
     return _BLOCK.findall(page)
 
 
-def run_page(page: str, said: Said) -> list[str]:
-    """Run the blocks of a page in the present folder; gives the commands that were run.
-
-    ``said`` gives what was printed since it was last called.
-    """
+def run_page(page: str) -> list[str]:
+    """Run the blocks of a page in the present folder; gives the commands that were run."""
     commands: list[str] = []
     names: dict[str, object] = {"__name__": "__main__"}
-    seen = ""
+    seen = io.StringIO()  # both streams in the order in which a terminal shows them
     for language, text in blocks(page):
+        assert language in LANGUAGES, f"a block of language {language!r} is neither run nor compared:\n{text}"
         if language == "text":
-            check_seen(text, seen)
+            check_seen(text, seen.getvalue())
             continue
-        said()
-        if language == "python":
-            exec(compile(text, "<page>", "exec"), names)
-        elif not language:
-            told = [line for line in text.splitlines() if line.startswith(("distagg ", "python ", "cd "))]
-            for command in told:
-                _type(command)
-            commands += told
-        seen = said()
+        seen = io.StringIO()
+        with redirect_stdout(seen), redirect_stderr(seen):
+            if language == "python":
+                exec(compile(text, "<page>", "exec"), names)
+            elif not language:
+                told = [line for line in text.splitlines() if line.startswith(("distagg ", "python ", "cd "))]
+                for command in told:
+                    _type(command)
+                commands += told
     return commands
 
 
@@ -57,7 +58,9 @@ def check_seen(shown: str, seen: str) -> None:
     for line in shown.splitlines():
         wanted = " ".join(line.split())
         if wanted and wanted != "...":
-            assert wanted in lines, f"the page shows {wanted!r}, which was not said (in this place):\n{seen}"
+            pattern = re.compile(".*".join(map(re.escape, wanted.split("..."))))
+            said = any(pattern.fullmatch(candidate) for candidate in lines)
+            assert said, f"the page shows {wanted!r}, which was not said (in this place):\n{seen}"
 
 
 def _type(command: str) -> None:

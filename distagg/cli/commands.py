@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import json
 import sys
+import textwrap
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -112,26 +113,33 @@ def run_models(arguments: argparse.Namespace) -> None:
         _print_json(rows)
         return
     if arguments.name:
-        row = rows[0]
-        if arguments.name in ALIASES:
-            print(f"{arguments.name}: alias of {name}")
-        print(f"{row['name']}: {row['summary']}\n{row['kind']}, cost {row['cost']}, paper {row['paper']}")
-        for name, about in row["parameters"].items():
-            print(f"  {name} = {about['default']}\n      {about['help']}")
+        print(_explain_model(arguments.name, rows[0]))
         return
-    body = [
-        [
-            r["name"],
-            r["kind"],
-            r["cost"],
-            " ".join(f"{k}={p['default']}" for k, p in r["parameters"].items()) or "-",
-            r["paper"],
-        ]
-        for r in rows
-    ]
-    print(render_table(["model", "kind", "cost", "parameters", "paper"], body, "lllll"))
+    print(_models_table(rows))
     print("".join(f"\n{alias}: alias of {model}" for alias, model in ALIASES.items()))
-    print("\n'distagg models MODEL' explains its parameters")
+    print("\n'distagg models MODEL' explains one, with its cost, paper and parameters")
+
+
+def _models_table(rows: list[dict[str, Any]], width: int = 80) -> str:
+    """Name, kind and summary of models, within the width of a terminal: long summaries go on in the next line."""
+    taken = max(len(row["name"]) for row in rows) + max(len(row["kind"]) for row in rows) + 2 * len("  ")
+    room = max(width - taken, width // 4)
+    body = []
+    for row in rows:
+        first, *more = textwrap.wrap(row["summary"], room) or [""]
+        body += [[row["name"], row["kind"], first], *(["", "", line] for line in more)]
+    return render_table(["model", "kind", "summary"], body, "lll")
+
+
+def _explain_model(name: str, row: dict[str, Any], width: int = 80) -> str:
+    """Summary, kind, cost, paper and parameters of one model, within the width of a terminal."""
+    alias = [f"{name}: alias of {row['name']}"] if name != row["name"] else []
+    about = [f"{row['name']}: {row['summary']}", f"{row['kind']}; cost: {row['cost']}; paper: {row['paper']}"]
+    lines = alias + [line for text in about for line in textwrap.wrap(text, width, subsequent_indent="  ")]
+    for parameter, meaning in row["parameters"].items():
+        lines.append(f"  {parameter} = {meaning['default']}")
+        lines += textwrap.wrap(meaning["help"], width, initial_indent=" " * 6, subsequent_indent=" " * 6)
+    return "\n".join(lines)
 
 
 def run_fit(arguments: argparse.Namespace) -> None:

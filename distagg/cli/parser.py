@@ -157,7 +157,7 @@ def _info(commands: Any) -> None:
 
 
 def _models(commands: Any) -> None:
-    parser = _command(commands, "models", "all models: name, kind, cost, parameters, paper", cluster=False)
+    parser = _command(commands, "models", "what models there are; of one also cost, paper, parameters", cluster=False)
     parser.add_argument("name", nargs="?", metavar="MODEL", help="only this one, with its parameters explained")
 
 

@@ -1,4 +1,4 @@
-"""Draws the README's picture from the README's table of results: ``python jobs/guides/picture.py``."""
+"""Draws results.svg, the README's picture, from the first table of results.md: ``python jobs/guides/picture.py``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from distagg.reports.charts import WIDTH, Bar, bars
 from distagg.reports.markup import Markup, element
 
-ROOT = Path(__file__).parents[2]
+SOURCE = Path(__file__).with_name("results.md")
 TARGET = Path(__file__).with_name("results.svg")
 GAP, TOP = 40, 26
 STYLE = """
@@ -20,9 +20,9 @@ text{font:12px system-ui,sans-serif;fill:#1c2227;font-variant-numeric:tabular-nu
 """
 
 
-def results(readme: str) -> tuple[list[str], list[list[str]]]:
-    """Headings and rows of the table under "Results", without marks."""
-    table = re.findall(r"^\|(.*)\|$", readme.partition("## Results")[2].partition("\n## ")[0], re.MULTILINE)
+def results(text: str) -> tuple[list[str], list[list[str]]]:
+    """Headings and rows of the table under "Summary", without marks."""
+    table = re.findall(r"^\|(.*)\|$", text.partition("## Summary")[2].partition("\n## ")[0], re.MULTILINE)
     cells = [[cell.strip(" *") for cell in row.split("|")] for row in table]
     return cells[0], cells[2:]
 
@@ -43,9 +43,9 @@ def panel(name: str, heads: list[str], rows: list[list[str]]) -> tuple[Markup, i
     return bars(shown, title=f"NDCG@5 on {name}"), 8 + 20 * len(shown)
 
 
-def picture(readme: str) -> str:
+def picture(text: str) -> str:
     """The whole picture: a panel for each dataset, side by side."""
-    heads, rows = results(readme)
+    heads, rows = results(text)
     names = [head.removeprefix("paper, ") for head in heads if head.startswith("paper, ")]
     drawn = []
     for place, name in enumerate(names):
@@ -62,5 +62,5 @@ def picture(readme: str) -> str:
 
 
 if __name__ == "__main__":
-    TARGET.write_text(picture((ROOT / "README.md").read_text(encoding="utf-8")), encoding="utf-8")
+    TARGET.write_text(picture(SOURCE.read_text(encoding="utf-8")), encoding="utf-8")
     print(f"drew {TARGET.name}")

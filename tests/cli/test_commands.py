@@ -113,6 +113,14 @@ def test_models_lists_every_parameter(capsys: Capture) -> None:
     assert "auto" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("name", [None, *MODELS])
+def test_models_fits_a_terminal_of_80_columns(name: str | None, capsys: Capture) -> None:
+    assert main(["models", *([name] if name else [])]) == 0
+    shown = capsys.readouterr().out
+    assert max(map(len, shown.splitlines())) <= 80
+    assert all(word in shown for model in ([name] if name else MODELS) for word in MODELS[model].summary.split())
+
+
 def test_info_draws_a_report(planted: Path, crowd: Path, tmp_path: Path) -> None:
     for name, data in (("a.html", planted), ("b.html", crowd)):
         assert main(["info", str(data), "--report", str(tmp_path / name)]) == 0
