@@ -15,7 +15,7 @@ from distagg.engine.compare import evaluate_model
 from distagg.engine.fitting.fit import Goal
 from distagg.engine.inspect.attribution import explain
 from distagg.engine.inspect.features import features_to
-from distagg.engine.inspect.quality import Quality, as_rows, judge_experts, retrain, unheard, weight_rows
+from distagg.engine.inspect.quality import Quality, as_rows, drop_experts, judge_experts, retrain, weight_rows
 from distagg.engine.progress import Meter
 from distagg.engine.runner import Runner
 from distagg.engine.saved import Fitted, load_model, save_model
@@ -80,7 +80,7 @@ def _retrain(
     judged = valid if valid is not None else train
     values = [
         evaluate_model(one.model, one.params_for(data.experts), data, [goal.metric], protocol=goal.protocol)[1][:, 0]
-        for one, data in ((fitted, judged), (fewer, unheard(judged, unused)))
+        for one, data in ((fitted, judged), (fewer, drop_experts(judged, unused)))
     ]
     test = paired_tests(values[1], values[0], arguments.seed or 0)
     return {

@@ -41,8 +41,8 @@ def _step(folder: RunFolder, name: str, do: str, events: list[dict[str, Any]]) -
         row["seconds"] = seconds[-1]
     total = next((event["total"] for event in reversed(mine) if event["event"] == "parts"), None)
     if total is not None:
-        slips = len(list((folder.path / "staging" / name).glob("part-*.json")))
-        row["parts"] = f"{total if done else min(slips, total)} of {total}"
+        sidecars = len(list((folder.path / "staging" / name).glob("part-*.json")))
+        row["parts"] = f"{total if done else min(sidecars, total)} of {total}"
     if over is not None:
         row["reused"] = f"all, from {over}"
     counted = next((event for event in reversed(mine) if event["event"] == "parts reused"), None)

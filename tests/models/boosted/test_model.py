@@ -20,7 +20,7 @@ from distagg.dataset.chunk import Chunk
 from distagg.engine import Fitted, load_model, rank, save_model
 from distagg.engine.compare import evaluate_model
 from distagg.engine.dask import DaskRunner
-from distagg.engine.fitting.boost import _grown_by_workers, _settings, boost, grow
+from distagg.engine.fitting.boost import _grow_on_workers, _settings, boost, grow
 from distagg.engine.fitting.fit import fit
 from distagg.engine.fitting.folds import hold_outs, make_folds
 from distagg.errors import UsageError
@@ -207,7 +207,7 @@ def test_workers_grow_trees_together(halves: tuple[Dataset, Dataset], cluster: D
 def test_unencrypted_connections_between_machines_are_refused(halves: tuple[Dataset, Dataset]) -> None:
     client = SimpleNamespace(nthreads=lambda: {"tls://10.0.0.7:4000": 1, "tls://127.0.0.1:4001": 1})
     with pytest.raises(UsageError, match=r"10\.0\.0\.7.*not encrypted"):
-        _grown_by_workers(LambdaMart(mode="spread"), halves[0], SimpleNamespace(client=client))
+        _grow_on_workers(LambdaMart(mode="spread"), halves[0], SimpleNamespace(client=client))
 
 
 @pytest.mark.usefixtures("_short_members")
