@@ -193,7 +193,7 @@ def test_what_cannot_be_explained(mixed: Dataset, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(UsageError, match="no query 'none' in the dataset; it has q0, q1"):
         explain(fit("rrf", mixed), mixed, "none")
     battles = Dataset.from_arrow(pa.table({"winner": ["x"], "loser": ["y"]}))
-    with pytest.raises(UsageError, match="by their lists, and the dataset holds pairs"):
+    with pytest.raises(UsageError, match="by their lists, but the dataset holds pairs"):
         explain(fit("borda", battles), battles, "all")
     monkeypatch.setattr("distagg.engine.inspect.attribution.split_query", lambda dataset: True)
     with pytest.raises(UsageError, match="judged on whole queries"):
