@@ -1,8 +1,9 @@
 """distagg: many partial, noisy, conflicting preferences in, one ranking per query out.
 
-A ``Dataset`` holds what experts say of items, query by query. ``rank`` orders the items of every query, ``solve`` gives
-all that the model knows beside the order, ``fit`` learns from labels, ``evaluate`` and ``compare`` measure, ``explain``
-and ``judge_experts`` look inside. ``MODELS`` has every model by its name, ``model_named`` makes one.
+A ``Dataset`` holds the experts' lists or pairs of items, query by query. ``rank`` orders the items of every query,
+``solve`` also returns uncertainty and convergence, ``fit`` learns from labels, ``evaluate`` and ``compare`` measure,
+``explain`` and ``judge_experts`` show how a model uses its experts. ``MODELS`` has every model by name, ``model_named``
+constructs one.
 
 >>> import distagg, pyarrow as pa
 >>> lists = pa.table({"expert": ["a", "a", "b"], "item": ["x", "y", "y"], "rank": [1, 2, 1]})
@@ -62,7 +63,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Load on first use, so that ``import distagg`` is instant and never brings Dask along."""
+    """Load on first use, so that ``import distagg`` is instant and never imports Dask."""
     if name in _HOME:
         return getattr(import_module(_HOME[name]), name)
     raise AttributeError(f"module 'distagg' has no attribute {name!r}")

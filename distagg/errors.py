@@ -22,7 +22,7 @@ class UsageError(DistaggError):
 
 
 class InputError(DistaggError):
-    """Bad data (exit 3): where it stands, what was found, what was expected.
+    """Bad data (exit 3): where, what was found, what was expected.
 
     >>> print(InputError("run.txt", line=7, found="rank 'x'", expected="a positive number"))
     run.txt:7: found rank 'x', expected a positive number
@@ -41,7 +41,7 @@ class InputError(DistaggError):
 
 
 class InfrastructureError(DistaggError):
-    """The machines, not the data: workers lost, disk full (exit 4); running again may succeed."""
+    """A failure of machines, not of data (exit 4): workers lost, disk full; running again may succeed."""
 
     exit_code = 4
 
@@ -51,7 +51,7 @@ def _rebuild_input_error(file: str, line: int | None, found: str, expected: str,
 
 
 def unknown(what: str, name: str, choices: Iterable[str]) -> UsageError:
-    """The error for a name that is not among ``choices``, with the nearest one suggested.
+    """The error for a name that is not among ``choices``; it suggests the nearest one.
 
     >>> print(unknown("model", "bordo", ["borda", "rrf"]))
     unknown model 'bordo'; did you mean 'borda'? known: borda, rrf

@@ -238,7 +238,9 @@ class Matrix:
             self.kills += by == signal.SIGKILL
             found = sorted(run.glob(pattern))
             if by == signal.SIGKILL and found:
-                file = found[0 if "staging" in pattern else -1]  # the newest part has no slip yet, and is not believed
+                file = found[
+                    0 if "staging" in pattern else -1
+                ]  # the newest part has no sidecar yet, and is not accepted
                 body = bytearray(file.read_bytes())
                 body[len(body) // 2] ^= 1
                 file.write_bytes(body if turn % 2 else body[: len(body) // 2])

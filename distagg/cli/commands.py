@@ -1,4 +1,4 @@
-"""What every command does: open, call the engine, print."""
+"""The commands about data and models: each opens its inputs, calls the engine and prints."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from distagg.reports.learned import learned_text
 from distagg.reports.terminal import comparison_table, counted_by, render_table
 from distagg.storage.paths import Place, local, place
 
-ENDS = 10  # items of either end of a ranking that a report shows
+ENDS = 10  # items at the top and at the bottom of a ranking in its report
 
 
 def run_import(arguments: argparse.Namespace) -> None:
@@ -70,11 +70,11 @@ def run_expand(arguments: argparse.Namespace) -> None:
     times = {"experts": arguments.experts, "items": arguments.items}
     with metered("expand, entries", dataset.manifest.entries * arguments.experts * arguments.items) as progress:
         expand_dataset(dataset, arguments.output, **times, progress=progress)
-    made = Dataset.open(arguments.output)
+    larger = Dataset.open(arguments.output)
     if arguments.json:
-        _print_json(made.info())
+        _print_json(larger.info())
     else:
-        print(_info_table(made.info()))
+        print(_info_table(larger.info()))
 
 
 def run_info(arguments: argparse.Namespace) -> None:
@@ -152,8 +152,8 @@ def run_fit(arguments: argparse.Namespace) -> None:
     models = variants(arguments.model, _settings(arguments.settings), tries=arguments.tries, seed=arguments.seed or 0)
     model, goal, tried = models[0], Goal(arguments.goal, arguments.protocol), []
     refuse_existing(place(arguments.output))
-    dataset = _opened(arguments, arguments.dataset)
-    valid = _opened(arguments, arguments.valid) if arguments.valid else None
+    dataset = _open(arguments, arguments.dataset)
+    valid = _open(arguments, arguments.valid) if arguments.valid else None
     with run_in(arguments) as runner:
         if len(models) > 1:
             folds = arguments.folds
@@ -185,13 +185,11 @@ def run_rank(arguments: argparse.Namespace) -> None:
 
     target = place(arguments.output)
     if target.suffix == ".gz":
-        raise UsageError(f"-o {target}: rankings are not written gzipped; name {target.stem}, and gzip it afterwards")
+        raise UsageError(f"-o {target}: rankings cannot be written gzipped; write {target.stem} and gzip it afterwards")
     fmt = arguments.format or SUFFIXES.get(target.suffix, "parquet")
     if arguments.report and fmt == "trec":
-        raise UsageError(
-            "--report draws what stands beside scores, and TREC runs hold none of it; write parquet or csv"
-        )
-    dataset = _heard(_opened(arguments, arguments.dataset), arguments.where)
+        raise UsageError("--report needs columns that TREC runs do not have; write parquet or csv")
+    dataset = _matching(_open(arguments, arguments.dataset), arguments.where)
     shown = Shown(
         support=arguments.support, least=arguments.min_support, titles=arguments.titles,
         resamples=arguments.bootstrap, seed=arguments.seed or 0,
@@ -199,7 +197,7 @@ def run_rank(arguments: argparse.Namespace) -> None:
     with run_in(arguments) as runner, metered("rank", len(dataset.plan())) as progress:
         if not is_model(arguments.model) and place(arguments.model).exists():
             if arguments.settings:
-                raise UsageError("-p belongs to 'distagg fit'; a fitted model has its parameters already")
+                raise UsageError("-p has no effect on a fitted model; set parameters with 'distagg fit'")
             fitted = load_model(arguments.model)
             model = reseeded(fitted.model, arguments.seed)
             params = fitted.params_on(dataset, runner, allow_unseen=arguments.allow_unseen)
@@ -208,7 +206,7 @@ def run_rank(arguments: argparse.Namespace) -> None:
             if model.needs_labels:
                 raise UsageError(f"{model.name} must be fitted first: distagg fit {model.name} DATASET -o MODELDIR")
             params = fit(model, dataset, runner=runner)
-        through = _completed(arguments, dataset, runner)
+        through = _fit_completion(arguments, dataset, runner)
         rows = rank_to(
             target, model, params, dataset, fmt=fmt, shown=shown, through=through, runner=runner, progress=progress
         )
@@ -222,7 +220,7 @@ def run_rank(arguments: argparse.Namespace) -> None:
 
 
 def _report_ranking(target: Place, model: str, report: str) -> None:
-    """Both ends of the first query's ranking, with the columns it has, and what is known of its uncertainty."""
+    """Write a page with the top and bottom of the first query's ranking, and its uncertainty if there is any."""
     from distagg.engine.read_rankings import read_rankings
     from distagg.reports import consensus_report, write_report
 
@@ -230,24 +228,24 @@ def _report_ranking(target: Place, model: str, report: str) -> None:
     table = table.filter(pc.equal(table["query"], table["query"][0])) if len(table) else table
     rows = table.to_pylist()
     cut = max(len(rows) - ENDS, ENDS)
-    found: dict[str, Any] = {"title": str(target), "ends": {model: {"top": rows[:ENDS], "bottom": rows[cut:]}}}
+    contents: dict[str, Any] = {"title": str(target), "ends": {model: {"top": rows[:ENDS], "bottom": rows[cut:]}}}
     if "uncertainty" in table.column_names:
-        found["variance"] = {name: table[name].to_pylist() for name in ("rank", "uncertainty")}
+        contents["variance"] = {name: table[name].to_pylist() for name in ("rank", "uncertainty")}
         for unit in {"experts", "comparisons"}.intersection(table.column_names):
-            found["variance"] |= {"support": table[unit].to_pylist(), "unit": unit}
-    write_report(consensus_report(found), report, overwrite=True)
+            contents["variance"] |= {"support": table[unit].to_pylist(), "unit": unit}
+    write_report(consensus_report(contents), report, overwrite=True)
     say(f"report: {report}")
 
 
-def _opened(arguments: argparse.Namespace, path: str) -> Dataset:
-    """The dataset, expanded as it is read where that is asked for."""
+def _open(arguments: argparse.Namespace, path: str) -> Dataset:
+    """Open a dataset, with the expansion that the arguments ask for."""
     dataset = Dataset.open(path)
     times = {"experts": arguments.expand_experts, "items": arguments.expand_items}
     return expanded(dataset, **times) if times != {"experts": 1, "items": 1} else dataset
 
 
-def _heard(dataset: Dataset, condition: str | None) -> Dataset:
-    """The dataset with the experts that a condition names, which is said."""
+def _matching(dataset: Dataset, condition: str | None) -> Dataset:
+    """Select the experts that match a condition, and print their number."""
     if condition is None:
         return dataset
     dataset = dataset.select(audience=condition)
@@ -260,20 +258,20 @@ def run_evaluate(arguments: argparse.Namespace) -> None:
     from distagg.engine.read_rankings import read_rankings
     from distagg.metrics import evaluate_rankings
 
-    _free(arguments.output)
-    dataset = _heard(_opened(arguments, arguments.dataset), arguments.where)
+    _refuse_existing(arguments.output)
+    dataset = _matching(_open(arguments, arguments.dataset), arguments.where)
     if arguments.complete:
         _evaluate_users(arguments, dataset)
         return
     if arguments.where or arguments.completion:
-        raise UsageError("--where and -c belong to --complete: labels are the same for everybody")
+        raise UsageError("--where and -c need --complete: labels do not depend on the user")
     if not dataset.manifest.labels:
         raise UsageError(f"{arguments.dataset} has no labels to evaluate against; import it with them")
     table = read_rankings(place(arguments.rankings))
     metrics = arguments.metrics or list(DEFAULT_METRICS)
     result = evaluate_rankings(table, dataset, metrics, protocol=arguments.protocol, source=arguments.rankings)
     body = {"means": result.means, "protocol": result.protocol, "queries": len(result.query_ids)}
-    _keep(arguments.output, body)
+    _write_result(arguments.output, body)
     if arguments.json:
         _print_json(body)
     else:
@@ -286,19 +284,21 @@ def _means_table(means: dict[str, float]) -> str:
 
 
 def _evaluate_users(arguments: argparse.Namespace, dataset: Dataset) -> None:
-    """The mean of what a ranking is worth to every user."""
+    """Print the mean metrics of a ranking over all users."""
     from distagg.engine.complete import evaluate_users
     from distagg.engine.read_rankings import read_rankings
 
     table = read_rankings(place(arguments.rankings))
     metrics = arguments.metrics or ["ndcg@1", "ndcg@5", "ndcg@10"]
     with run_in(arguments) as runner, metered("evaluate", len(dataset.plan())) as progress:
-        through = _completed(arguments, dataset, runner)
+        through = _fit_completion(arguments, dataset, runner)
         assert through is not None
-        found = evaluate_users({arguments.rankings: table}, dataset, through, metrics, runner=runner, progress=progress)
-    means = found.means[arguments.rankings]
-    body = {"means": means, "complete": arguments.complete, "users": len(found.values[arguments.rankings])}
-    _keep(arguments.output, body)
+        evaluation = evaluate_users(
+            {arguments.rankings: table}, dataset, through, metrics, runner=runner, progress=progress
+        )
+    means = evaluation.means[arguments.rankings]
+    body = {"means": means, "complete": arguments.complete, "users": len(evaluation.values[arguments.rankings])}
+    _write_result(arguments.output, body)
     if arguments.json:
         _print_json(body)
     else:
@@ -307,13 +307,13 @@ def _evaluate_users(arguments: argparse.Namespace, dataset: Dataset) -> None:
         )
 
 
-def _completed(arguments: argparse.Namespace, dataset: Dataset, runner: Runner) -> Through | None:
-    """The completion that was asked for, fitted."""
+def _fit_completion(arguments: argparse.Namespace, dataset: Dataset, runner: Runner) -> Through | None:
+    """Fit the completion that the arguments ask for, if any."""
     from distagg.engine.complete import fit_completion
 
     if not arguments.complete:
         if arguments.completion:
-            raise UsageError("-c belongs to --complete")
+            raise UsageError("-c needs --complete")
         return None
     completion = completion_named(arguments.complete, _settings(arguments.completion), seed=arguments.seed or 0)
     return fit_completion(completion, dataset, runner=runner)
@@ -323,14 +323,14 @@ def run_compare(arguments: argparse.Namespace) -> None:
     from distagg.engine.compare import DEFAULT_METRICS, compare
     from distagg.engine.fitting.folds import count_folds
 
-    _free(arguments.output)
-    dataset = _opened(arguments, arguments.dataset)
+    _refuse_existing(arguments.output)
+    dataset = _open(arguments, arguments.dataset)
     names = arguments.models.split(",") if arguments.models else all_models(dataset, arguments.folds)
     settings: dict[str, dict[str, str]] = {}
     for key, value in _settings(arguments.settings).items():
         model, dot, name = key.partition(".")
         if not dot or model not in names:
-            raise UsageError(f"-p {key}={value}: expected MODEL.key=value with a model that is compared")
+            raise UsageError(f"-p {key}={value}: expected MODEL.key=value with one of the compared models")
         settings.setdefault(model, {})[name] = value
     with run_in(arguments) as runner, metered("compare", len(names) * count_folds(arguments.folds)) as progress:
         result = compare(
@@ -339,7 +339,7 @@ def run_compare(arguments: argparse.Namespace) -> None:
             seed=arguments.seed or 0, runner=runner, progress=progress,
         )  # fmt: skip
     result["command"] = "distagg " + " ".join(sys.argv[1:])
-    _keep(arguments.output, {key: value for key, value in result.items() if key != "per_query"})
+    _write_result(arguments.output, {key: value for key, value in result.items() if key != "per_query"})
     show_comparison(result, dataset, arguments.report, as_json=arguments.json)
 
 
@@ -351,7 +351,7 @@ def run_certificates(arguments: argparse.Namespace) -> None:
     if arguments.json:
         _print_json({"folder": arguments.folder, "hosts": hosts, "days": arguments.days})
     else:
-        say(f"made {arguments.folder}; copy it to every host, and there: export DASK_CONFIG={arguments.folder}")
+        say(f"created {arguments.folder}; copy it to every host and set: export DASK_CONFIG={arguments.folder}")
 
 
 def run_demo(arguments: argparse.Namespace) -> None:
@@ -361,7 +361,7 @@ def run_demo(arguments: argparse.Namespace) -> None:
 
 
 def show_comparison(result: dict[str, Any], dataset: Dataset, report: str | None, *, as_json: bool) -> None:
-    """The table (or JSON) on stdout, the page in a file."""
+    """Print the table (or JSON) on stdout, and write the page to a file."""
     if report:
         from distagg.engine.inspect.describe import describe
         from distagg.reports import compare_report, write_report
@@ -378,10 +378,10 @@ def all_models(dataset: Dataset, folds: str | None) -> list[str]:
     kind, positive = dataset.manifest.kind, dataset.manifest.positive
     fits = [m for m in MODELS.values() if kind in m.inputs and (positive or not m.positive)]
     fits = [m for m in fits if folds or not m().needs_labels]
-    lacking = [m for m in fits if m.package and find_spec(m.package) is None]
-    for model in lacking:
-        say(f"{model.name} is left out: {model.package} is not installed (pip install 'distagg[{model.package}]')")
-    return [m.name for m in fits if m not in lacking]
+    uninstalled = [m for m in fits if m.package and find_spec(m.package) is None]
+    for model in uninstalled:
+        say(f"{model.name} is skipped: {model.package} is not installed (pip install 'distagg[{model.package}]')")
+    return [m.name for m in fits if m not in uninstalled]
 
 
 def _settings(pairs: list[str]) -> dict[str, str]:
@@ -396,14 +396,14 @@ def _settings(pairs: list[str]) -> dict[str, str]:
 
 @contextmanager
 def run_in(arguments: argparse.Namespace) -> Iterator[Runner]:
-    """Inline unless a cluster is asked for; Dask is imported only then."""
+    """The inline runner, or a cluster if the arguments ask for one; only then Dask is imported."""
     if arguments.workers is None and arguments.scheduler is None:
         yield InlineRunner()
         return
     from distagg.engine.dask import local_cluster, remote_cluster
 
-    place = remote_cluster(arguments.scheduler) if arguments.scheduler else local_cluster(arguments.workers)
-    with place as runner:
+    cluster = remote_cluster(arguments.scheduler) if arguments.scheduler else local_cluster(arguments.workers)
+    with cluster as runner:
         yield runner
 
 
@@ -420,16 +420,16 @@ def _info_table(info: dict[str, Any]) -> str:
     return render_table(["", ""], [[key, shown(value)] for key, value in info.items()], "ll")
 
 
-def _free(output: str | None) -> None:
-    """Refuse a result file that is there already, before any work is done for it."""
+def _refuse_existing(output: str | None) -> None:
+    """Refuse a result file that exists already, before any work is done."""
     if output:
         from distagg.storage.atomic import refuse_existing
 
         refuse_existing(place(output))
 
 
-def _keep(output: str | None, value: Any) -> None:
-    """Write what ``--json`` prints to a file, where one is asked for."""
+def _write_result(output: str | None, value: Any) -> None:
+    """Write the output of ``--json`` to a file, if one is given."""
     if output:
         from distagg.storage.atomic import staged_file
 

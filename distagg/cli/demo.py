@@ -28,27 +28,27 @@ from distagg.sources.synthetic import SyntheticSource
 from distagg.storage.paths import local
 
 METRICS = ("ndcg@5", "ndcg@10", "p@5", "map", "err", "tau")
-SHOWN = (  # one of each idea; --all compares every model
+SHOWN = (  # one model of each family; --all compares all
     "bestinput", "borda", "median", "rrf", "combsum", "mc4", "plackett_luce", "theta_mpm", "crf", "blend",
 )  # fmt: skip
-SMALL = {"blend": {"crf": 1, "lambdamart": 1}}  # of twelve each: a demo is short
+SMALL = {"blend": {"crf": 1, "lambdamart": 1}}  # instead of twelve each, to keep the demo short
 PAGES = {
     "models.html": "Models side by side, as the papers print them",
-    "experts.html": "What every expert is worth: the weights of a CRF, as the papers draw them",
+    "experts.html": "Expert quality: the weights of a CRF, as the papers draw them",
 }
 OURS = ("synthetic", "rankings", "report.html", *PAGES)
 
 
 def demo(arguments: argparse.Namespace) -> None:
-    """Leaves the dataset, the rankings of the best model, report.html and PAGES in the output folder."""
+    """Write the dataset, the rankings of the best model, report.html and PAGES to the output folder."""
     began, seed = time.perf_counter(), arguments.seed or 0
     folder = local(arguments.output, "the demo's folder")
     _clear(folder)
     say(f"1. synthetic data: {arguments.queries} queries, 25 experts, some good, some random, some adversarial")
     write_dataset(SyntheticSource(queries=arguments.queries, shape="mq2008", seed=seed), folder / "synthetic")
     dataset = Dataset.open(folder / "synthetic")
-    found = dataset.manifest
-    say(f"   {found.entries:,} ranks of {found.items:,} items, {found.missing:.0%} missing")
+    size = dataset.manifest
+    say(f"   {size.entries:,} ranks of {size.items:,} items, {size.missing:.0%} missing")
     with run_in(arguments) as runner:
         models = [name for name in all_models(dataset, "letor5") if arguments.all or name in SHOWN]
         say(f"2. {len(models)} models, five folds" + ("; blend with 2 of its 24 members" if "blend" in models else ""))
@@ -66,7 +66,7 @@ def demo(arguments: argparse.Namespace) -> None:
         best = max(ready, key=lambda name: result["means"][name]["ndcg@5"])
         say(f"3. rankings by {best}: {folder / 'rankings'}")
         rank_to(folder / "rankings", model_named(best, seed=seed), {}, dataset, runner=runner)
-        say(f"4. pages as the papers have them: {', '.join(PAGES)}")
+        say(f"4. pages like those of the papers: {', '.join(PAGES)}")
         _pages(folder, dataset, result, runner, seed)
     result["pages"] = PAGES
     everything = " --all" if arguments.all else ""
@@ -90,12 +90,12 @@ def _tell(name: str, means: np.ndarray, seconds: float) -> None:
 
 
 def _clear(folder: Path) -> None:
-    """Remove what an earlier demo left; refuse a folder that holds anything else."""
+    """Remove the output of an earlier demo; refuse a folder with any other files."""
     if not folder.exists():
         return
-    strange = [] if not folder.is_dir() else [entry.name for entry in folder.iterdir() if entry.name not in OURS]
-    if strange or not folder.is_dir():
+    other = [] if not folder.is_dir() else [entry.name for entry in folder.iterdir() if entry.name not in OURS]
+    if other or not folder.is_dir():
         raise UsageError(
-            f"output {folder} holds more than an earlier demo ({', '.join(strange[:3])}); name another folder"
+            f"output {folder} holds other files than an earlier demo ({', '.join(other[:3])}); choose another folder"
         )
     shutil.rmtree(folder)

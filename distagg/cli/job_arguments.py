@@ -1,4 +1,4 @@
-"""Arguments of the commands about jobs."""
+"""The arguments of the commands about jobs."""
 
 from __future__ import annotations
 
@@ -11,27 +11,32 @@ Command = Callable[..., argparse.ArgumentParser]
 
 
 def add_job_commands(commands: Any, command: Command) -> None:
-    """run, plan, resume, status, report, doctor, warm."""
+    """Add run, plan, resume, status, report, doctor and warm."""
 
     def add(name: str, help: str, *, cluster: bool = False) -> argparse.ArgumentParser:
         parser = command(commands, name, help, cluster=cluster)
         parser.set_defaults(run=_late(name))
         return parser
 
-    run = add("run", "run a job, or what is left of it; a finished one is left as it is", cluster=True)
+    run = add("run", "run a job, or finish it; a finished job is not run again", cluster=True)
     _job(run)
     run.add_argument(
-        "-o", "--output", metavar="RUN", help="the run directory (default: RUNS/NAME/KEY, by what the job depends on)"
+        "-o",
+        "--output",
+        metavar="RUN",
+        help="the run directory (default: RUNS/NAME/KEY, where KEY is a hash of the job's inputs)",
     )
-    run.add_argument("--schema", action="store_true", help="print the JSON schema of job files and stop")
-    _job(add("plan", "what a job would take: chunks, memory and time; nothing is written", cluster=True))
-    _run(add("resume", "go on with a run that stopped", cluster=True))
-    _run(add("status", "how a run stands"))
-    _run(add("report", "draw report.html of a run again"))
-    doctor = add("doctor", "whether this machine can do what will be asked of it")
+    run.add_argument("--schema", action="store_true", help="print the JSON schema of job files and exit")
+    _job(add("plan", "estimate a job's chunks, memory and time; writes nothing", cluster=True))
+    _run(add("resume", "resume a run that stopped", cluster=True))
+    _run(add("status", "show the state of a run"))
+    _run(add("report", "write report.html of a run again"))
+    doctor = add("doctor", "check that this machine can run distagg")
     doctor.add_argument("--no-cluster", action="store_true", help="do not start a worker")
-    warm = add("warm", "compile what models need, and keep it for this user's next processes")
-    warm.add_argument("models", nargs="*", metavar="MODEL", help="default: all of them, metrics and completions")
+    warm = add("warm", "compile the models' kernels into this user's cache")
+    warm.add_argument(
+        "models", nargs="*", metavar="MODEL", help="models to compile for (default: all, with metrics and completions)"
+    )
 
 
 def _job(parser: argparse.ArgumentParser) -> None:
@@ -41,7 +46,7 @@ def _job(parser: argparse.ArgumentParser) -> None:
 
 
 def _intermix(parser: argparse.ArgumentParser) -> None:
-    """Let options stand between the job and its overrides: argparse would take the overrides for strangers."""
+    """Allow options between the job and its overrides: argparse would otherwise reject the overrides."""
     plain = parser.parse_known_args
 
     def parse(args: Any = None, namespace: Any = None) -> Any:
@@ -55,7 +60,7 @@ def _intermix(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", metavar="RUN", help="a run directory, or the pointer 'latest' to one")
+    parser.add_argument("folder", metavar="RUN", help="a run directory, or 'latest' of a job's runs")
 
 
 def _late(name: str) -> Callable[[argparse.Namespace], None]:

@@ -34,7 +34,7 @@ def run_command(arguments: argparse.Namespace) -> None:
 def resume_command(arguments: argparse.Namespace) -> None:
     folder = RunFolder(local(arguments.folder, RUN).resolve())
     if not folder.begun:
-        raise UsageError(f"{arguments.folder} is no run directory; 'distagg run JOB.toml' begins one")
+        raise UsageError(f"{arguments.folder} is not a run directory; 'distagg run JOB.toml' creates one")
     job = job_of(folder)
     named = folder.path.parent == Path(job.runs) / job.name
     _drive(_placed(job, arguments), arguments, folder.path, point=named)
@@ -54,20 +54,22 @@ def plan_command(arguments: argparse.Namespace) -> None:
         for row in rows
     ]  # fmt: skip
     print(render_table(["step", "does", "entries", "chunks", "seconds", "MB a process"], body, "llrrrr"))
-    say("seconds and memory are scaled from one chunk; '?' is known only when its data is there; nothing was written")
+    say(
+        "seconds and memory are extrapolated from one chunk; '?' is unknown until its input exists; nothing was written"
+    )
 
 
 def status_command(arguments: argparse.Namespace) -> None:
-    told = status(local(arguments.folder, RUN))
+    state = status(local(arguments.folder, RUN))
     if arguments.json:
-        print(json.dumps(told, indent=1))
+        print(json.dumps(state, indent=1))
         return
-    rest = [" ".join(f"{k} {v}" for k, v in s.items() if k not in ("step", "do", "state")) for s in told["steps"]]
-    rows = [[s["step"], s["do"], s["state"], more] for s, more in zip(told["steps"], rest, strict=True)]
+    rest = [" ".join(f"{k} {v}" for k, v in s.items() if k not in ("step", "do", "state")) for s in state["steps"]]
+    rows = [[s["step"], s["do"], s["state"], more] for s, more in zip(state["steps"], rest, strict=True)]
     print(render_table(["step", "does", "state", ""], rows, "llll"))
-    print(f"\n{told['name']}: {told['state']}" + (f", by {told['driver']}" if told["driver"] else ""))
-    if told["state"] == "stopped":
-        say(f"go on with: distagg resume {arguments.folder}")
+    print(f"\n{state['name']}: {state['state']}" + (f", by {state['driver']}" if state["driver"] else ""))
+    if state["state"] == "stopped":
+        say(f"resume it with: distagg resume {arguments.folder}")
 
 
 def report_command(arguments: argparse.Namespace) -> None:
@@ -86,7 +88,7 @@ def doctor_command(arguments: argparse.Namespace) -> None:
         print(render_table(["check", "state", "found", "what to do"], [list(row.values()) for row in rows], "llll"))
     bad = [row["check"] for row in rows if row["state"] == BAD]
     if bad:
-        raise InfrastructureError(f"not fit to run: {', '.join(bad)}")
+        raise InfrastructureError(f"this machine cannot run distagg: {', '.join(bad)}")
 
 
 def warm_command(arguments: argparse.Namespace) -> None:
@@ -110,7 +112,7 @@ def _job(arguments: argparse.Namespace) -> Job:
 
 
 def _placed(job: Job, arguments: argparse.Namespace) -> Job:
-    """The job where the command line wants it run."""
+    """The job with the cluster options of the command line."""
     if arguments.scheduler is not None:
         return dataclasses.replace(job, place={"workers": 0, "scheduler": arguments.scheduler})
     if arguments.workers is not None:
@@ -119,8 +121,8 @@ def _placed(job: Job, arguments: argparse.Namespace) -> Job:
 
 
 def _drive(job: Job, arguments: argparse.Namespace, target: Path | None, *, point: bool = False) -> None:
-    place = argparse.Namespace(workers=job.place["workers"] or None, scheduler=job.place.get("scheduler"))
-    folder = drive(job, lambda: run_in(place), target, say, point=point)
+    cluster = argparse.Namespace(workers=job.place["workers"] or None, scheduler=job.place.get("scheduler"))
+    folder = drive(job, lambda: run_in(cluster), target, say, point=point)
     if arguments.json:
         print(json.dumps({"run": str(folder.path), "metrics": folder.read("metrics.json")}, indent=1))
     else:
@@ -133,9 +135,9 @@ def _drive(job: Job, arguments: argparse.Namespace, target: Path | None, *, poin
 
 
 def _show(metrics: dict[str, Any], counted: dict[str, str]) -> None:
-    """The figures of evaluate and compare steps."""
-    for step, found in metrics.items():
-        rows = found if all(isinstance(value, dict) for value in found.values()) else {step: found}
+    """Print the metrics of evaluate and compare steps."""
+    for step, values in metrics.items():
+        rows = values if all(isinstance(value, dict) for value in values.values()) else {step: values}
         names = list(next(iter(rows.values())))
         body = [[name, *(f"{100 * values[metric]:.2f}" for metric in names)] for name, values in rows.items()]
         print(render_table([step, *names], body))

@@ -1,8 +1,8 @@
 """The command line: parse, call, print, and turn errors into exit codes.
 
 0 done, 1 finished but not converged, 2 wrong usage, 3 bad input, 4 infrastructure, 70 a bug in distagg, 130 / 143
-interrupted. All but the standard library's lightest modules is imported inside ``main``, where an interruption during
-start-up has its exit code too.
+interrupted. ``main`` imports everything but the lightest modules of the standard library, so that an interruption
+during start-up also ends with its exit code.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     import argparse
 
 BUG = 70  # EX_SOFTWARE of sysexits.h
-_came: list[int] = []  # signals that asked this command to stop
+_signals: list[int] = []  # received, that asked this command to stop
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; gives its exit code."""
+    """Run one command; returns its exit code."""
     debug = os.environ.get("DISTAGG_DEBUG", "0") not in ("", "0")
     try:
         _open_standard_streams()
@@ -41,7 +41,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     try:
         return build_parser().parse_args(argv)
     finally:
-        sys.stdout.flush()  # what --help and --version print; a closed pipe is met here, not when Python ends
+        sys.stdout.flush()  # of --help and --version: a closed pipe raises here, not when Python ends
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -68,19 +68,21 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _explain(error: BaseException) -> int:
-    """Say on stderr what ended the command; gives the exit code."""
+    """Print on stderr what ended the command; returns the exit code."""
     from distagg.errors import DistaggError
 
-    if isinstance(error, KeyboardInterrupt) or _came:  # extension modules turn one during import into an ImportError
-        _say("interrupted; nothing half-written is left")
-        return 143 if signal.SIGTERM in _came else 130
+    if (
+        isinstance(error, KeyboardInterrupt) or _signals
+    ):  # extension modules turn an interrupt during import into an ImportError
+        _say("interrupted; no incomplete output was left")
+        return 143 if signal.SIGTERM in _signals else 130
     if isinstance(error, DistaggError):
         _say(str(error))
         return error.exit_code
     if isinstance(error, BrokenPipeError) and _stdout_is_broken():
-        return 0  # whoever reads has read enough
+        return 0  # the reader of the pipe has read enough
     if isinstance(error, MemoryError):
-        _say(f"out of memory ({error or 'no more is known'}); take smaller chunks or fewer workers, then run again")
+        _say(f"out of memory ({error or 'no details'}); use smaller chunks or fewer workers, then run again")
         return 4
     if isinstance(error, OSError):
         _say(f"{error}; free space or fix the path, then run again")
@@ -92,7 +94,7 @@ def _explain(error: BaseException) -> int:
 
 
 def _stdout_is_broken() -> bool:
-    """Whether stdout is a pipe that nobody reads; it then becomes /dev/null, so that Python's last flush succeeds."""
+    """Whether stdout is a pipe without a reader; then redirect it to /dev/null, so Python's last flush succeeds."""
     import select
 
     poll = select.poll()
@@ -104,7 +106,7 @@ def _stdout_is_broken() -> bool:
 
 
 def _open_standard_streams() -> None:
-    """Closed standard streams (``>&-``) become /dev/null: else the next file opened would be taken for them."""
+    """Open closed standard streams (``>&-``) as /dev/null: otherwise the next file opened would get their number."""
     while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(number, True)
     os.close(number)
@@ -121,19 +123,19 @@ def _print_traceback(error: BaseException) -> None:
 def _say(text: str) -> None:
     try:
         print(f"distagg: {text}", file=sys.stderr)
-    except OSError:  # stderr is gone; the exit code still says it
+    except OSError:  # stderr is closed; the exit code still tells the error
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
 def _watch_signals() -> None:
-    _came.clear()
+    _signals.clear()
     signal.signal(signal.SIGTERM, _interrupt)
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else it is ignored, as under nohup
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # otherwise SIGINT is ignored, as under nohup
         signal.signal(signal.SIGINT, _interrupt)
 
 
 def _interrupt(number: int, frame: object) -> None:
-    _came.append(number)
+    _signals.append(number)
     raise KeyboardInterrupt(*(["SIGTERM"] if number == signal.SIGTERM else []))
 
 

@@ -1,16 +1,16 @@
-"""What ``--help`` shows by example, and the words that many commands share."""
+"""Examples in ``--help``, and the help texts of arguments that many commands share."""
 
 from __future__ import annotations
 
 import argparse
 from typing import Any
 
-WORDS = {
-    "DATASET": "what 'distagg import' made",
+SHARED_HELP = {
+    "DATASET": "a dataset written by 'distagg import'",
     "MODEL": "a model's name; 'distagg models' lists them",
-    "MODELDIR": "the directory to make, for 'distagg rank', 'experts' and 'explain'",
-    "RANKINGS": "the directory to make, or a file: .csv, .parquet, .run (TREC)",
-    "JOB.toml": "a job file; jobs/ has some to copy",
+    "MODELDIR": "the directory to create, for 'distagg rank', 'experts' and 'explain'",
+    "RANKINGS": "the directory to create, or a file: .csv, .parquet, .run (TREC)",
+    "JOB.toml": "a job file; jobs/ has examples",
 }
 EXAMPLES = {
     "demo": ["distagg demo", "distagg demo --all", "distagg demo --queries 100 -o out/small"],
@@ -53,23 +53,23 @@ EXAMPLES = {
     "warm": ["distagg warm", "distagg warm crf kemeny"],
     "certificates": ["distagg certificates certificates --hosts node-1.example,node-2.example"],
 }
-LOOKS = {
+SAMPLE_LINES = {
     "import letor": "2 qid:10032 1:3 2:NULL 3:12 #docid = GX030-77-6315042",
     "import trec": "q1 Q0 doc7 1 14.2 bm25",
-    "import ratings": "196 242 3 881250949          (user, item, rating, time; by tabs)",
+    "import ratings": "196 242 3 881250949          (user, item, rating, time; tab-separated)",
     "import rankings": "query,expert,item,rank       (a header, then rows)\ncats,google,a,1",
     "import pairs": "model_a,model_b,winner       (or winner,loser,expert,weight,tie)\nada,bert,model_a",
 }
 
 
 def teach(commands: Any, above: str = "") -> None:
-    """Give the commands of a parser their examples, and shared words their meaning."""
+    """Add examples to the help of each command, and help texts to arguments that have none."""
     for name, parser in commands.choices.items():
-        looks = LOOKS.get(above + name)
-        told = [] if looks is None else ["a file looks like", *(f"  {line}" for line in looks.splitlines())]
-        told += ["examples", *(f"  {line}" for line in EXAMPLES.get(above + name, ()))]
-        parser.epilog = "\n".join(told)
+        sample = SAMPLE_LINES.get(above + name)
+        lines = [] if sample is None else ["a file sample like", *(f"  {text}" for text in sample.splitlines())]
+        lines += ["examples", *(f"  {text}" for text in EXAMPLES.get(above + name, ()))]
+        parser.epilog = "\n".join(lines)
         parser.formatter_class = argparse.RawDescriptionHelpFormatter
         for action in parser._actions:
             if action.help is None and isinstance(action.metavar, str):
-                action.help = WORDS.get(action.metavar)
+                action.help = SHARED_HELP.get(action.metavar)

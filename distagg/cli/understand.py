@@ -1,4 +1,4 @@
-"""``distagg experts``, ``explain`` and ``features``: what a model makes of its experts, and what it is given."""
+"""The commands ``experts``, ``explain`` and ``features``: how a model uses its experts, and its input features."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from distagg.engine.compare import evaluate_model
 from distagg.engine.fitting.fit import Goal
 from distagg.engine.inspect.attribution import explain
 from distagg.engine.inspect.features import features_to
-from distagg.engine.inspect.quality import Quality, as_rows, judge_experts, retrain, unheard, weight_rows
+from distagg.engine.inspect.quality import Quality, as_rows, drop_experts, judge_experts, retrain, weight_rows
 from distagg.engine.progress import Meter
 from distagg.engine.runner import Runner
 from distagg.engine.saved import Fitted, load_model, save_model
@@ -41,15 +41,15 @@ def run_experts(arguments: argparse.Namespace) -> None:
     valid = Dataset.open(arguments.valid) if arguments.valid else None
     goal, plan = Goal(arguments.goal, arguments.protocol), len(dataset.plan()) if dataset else 1
     with run_in(arguments) as runner, closing(Meter("experts", plan)) as progress:
-        found = judge_experts(
+        qualities = judge_experts(
             fitted, dataset, goal=goal, allow_unseen=arguments.allow_unseen, runner=runner, progress=progress
         )
         result: dict[str, Any] = {
-            "model": fitted.model.name, "data": arguments.data, "goal": arguments.goal, "experts": as_rows(found),
+            "model": fitted.model.name, "data": arguments.data, "goal": arguments.goal, "experts": as_rows(qualities),
             "weights": weight_rows(fitted),
         }  # fmt: skip
         if arguments.retrain and dataset is not None:
-            result["retrained"] = _retrain(arguments, fitted, found, dataset, valid, goal, runner)
+            result["retrained"] = _retrain(arguments, fitted, qualities, dataset, valid, goal, runner)
     if arguments.report:
         write_report(experts_report(result), arguments.report, overwrite=True)
         say(f"report: {arguments.report}")
@@ -67,20 +67,22 @@ def _loaded(arguments: argparse.Namespace) -> Fitted:
 
 
 def _retrain(
-    arguments: argparse.Namespace, fitted: Fitted, found: list[Quality], train: Dataset, valid: Dataset | None,
+    arguments: argparse.Namespace, fitted: Fitted, qualities: list[Quality], train: Dataset, valid: Dataset | None,
     goal: Goal, runner: Runner,
 ) -> dict[str, Any]:  # fmt: skip
-    """Fit without the unused experts, save, and hold both models against the queries that are chosen on."""
-    unused = [one.expert for one in found if one.verdict == "unused"]
+    """Fit without the unused experts, save the new model, and compare both on the validation queries."""
+    unused = [candidate.expert for candidate in qualities if candidate.verdict == "unused"]
     if not unused:
-        raise UsageError("no expert is unused: there is nothing to train without")
+        raise UsageError("all experts are used; --retrain has nothing to leave out")
     fewer = retrain(fitted, unused, train, valid=valid, goal=goal, runner=runner)
     save_model(arguments.retrain, fewer, {"goal": arguments.goal, "without": unused})
     say(f"saved: {arguments.retrain}")
     judged = valid if valid is not None else train
     values = [
-        evaluate_model(one.model, one.params_for(data.experts), data, [goal.metric], protocol=goal.protocol)[1][:, 0]
-        for one, data in ((fitted, judged), (fewer, unheard(judged, unused)))
+        evaluate_model(
+            candidate.model, candidate.params_for(data.experts), data, [goal.metric], protocol=goal.protocol
+        )[1][:, 0]
+        for candidate, data in ((fitted, judged), (fewer, drop_experts(judged, unused)))
     ]
     test = paired_tests(values[1], values[0], arguments.seed or 0)
     return {
@@ -90,14 +92,14 @@ def _retrain(
     }  # fmt: skip
 
 
-def _retrained_text(made: dict[str, Any], metric: str) -> str:
-    interval = f"{percent(made['low'], signed=True)} to {percent(made['high'], signed=True)}"
+def _retrained_text(retrained: dict[str, Any], metric: str) -> str:
+    interval = f"{percent(retrained['low'], signed=True)} to {percent(retrained['high'], signed=True)}"
     rows = [
-        ["all experts", percent(made["before"]), "", "", ""],
-        [f"without {', '.join(made['without'])}", percent(made["after"]), percent(made["difference"], signed=True),
-         interval, p_value(made["p_t"])],
+        ["all experts", percent(retrained["before"]), "", "", ""],
+        [f"without {', '.join(retrained['without'])}", percent(retrained["after"]),
+         percent(retrained["difference"], signed=True), interval, p_value(retrained["p_t"])],
     ]  # fmt: skip
-    return f"\non {made['on']}:\n" + render_table(["", f"{metric}, %", "difference", "95%", "p"], rows, "lrrrr")
+    return f"\non {retrained['on']}:\n" + render_table(["", f"{metric}, %", "difference", "95%", "p"], rows, "lrrrr")
 
 
 def run_explain(arguments: argparse.Namespace) -> None:

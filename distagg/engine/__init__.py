@@ -1,4 +1,4 @@
-"""The engine: one loop, any place. These are the functions people call."""
+"""The engine's public functions: fit, rank, solve, evaluate and compare, in one process or on a cluster."""
 
 from __future__ import annotations
 
@@ -31,34 +31,34 @@ def fit(
     model: str | Model, dataset: Dataset, *, valid: Dataset | None = None, goal: str = "map",
     protocol: str | None = None, seed: int | None = None, runner: Runner | None = None, **settings: Any,
 ) -> Fitted:  # fmt: skip
-    """Learn a model's shared parameters; models that learn nothing are returned ready to rank.
+    """Learn the parameters that a model shares between queries; a model that learns nothing is ready to rank.
 
     Parameters
     ----------
     model
-        A model's name (``distagg.MODELS``), or a model.
+        A model's name (a key of ``distagg.MODELS``), or a model object.
     dataset
-        What to learn from; supervised models need its labels.
+        The training data; supervised models need labels in it.
     valid
-        Labelled data that rounds, trees and such are chosen on; without it, ``dataset`` itself. Models that choose
-        nothing of the kind (``bestinput``, ``rrf`` with ``c="auto"``, ``theta_sup_mpm``) learn from both.
+        Labelled validation data that decide when training stops (rounds, trees); default ``dataset`` itself. Models
+        without early stopping (``bestinput``, ``rrf`` with ``c="auto"``, ``theta_sup_mpm``) learn from both.
     goal
-        The metric to choose by, such as ``map`` or ``ndcg@5``.
+        The metric to optimise on the validation data, such as ``map`` or ``ndcg@5``.
     protocol
-        How metrics are counted: ``letor`` or ``trec``; by default ``letor`` for LETOR files, else ``trec``.
+        How metrics are computed: ``letor`` or ``trec``; by default ``letor`` for LETOR files, else ``trec``.
     seed
-        Where random draws start from: 0 for a model that is named; a model given as one has a seed of its own, which
-        this replaces.
+        Seed of random draws: default 0 for a model given by name; a model object keeps its own seed unless this
+        replaces it.
     runner
-        Where to run: None is here; ``distagg.engine.dask`` has ``local_cluster(workers)`` and
-        ``remote_cluster(address)``, context managers that give one.
+        Where to run: None runs in this process; the context managers ``local_cluster(workers)`` and
+        ``remote_cluster(address)`` of ``distagg.engine.dask`` give a runner on a cluster.
     **settings
-        The model's parameters, where it is named: ``rounds=50``.
+        The parameters of a model given by name: ``rounds=50``.
 
     Returns
     -------
     Fitted
-        The model, ``params`` (arrays by name) and ``experts``; ``rank``, ``solve`` and ``explain`` take it.
+        The model, ``params`` (arrays by name) and ``experts``: an argument for ``rank``, ``solve`` and ``explain``.
 
     >>> import pyarrow as pa
     >>> lists = pa.table({"expert": ["a", "a", "b", "b"], "item": ["x", "y", "y", "x"], "rank": [1, 2, 1, 2]})
@@ -67,19 +67,19 @@ def fit(
     >>> fitted.model.name, fitted.experts
     ('bestinput', ('a', 'b'))
     """
-    chosen = _asked_for(model, settings, seed)
+    chosen = _as_model(model, settings, seed)
     params = fit_params(chosen, dataset, valid=valid, goal=Goal(goal, protocol), runner=runner)
     return Fitted(chosen, params, dataset.experts)
 
 
-def _asked_for(model: str | Model, settings: dict[str, Any], seed: int | None) -> Model:
-    """A model by its name and settings, or a given one, which has settings already."""
+def _as_model(model: str | Model, settings: dict[str, Any], seed: int | None) -> Model:
+    """The model object of a name and settings, or the model object given, which must come without settings."""
     if not isinstance(model, Model):
         return model_named(model, settings, seed=seed or 0)
     if settings:
         raise UsageError(
-            f"found settings ({', '.join(sorted(settings))}) for a {model.name} that has its own; "
-            f"name the model ('{model.name}') to set its parameters here, or set them where it is made"
+            f"found settings ({', '.join(sorted(settings))}) for a {model.name} object, which has its own; "
+            f"pass the name '{model.name}' to set parameters here, or set them when you construct the model"
         )
     return reseeded(model, seed)
 
@@ -89,32 +89,32 @@ def solve(
     through: Through | None = None, allow_unseen: bool = False, seed: int | None = None,
     runner: Runner | None = None, **settings: Any,
 ) -> Result:  # fmt: skip
-    """Rankings with all that the model knows beside them: uncertainty, status, how every query's fit ended.
+    """Rank every query and return all that the model reports: uncertainty, item status, convergence of each fit.
 
-    Models that learn without labels learn from the dataset itself; others must be fitted first.
+    Models that learn without labels learn from the dataset itself; supervised models must be fitted first.
 
     Parameters
     ----------
     model
-        A model's name (``distagg.MODELS``), a model, or what ``fit`` gave.
+        A model's name (a key of ``distagg.MODELS``), a model object, or the result of ``fit``.
     dataset
-        What to rank.
+        The data to rank.
     trace
-        Keep the log likelihood after every step, in ``fits``.
+        Record the log likelihood after every step, in ``fits``.
     shown
-        Asks for more columns: support, titles, a least support, the bootstrap over experts.
+        Additional columns: support, titles, a minimum support, the bootstrap over experts.
     through
-        What ``fit_completion`` gives: every user's ratings are completed, and those are ranked.
+        The result of ``fit_completion``: every user's ratings are completed first, then ranked.
     allow_unseen
-        Go on where more than half of the entries are by experts that a fitted model does not know.
+        Continue even if more than half of the entries come from experts that the fitted model has not seen.
     seed
-        Where random draws start from: 0 for a model that is named; a model given as one has a seed of its own, which
-        this replaces.
+        Seed of random draws: default 0 for a model given by name; a model object keeps its own seed unless this
+        replaces it.
     runner
-        Where to run: None is here; ``distagg.engine.dask`` has ``local_cluster(workers)`` and
-        ``remote_cluster(address)``, context managers that give one.
+        Where to run: None runs in this process; the context managers ``local_cluster(workers)`` and
+        ``remote_cluster(address)`` of ``distagg.engine.dask`` give a runner on a cluster.
     **settings
-        The model's parameters, where it is named: ``errors="standard"``.
+        The parameters of a model given by name: ``errors="standard"``.
 
     Returns
     -------
@@ -128,9 +128,9 @@ def solve(
     (['x', 'y', 'z'], True)
     """
     if isinstance(model, Fitted):
-        model = replace(model, model=_asked_for(model.model, settings, seed))
+        model = replace(model, model=_as_model(model.model, settings, seed))
     else:
-        chosen = _asked_for(model, settings, seed)
+        chosen = _as_model(model, settings, seed)
         if chosen.needs_labels:
             raise UsageError(f"{chosen.name} must be fitted first: rank(fit({chosen.name!r}, dataset), dataset)")
         model = fit(chosen, dataset, runner=runner)
@@ -155,26 +155,26 @@ def rank(
     Parameters
     ----------
     model
-        A model's name (``distagg.MODELS``), a model, or what ``fit`` gave.
+        A model's name (a key of ``distagg.MODELS``), a model object, or the result of ``fit``.
     dataset
-        What to rank.
+        The data to rank.
     shown
-        Asks for more columns, see ``solve``.
+        Additional columns, see ``solve``.
     allow_unseen
-        Go on where more than half of the entries are by experts that a fitted model does not know.
+        Continue even if more than half of the entries come from experts that the fitted model has not seen.
     seed
-        Where random draws start from: 0 for a model that is named; a model given as one has a seed of its own, which
-        this replaces.
+        Seed of random draws: default 0 for a model given by name; a model object keeps its own seed unless this
+        replaces it.
     runner
-        Where to run: None is here; ``distagg.engine.dask`` has ``local_cluster(workers)`` and
-        ``remote_cluster(address)``, context managers that give one.
+        Where to run: None runs in this process; the context managers ``local_cluster(workers)`` and
+        ``remote_cluster(address)`` of ``distagg.engine.dask`` give a runner on a cluster.
     **settings
-        The model's parameters, where it is named: ``c=30``.
+        The parameters of a model given by name: ``c=30``.
 
     Returns
     -------
     pyarrow.Table
-        Columns query, item, rank (from 1), score, and the model's own; ``.to_pandas()`` makes a frame of it.
+        Columns query, item, rank (from 1), score, and those of the model; ``.to_pandas()`` converts it to a frame.
 
     >>> import pyarrow as pa
     >>> lists = pa.table({"expert": ["a", "a", "b", "b"], "item": ["x", "y", "y", "z"], "rank": [1, 2, 1, 2]})
@@ -187,24 +187,24 @@ def rank(
 def evaluate(
     rankings: pa.Table, dataset: Dataset, metrics: Sequence[str] = DEFAULT_METRICS, *, protocol: str | None = None
 ) -> Evaluation:
-    """Every metric for every query, and their means, of a rankings table.
+    """Evaluate a table of rankings: every metric for every query, and the means.
 
     Parameters
     ----------
     rankings
-        Columns query, item and score or rank, such as ``rank`` gives.
+        A table with the columns query, item, and score or rank, such as the result of ``rank``.
     dataset
-        Whose labels are the truth.
+        The dataset that holds the labels.
     metrics
         ``ndcg@5``, ``p@3``, ``map``, ``mrr``, ``err``, ``rbp(0.95)``, ``tau``.
     protocol
-        ``letor`` counts as the LETOR scripts, ``trec`` as trec_eval; by default that of the dataset:
+        ``letor`` computes metrics as the LETOR scripts do, ``trec`` as trec_eval does; by default the dataset's:
         ``letor`` for LETOR files, else ``trec``.
 
     Returns
     -------
     Evaluation
-        ``means`` (a fraction for each metric), ``values`` (a row for each query), ``protocol``, ``table()``.
+        ``means`` (a fraction per metric), ``values`` (a row per query), ``protocol``, ``table()``.
 
     >>> import pyarrow as pa
     >>> lists = pa.table({"expert": ["a", "a", "b"], "item": ["x", "y", "y"], "rank": [1, 2, 1], "label": [0, 1, 1]})

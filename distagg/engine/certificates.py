@@ -1,8 +1,8 @@
-"""Certificates of one cluster, made by openssl, and the Dask configuration that names them.
+"""TLS certificates for one cluster, created by openssl, and the Dask configuration that refers to them.
 
-A cluster has an authority of its own, whose key is thrown away once it has signed the one certificate that scheduler,
-workers and clients share: whoever holds the folder belongs to the cluster, nobody else gets in, and nothing can be
-signed later. The folder is a Dask configuration folder: ``DASK_CONFIG=FOLDER`` is all that a process needs.
+Each cluster has its own certificate authority. It signs one certificate that the scheduler, workers and clients share,
+and its key is then deleted: a process belongs to the cluster if it can read the folder, and nobody can sign another
+certificate later. The folder is a Dask configuration folder: a process only needs ``DASK_CONFIG=FOLDER``.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ ADDRESS = re.compile(r"[0-9.]+$|[0-9A-Fa-f:]*:[0-9A-Fa-f:.]*$")
 
 
 def make_certificates(folder: Path, hosts: Sequence[str] = (), *, days: int = 365, at: str | None = None) -> None:
-    """Write ca.pem, cert.pem, key.pem and the configuration; ``at`` is where the folder will be on the hosts.
+    """Write ca.pem, cert.pem, key.pem and the configuration; ``at`` is the path of the folder on the hosts.
 
-    Dask checks who signed a certificate, not the names in it; ``hosts`` are for other programs that do.
+    Dask checks who signed a certificate, not the host names in it; ``hosts`` are for programs that check them.
     """
     if days < 1:
         raise UsageError(f"--days: found {days}, expected a whole number of at least 1")
@@ -69,7 +69,7 @@ def _alternative(host: str) -> str:
     if ADDRESS.match(host):
         return f"IP:{host}"
     if not HOST.match(host):
-        raise UsageError(f"--hosts: found '{host}', expected host names or addresses with commas between them")
+        raise UsageError(f"--hosts: found '{host}', expected host names or addresses separated by commas")
     return f"DNS:{host}"
 
 
@@ -77,7 +77,7 @@ def _openssl(folder: Path, *arguments: str) -> None:
     try:
         done = subprocess.run(["openssl", *arguments], cwd=folder, capture_output=True, text=True, check=False)
     except FileNotFoundError:
-        raise InfrastructureError("certificates are made by openssl, and there is none here; install it") from None
+        raise InfrastructureError("openssl is needed to create certificates and was not found; install it") from None
     if done.returncode:
         said = (done.stderr.strip().splitlines() or ["nothing"])[-1]
         raise InfrastructureError(f"openssl {arguments[0]} failed: {said}")

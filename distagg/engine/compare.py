@@ -1,4 +1,4 @@
-"""Evaluating and comparing: every model on the same queries, per query, per fold, with paired tests."""
+"""Evaluate and compare models on the same queries, per query and per fold, with paired significance tests."""
 
 from __future__ import annotations
 
@@ -64,23 +64,23 @@ def compare(
     runner: Runner | None = None,
     progress: Progress = silent,
     watch: Callable[[str, np.ndarray, float], None] = lambda name, means, seconds: None,
-    kept: Callable[[str, Callable[[], dict[str, Any]]], dict[str, Any]] = lambda name, found: found(),
+    kept: Callable[[str, Callable[[], dict[str, Any]]], dict[str, Any]] = lambda name, evaluate: evaluate(),
 ) -> dict[str, Any]:
     """Evaluate models side by side, with paired significance tests.
 
-    Models that learn are fitted on the training queries of each fold, stop by its validation queries and are evaluated
-    on its test queries; those that do not stop early, such as ``bestinput``, learn from the validation queries as well.
-    Without folds what learns from labels is refused. The others are evaluated once.
+    A model that learns is fitted on the training queries of each fold, stops early by its validation queries and is
+    evaluated on its test queries; one without early stopping, such as ``bestinput``, also learns from the validation
+    queries. Without folds, supervised models are refused. Models that do not learn are evaluated once.
 
     Parameters
     ----------
     dataset
         Labelled data.
     models
-        Names (``distagg.MODELS``), or models.
+        Names (keys of ``distagg.MODELS``), or model objects.
     settings
-        By model, its parameters. A value may stand for several (``"5,20,60"``, ``"1..10"``): each fold then takes
-        those that do best on its validation queries, and ``chosen`` tells which.
+        The parameters of each model. A value may list several (``"5,20,60"``, ``"1..10"``): each fold then uses the
+        settings that score best on its validation queries, and ``chosen`` reports them.
     folds
         ``letor5``, or a number such as ``"5"``.
     metrics
@@ -88,41 +88,42 @@ def compare(
     protocol
         ``letor`` or ``trec``; by default that of the data: ``letor`` for LETOR files, else ``trec``.
     goal
-        The metric that fitted models choose by.
+        The metric that fitting optimises on validation queries.
     baseline
-        What the others are tested against (default: the best model of the first metric; then p-values are a little
-        too small, since the best was picked afterwards).
+        The model to test the others against (default: the best model by the first metric; p-values are then a little
+        too small, because the baseline was chosen after seeing the scores).
     tries
-        Try so many random combinations of settings instead of all.
+        Try this many random combinations of settings instead of all.
     seed
-        Of models that draw, unless their settings have one or they are given as models; of searches and tests.
+        Seed of searches, tests and random models, except model objects and models whose settings include a seed.
     runner
-        Where to run: None is here; ``distagg.engine.dask`` has ``local_cluster(workers)`` and
-        ``remote_cluster(address)``, context managers that give one.
+        Where to run: None runs in this process; the context managers ``local_cluster(workers)`` and
+        ``remote_cluster(address)`` of ``distagg.engine.dask`` give a runner on a cluster.
     progress
-        Called with the number of fits that were done since the last call.
+        Called with the number of fits finished since the last call.
     watch
-        Hears of every model when it is done: its name, its means over all queries in the order of ``metrics``, and
-        seconds.
+        Called when a model is done, with its name, its means over all queries in the order of ``metrics``, and the
+        seconds it took.
     kept
-        May have what a model came to from an earlier attempt: called with its name and what finds it.
+        Called with a model's name and a function that evaluates it; may return the result of an earlier attempt
+        instead of calling the function.
 
     Returns
     -------
     dict
-        ``means`` {model: {metric: fraction}}, ``results`` (a row for each model, fold and metric), ``tests``
+        ``means`` {model: {metric: fraction}}, ``results`` (a row per model, fold and metric), ``tests``
         (difference, interval and p-values of each model against the baseline), ``per_query``, ``seconds``, ``chosen``
         and more.
     """
     parse_metrics(metrics)
     protocol = check_protocol(protocol or dataset.manifest.protocol)
     groups = {}
-    for asked in models:
-        name = asked.name if isinstance(asked, Model) else asked
+    for requested in models:
+        name = requested.name if isinstance(requested, Model) else requested
         if name in groups:
             raise UsageError(f"model {name} is named twice")
-        made_of = (settings or {}).get(name, {})
-        groups[name] = [asked] if isinstance(asked, Model) else variants(name, made_of, tries=tries, seed=seed)
+        grid = (settings or {}).get(name, {})
+        groups[name] = [requested] if isinstance(requested, Model) else variants(name, grid, tries=tries, seed=seed)
     for name, group in groups.items():
         check_fits(group[0], dataset)
         if folds is None and (len(group) > 1 or group[0].needs_labels):
@@ -130,35 +131,35 @@ def compare(
             raise UsageError(f"{name} {why}; give --folds letor5 or --folds K, so that it is tested fairly")
     if baseline is not None and baseline not in groups:
         raise unknown("baseline", baseline, list(groups))
-    made = make_folds(dataset, folds) if folds else [Fold("all", dataset, dataset, dataset)]
+    all_folds = make_folds(dataset, folds) if folds else [Fold("all", dataset, dataset, dataset)]
     fold_of = np.full(dataset.manifest.queries, -1)
     values: dict[str, np.ndarray] = {}
     seconds: dict[str, float] = {}
     adherence: dict[str, list[float]] = {}
     chosen: dict[str, list[dict[str, Any]]] = {}
-    seeds: dict[str, list[int]] = {}  # that a model drew from, by fold
+    seeds: dict[str, list[int]] = {}  # each model's seed in each fold
     for name, group in groups.items():
-        found = kept(
+        outcome = kept(
             name,
-            lambda group=group: _tested(group, made, dataset, metrics, Goal(goal, protocol), runner, progress),  # type: ignore[misc]
+            lambda group=group: _test_model(group, all_folds, dataset, metrics, Goal(goal, protocol), runner, progress),  # type: ignore[misc]
         )
         values[name] = np.full((dataset.manifest.queries, len(metrics)), np.nan)
-        for n, (at, value) in enumerate(found["folds"]):
+        for n, (at, value) in enumerate(outcome["folds"]):
             values[name][at] = value
-            if found["folded"]:
+            if outcome["folded"]:
                 fold_of[at] = n
-        adherence |= {name: found["adherence"]} if found["adherence"] else {}
-        chosen |= {name: found["chosen"]} if found["chosen"] else {}
-        seconds[name] = found["seconds"]
-        drawn = found["seeds"] if found["folded"] else found["seeds"] * len(made)
-        seeds[name] = [seed if one is None else int(one) for one in drawn]
-        for note in found["notes"]:
+        adherence |= {name: outcome["adherence"]} if outcome["adherence"] else {}
+        chosen |= {name: outcome["chosen"]} if outcome["chosen"] else {}
+        seconds[name] = outcome["seconds"]
+        drawn = outcome["seeds"] if outcome["folded"] else outcome["seeds"] * len(all_folds)
+        seeds[name] = [seed if own is None else int(own) for own in drawn]
+        for note in outcome["notes"]:
             not_converged(note)
         watch(name, mean_over_queries(values[name]), seconds[name])
     if (fold_of < 0).any():
-        for n, fold in enumerate(made):
+        for n, fold in enumerate(all_folds):
             fold_of[_positions(fold.test, runner)] = n
-    results, means = _means(values, fold_of, made, metrics, seeds)
+    results, means = _means(values, fold_of, all_folds, metrics, seeds)
     reference = baseline or max(means, key=lambda name: means[name][metrics[0]])
     return {
         "dataset": {"path": dataset.path, **dataset.info()},
@@ -167,56 +168,58 @@ def compare(
         "tests": _tests(values, metrics, reference, seed),
         "per_query": {n: {m: v[:, i].tolist() for i, m in enumerate(metrics)} for n, v in values.items()},
         "seconds": seconds, "chosen": chosen,
-        "adherence": {"fold": made[0].name, "experts": list(dataset.experts), "models": adherence} if adherence else {},
+        "adherence": (
+            {"fold": all_folds[0].name, "experts": list(dataset.experts), "models": adherence} if adherence else {}
+        ),
     }  # fmt: skip
 
 
-def _tested(
-    group: list[Model], made: list[Fold], dataset: Dataset, metrics: Sequence[str], goal: Goal, runner: Runner | None,
-    progress: Progress,
+def _test_model(
+    group: list[Model], all_folds: list[Fold], dataset: Dataset, metrics: Sequence[str], goal: Goal,
+    runner: Runner | None, progress: Progress,
 ) -> dict[str, Any]:  # fmt: skip
-    """What a model, or the best of a group in each fold, comes to; as plain lists, which can be kept."""
+    """Test a model, or the best of a group in each fold; the result holds plain lists, so that it can be stored."""
     began = time.perf_counter()
-    found: dict[str, Any] = {"folds": [], "folded": False, "adherence": [], "chosen": [], "seeds": []}
+    outcome: dict[str, Any] = {"folds": [], "folded": False, "adherence": [], "chosen": [], "seeds": []}
 
     def test(model: Model, params: Params, on: Dataset) -> None:
-        found["seeds"].append(getattr(model, "seed", None))
+        outcome["seeds"].append(getattr(model, "seed", None))
         at, value = evaluate_model(model, params, on, metrics, protocol=goal.protocol, runner=runner)
-        found["folds"].append((at.tolist(), value.tolist()))
+        outcome["folds"].append((at.tolist(), value.tolist()))
 
-    def all_folds() -> None:
+    def test_folds() -> None:
         if len(group) == 1 and not group[0].learns:
             test(group[0], {}, dataset)
-            progress(len(made))
+            progress(len(all_folds))
             return
-        picks = fit_folds(group, made, goal, runner, progress)
-        for fold, pick in zip(made, picks, strict=True):
+        picks = fit_folds(group, all_folds, goal, runner, progress)
+        for fold, pick in zip(all_folds, picks, strict=True):
             test(pick.model, pick.params, fold.test)
-        found["folded"] = True
+        outcome["folded"] = True
         if picks[0].model.adherence:
-            found["adherence"] = picks[0].params["expert_theta"].tolist()
+            outcome["adherence"] = picks[0].params["expert_theta"].tolist()
         if len(group) > 1:
-            found["chosen"] = [{"fold": f.name, **p.settings} for f, p in zip(made, picks, strict=True)]
+            outcome["chosen"] = [{"fold": f.name, **p.settings} for f, p in zip(all_folds, picks, strict=True)]
 
-    _, notes = collecting(all_folds)
-    return found | {"seconds": time.perf_counter() - began, "notes": notes}
+    _, notes = collecting(test_folds)
+    return outcome | {"seconds": time.perf_counter() - began, "notes": notes}
 
 
 def _means(
     values: dict[str, np.ndarray],
     fold_of: np.ndarray,
-    made: list[Fold],
+    all_folds: list[Fold],
     metrics: Sequence[str],
     seeds: dict[str, list[int]],
 ) -> tuple[list[dict[str, Any]], dict[str, dict[str, float]]]:
     """Means over queries for every fold, and the means of those over folds."""
     results, means = [], {}
     for name, value in values.items():
-        by_fold = np.array([mean_over_queries(value[fold_of == n]) for n in range(len(made))])
+        by_fold = np.array([mean_over_queries(value[fold_of == n]) for n in range(len(all_folds))])
         means[name] = dict(zip(metrics, (float(v) for v in by_fold.mean(axis=0)), strict=True))
         results += [
             {"model": name, "fold": fold.name, "metric": metric, "value": float(by_fold[n, m]), "seed": seeds[name][n]}
-            for n, fold in enumerate(made)
+            for n, fold in enumerate(all_folds)
             for m, metric in enumerate(metrics)
         ]
     return results, means

@@ -1,4 +1,4 @@
-"""Completed ratings at work: fitting a completion, evaluating rankings against every user, predicting ratings."""
+"""Complete missing ratings: fit a completion, evaluate rankings against every user, predict ratings."""
 
 from __future__ import annotations
 
@@ -29,33 +29,33 @@ def fit_completion(
     progress: Progress = silent,
     **settings: Any,
 ) -> Through:
-    """A completion with what it learned from the dataset's ratings.
+    """Fit a completion to the ratings of a dataset.
 
     Parameters
     ----------
     completion
-        ``pmf``, ``neighbours``, a rating that stands for all missing ones, or a completion.
+        ``pmf``, ``neighbours``, a constant that replaces every missing rating, or a completion object.
     dataset
-        Ratings, as ``distagg import ratings`` makes them.
+        Ratings, imported by ``distagg import ratings``.
     runner
-        Where to run: None is here; ``distagg.engine.dask`` has ``local_cluster(workers)`` and
-        ``remote_cluster(address)``, context managers that give one.
+        Where to run: None runs in this process; the context managers ``local_cluster(workers)`` and
+        ``remote_cluster(address)`` of ``distagg.engine.dask`` give a runner on a cluster.
     progress
-        Called with the number of chunks (fits, rows) that were done since the last call.
+        Called with the number of chunks finished since the last call.
     **settings
-        The completion's parameters, where it is named.
+        The parameters of a completion given by name.
 
     Returns
     -------
     tuple
-        The completion and what it learned, as ``solve`` and ``evaluate_users`` take it (``through``).
+        The completion and its learned parameters: the argument ``through`` of ``solve`` and ``evaluate_users``.
     """
     if not isinstance(completion, Completion):
         completion = completion_named(str(completion), settings)
     manifest = dataset.manifest
     if manifest.partition != "expert" or manifest.kind != "lists" or manifest.positive:
         raise UsageError(
-            f"{completion.name} completes ratings, and {dataset.path or 'the dataset'} holds none; "
+            f"{completion.name} completes ratings, but {dataset.path or 'the dataset'} holds none; "
             "import them with 'distagg import ratings'"
         )
     return completion, run_rounds(completion, {}, dataset.plan(), runner or InlineRunner(), progress)
@@ -63,7 +63,7 @@ def fit_completion(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UserEvaluation:
-    """What a ranking is worth to every user, (users, metrics) for each ranking, users in the dataset's order."""
+    """Metrics of each ranking for every user: an array (users, metrics) per ranking, users in the dataset's order."""
 
     metrics: tuple[str, ...]
     values: dict[str, Floats]
@@ -85,41 +85,42 @@ def evaluate_users(
     runner: Runner | None = None,
     progress: Progress = silent,
 ) -> UserEvaluation:
-    """NDCG@k of each ranking against each user's completed ratings, as in equation 2 of paper 000.
+    """NDCG@k of each ranking against each user's completed ratings, after Volkovs & Zemel 2014, equation 2.
 
-    Gain 2^rating - 1, discount log(1 + position), over the best k items of that user; all users count alike.
+    The gain is 2^rating - 1, the discount log(1 + position), the ideal the user's own best k items; all users have
+    the same weight.
 
     Parameters
     ----------
     rankings
-        By name, tables such as ``rank`` gives.
+        Tables by name, such as the results of ``rank``.
     dataset
         The users' ratings.
     through
-        What ``fit_completion`` gives.
+        The result of ``fit_completion``.
     metrics
         ``ndcg@k`` only.
     runner
-        Where to run: None is here; ``distagg.engine.dask`` has ``local_cluster(workers)`` and
-        ``remote_cluster(address)``, context managers that give one.
+        Where to run: None runs in this process; the context managers ``local_cluster(workers)`` and
+        ``remote_cluster(address)`` of ``distagg.engine.dask`` give a runner on a cluster.
     progress
-        Called with the number of chunks (fits, rows) that were done since the last call.
+        Called with the number of chunks finished since the last call.
 
     Returns
     -------
     UserEvaluation
-        ``means`` {name: {metric: fraction}} and ``values``, a row for each user.
+        ``means`` {name: {metric: fraction}} and ``values``, a row per user.
     """
     depths = [_depth(metric) for metric in metrics]
     (first, *_) = dataset.plan()
     ids = first.load().item_ids
     if max(depths) > len(ids):
-        raise UsageError(f"ndcg@{max(depths)} needs as many items, and the dataset has {len(ids)}")
+        raise UsageError(f"ndcg@{max(depths)} needs at least {max(depths)} items, but the dataset has {len(ids)}")
     tops = np.stack([_top(name, table, ids, max(depths)) for name, table in rankings.items()])
     work = Work(_users_task, (through[0], through[0].sent(through[1]), tops, np.array(depths) - 1))
     pieces = list((runner or InlineRunner()).map(work, dataset.plan(), progress))
-    found = np.concatenate(pieces, axis=1)
-    return UserEvaluation(tuple(metrics), {name: found[n] for n, name in enumerate(rankings)})
+    values = np.concatenate(pieces, axis=1)
+    return UserEvaluation(tuple(metrics), {name: values[n] for n, name in enumerate(rankings)})
 
 
 def user_ndcg(ratings: Floats, top: np.ndarray) -> Floats:
@@ -135,21 +136,21 @@ def user_ndcg(ratings: Floats, top: np.ndarray) -> Floats:
 def predict(
     dataset: Dataset, through: Through, experts: np.ndarray, items: np.ndarray, *, runner: Runner | None = None
 ) -> Floats:
-    """What the completion says of (expert, item) cells, given by their positions; observed ones are predicted too."""
+    """Predicted ratings of (expert, item) cells, given by position; also for cells whose rating is known."""
     completion, params = through
     work = Work(_predict_task, (completion, completion.sent(params), experts, items))
-    found = np.full(len(experts), np.nan)
+    predicted = np.full(len(experts), np.nan)
     for rows, values in (runner or InlineRunner()).map(work, dataset.plan()):
-        found[rows] = values
-    if np.isnan(found).any():
-        found[np.isnan(found)] = float(params["mean"][0])  # users without a rating
-    return found
+        predicted[rows] = values
+    if np.isnan(predicted).any():
+        predicted[np.isnan(predicted)] = float(params["mean"][0])  # users without a rating
+    return predicted
 
 
 def _depth(metric: str) -> int:
     parsed = parse_metric(metric)
     if parsed.name != "ndcg" or not parsed.cutoff:
-        raise UsageError(f"metric {metric}: users are evaluated by ndcg@k alone")
+        raise UsageError(f"metric {metric}: users can only be evaluated by ndcg@k")
     return int(parsed.cutoff)
 
 
@@ -157,29 +158,29 @@ def _top(name: str, table: pa.Table, ids: pa.Array, depth: int) -> np.ndarray:
     """Positions of a ranking's first items."""
     key = [("rank", "ascending")] if "rank" in table.column_names else [("score", "descending")]
     items = table.sort_by(key)["item"][:depth].combine_chunks()
-    found = pc.index_in(items, ids)
-    if found.null_count or len(found) < depth:
-        strange = items.filter(pc.is_null(found))
-        what = f"item '{strange[0]}', which the dataset has not" if len(strange) else f"{len(found)} items"
+    positions = pc.index_in(items, ids)
+    if positions.null_count or len(positions) < depth:
+        unknown_items = items.filter(pc.is_null(positions))
+        what = f"item '{unknown_items[0]}', not in the dataset" if len(unknown_items) else f"{len(positions)} items"
         raise InputError(f"ranking {name}", found=what, expected=f"at least {depth} items of the dataset")
-    return found.to_numpy()
+    return positions.to_numpy()
 
 
 def _users_task(chunk: Chunk, index: int, payload: tuple[Any, ...]) -> Floats:
     completion, params, tops, depths = payload
-    found = np.empty((len(tops), chunk.n_lists, len(depths)))
+    values = np.empty((len(tops), chunk.n_lists, len(depths)))
     for span, ratings in completion.rows(chunk, params):
         for n, top in enumerate(tops):
-            found[n, span] = user_ndcg(ratings, top)[:, depths]
-    return found
+            values[n, span] = user_ndcg(ratings, top)[:, depths]
+    return values
 
 
 def _predict_task(chunk: Chunk, index: int, payload: tuple[Any, ...]) -> tuple[np.ndarray, Floats]:
     completion, params, experts, items = payload
-    place = np.full(chunk.n_experts, -1)
-    place[chunk.list_expert] = np.arange(chunk.n_lists)
-    rows = np.flatnonzero(place[experts] >= 0)
-    lists, values = place[experts[rows]], np.empty(len(rows))
+    row_of = np.full(chunk.n_experts, -1)
+    row_of[chunk.list_expert] = np.arange(chunk.n_lists)
+    rows = np.flatnonzero(row_of[experts] >= 0)
+    lists, values = row_of[experts[rows]], np.empty(len(rows))
     for span, ratings in completion.rows(chunk, params, observed=False):
         here = np.flatnonzero((lists >= span.start) & (lists < span.stop))
         values[here] = ratings[lists[here] - span.start, items[rows[here]]]

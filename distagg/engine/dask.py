@@ -1,9 +1,24 @@
-"""Rounds over the same chunks: the driver calls workers itself, so that a round costs one message each way.
+"""The Dask runner: the same map and merge tree on a local cluster or any scheduler. Only the engine imports Dask.
 
-A task of Dask's scheduler passes five processes' queues before its result is back; a model that is trained in rounds
-would wait for that hundreds of times. Here every worker thread keeps its span of chunks (the words that say how to load
-them are sent once, the chunks are in its cache) and gets only what changes. Nothing is lost with a worker: a span whose
-call fails, or whose worker the scheduler has given up, is handed back, and the runner makes an ordinary task of it.
+Single passes are ordinary Dask tasks, few and large: each gets a span of consecutive chunks, loads them itself (so that
+Dask reruns the span elsewhere when a worker is lost) and returns merged nodes. The spans depend on the number of
+workers, the results do not: nodes merge in the fixed tree. Every wait has a deadline, and the driver watches the worker
+count.
+
+Rounds over the same chunks are direct calls to the workers, one message each way. A Dask task passes through the queues
+of five processes before its result is back, and training in rounds would wait for that hundreds of times. Instead every
+worker thread keeps its span: the chunk references are sent once, the chunks stay in the worker's cache, and a round
+sends only what changed. If a call fails, or the scheduler drops its worker, the span becomes an ordinary task. Workers
+that did not answer get no calls for ``WORKER_BACKOFF_SECONDS``.
+
+Settings that differ from Dask's defaults, and why:
+
+- ``allowed-failures`` 3 -> 30: Dask blames a task whenever its worker dies, whatever the cause.
+- ``no-workers-timeout`` never -> 60 s: a job without workers should end with an error, not hang.
+- dashboard on loopback, any free port: a LocalCluster would listen on every interface, at port 8787.
+- ``NUMBA_NUM_THREADS``, ``OMP_NUM_THREADS`` 1 in workers: the engine owns the parallelism.
+- ``connection_limit`` 512 -> 8,192: a round calls every worker at once, and call 513 would wait for another to end.
+- work stealing off: spans are balanced by entries beforehand, and a stolen span loses its cached chunks.
 """
 
 from __future__ import annotations
@@ -19,14 +34,15 @@ from typing import Any, TypeVar
 
 from distagg.dataset.dataset import ChunkRef
 from distagg.engine.progress import Progress, silent
-from distagg.engine.runner import Outcome, Round, Work, call_noting, collect_span, raise_notes, reduce_span
+from distagg.engine.runner import NotedResult, Round, Work, call_noting, collect_span, raise_notes, reduce_span
 from distagg.engine.tree import merge_all
 from distagg.errors import DistaggError, InfrastructureError, UsageError
 
-LOOK_SECONDS = 1.0  # how often the scheduler is asked which workers there are
-SHUN_SECONDS = 60.0  # a worker that did not answer is left to the scheduler for so long
-KEPT_BYTES = 256 << 20  # of spans, in a worker
+POLL_WORKERS_SECONDS = 1.0  # how often the driver asks the scheduler for its workers
+WORKER_BACKOFF_SECONDS = 60.0  # no direct calls to a worker for this long after it did not answer
+SPAN_CACHE_BYTES = 256 << 20  # of chunk references, in a worker
 
+T = TypeVar("T")
 Reduce = Callable[[Any, Any], Any]
 
 
@@ -40,16 +56,16 @@ class Call:
     reduce: Reduce
 
     @property
-    def told(self) -> tuple[Work, tuple[ChunkRef, ...], int, Reduce]:
+    def arguments(self) -> tuple[Work, tuple[ChunkRef, ...], int, Reduce]:
         """The arguments of ``reduce_span``."""
         return self.work, self.refs, self.first, self.reduce
 
 
 @dataclass(slots=True)
 class Spans:
-    """Spans by the digest of their bytes, newest kept, within a budget."""
+    """A cache of spans by the digest of their bytes; the least recently used go first when the budget is full."""
 
-    budget: int = KEPT_BYTES
+    budget: int = SPAN_CACHE_BYTES
     held: OrderedDict[str, tuple[tuple[ChunkRef, ...], int]] = field(default_factory=OrderedDict)
 
     def add(self, sent: dict[str, bytes]) -> None:
@@ -67,46 +83,46 @@ class Spans:
         return [digest for digest in digests if digest not in self.held]
 
 
-_spans = Spans()  # of this worker; only its event loop touches it
+_spans = Spans()  # this worker's; only its event loop uses it
 
 
 async def answer(calls: list[tuple[Work, str, int, Reduce]], sent: dict[str, bytes], dask_worker: Any) -> Any:
-    """In a worker: the outcomes of calls one after the other in one of its threads, or the spans it has to be sent."""
+    """In a worker: run the calls one after the other in a worker thread, or name the spans that it does not have."""
     _spans.add(sent)
     lacking = _spans.lacking([digest for _, digest, _, _ in calls])
     if lacking:
         return {"lacking": lacking}
-    found = [(work, _spans.held[digest][0], first, reduce) for work, digest, first, reduce in calls]
+    spans = [(work, _spans.held[digest][0], first, reduce) for work, digest, first, reduce in calls]
     loop, pool = dask_worker.loop.asyncio_loop, dask_worker.executors["default"]
-    return {"outcomes": await loop.run_in_executor(pool, _in_turn, found)}
+    return {"outcomes": await loop.run_in_executor(pool, _in_turn, spans)}
 
 
-def _in_turn(calls: list[tuple[Work, tuple[ChunkRef, ...], int, Reduce]]) -> list[Outcome]:
+def _in_turn(calls: list[tuple[Work, tuple[ChunkRef, ...], int, Reduce]]) -> list[NotedResult]:
     return [reduce_span(*call) for call in calls]
 
 
 class Rounds:
-    """Calls to the workers of a connected client."""
+    """Direct calls to the workers of a connected client."""
 
     def __init__(self, client: Any) -> None:
         self.client = client
-        self._looked = float("-inf")
+        self._polled = float("-inf")
         self._slots: list[str] = []
-        self._shunned: dict[str, float] = {}
-        self._named: OrderedDict[tuple[ChunkRef, ...], tuple[str, bytes]] = OrderedDict()
+        self._backed_off: dict[str, float] = {}
+        self._serialised: OrderedDict[tuple[ChunkRef, ...], tuple[str, bytes]] = OrderedDict()
 
     def slots(self) -> list[str]:
-        """The address of every worker thread; may be a second old. Workers that did not answer are left out."""
+        """The address of every worker thread, at most a second old, without the workers in back-off."""
         now = time.monotonic()
-        if now - self._looked > LOOK_SECONDS:
-            self._shunned = {address: until for address, until in self._shunned.items() if until > now}
-            threads = {a: count for a, count in self.client.nthreads().items() if a not in self._shunned}
+        if now - self._polled > POLL_WORKERS_SECONDS:
+            self._backed_off = {address: until for address, until in self._backed_off.items() if until > now}
+            threads = {a: count for a, count in self.client.nthreads().items() if a not in self._backed_off}
             self._slots = [address for address in sorted(threads) for _ in range(threads[address])]
-            self._looked = time.monotonic()
+            self._polled = time.monotonic()
         return self._slots
 
-    def run(self, calls: list[tuple[str, list[Call]]]) -> list[list[Outcome] | None]:
-        """The outcomes of the calls of every slot; None where its worker did not answer. A task's error is raised."""
+    def run(self, calls: list[tuple[str, list[Call]]]) -> list[list[NotedResult] | None]:
+        """The results of every slot's calls, None where its worker did not answer. Raises a task's error."""
         import asyncio
 
         loop = self.client.loop.asyncio_loop
@@ -114,77 +130,60 @@ class Rounds:
         waiting = set(running)
         try:
             while waiting:
-                _, waiting = futures.wait(waiting, timeout=LOOK_SECONDS)
+                _, waiting = futures.wait(waiting, timeout=POLL_WORKERS_SECONDS)
                 if waiting:
-                    here = self.client.nthreads()
-                    for (address, _), one in zip(calls, running, strict=True):
-                        if one in waiting and address not in here:
-                            one.cancel()
-            found = [None if one.cancelled() else one.result() for one in running]
+                    present = self.client.nthreads()
+                    for (address, _), future in zip(calls, running, strict=True):
+                        if future in waiting and address not in present:
+                            future.cancel()
+            answers = [None if future.cancelled() else future.result() for future in running]
         finally:
-            for one in waiting:
-                one.cancel()
-        for (address, _), outcomes in zip(calls, found, strict=True):
+            for future in waiting:
+                future.cancel()
+        for (address, _), outcomes in zip(calls, answers, strict=True):
             if outcomes is None:
-                self._shunned[address] = time.monotonic() + SHUN_SECONDS
-                self._looked = float("-inf")
-        return found
+                self._backed_off[address] = time.monotonic() + WORKER_BACKOFF_SECONDS
+                self._polled = float("-inf")
+        return answers
 
-    async def _ask(self, address: str, calls: list[Call]) -> list[Outcome] | None:
+    async def _ask(self, address: str, calls: list[Call]) -> list[NotedResult] | None:
         from distributed.core import clean_exception
         from distributed.protocol.pickle import dumps
 
-        named = [self._name(call.refs) for call in calls]
-        words = [(c.work, digest, c.first, c.reduce) for c, (digest, _) in zip(calls, named, strict=True)]
+        named = [self._serialise(call.refs) for call in calls]
+        requests = [(c.work, digest, c.first, c.reduce) for c, (digest, _) in zip(calls, named, strict=True)]
         sent: dict[str, bytes] = {}
-        for _ in range(2):  # the second time with what the worker lacks
+        for _ in range(2):  # the second time with the spans that the worker does not have
             try:
-                reply = await self.client.rpc(address).run(function=dumps(answer), args=dumps((words, sent)))
+                reply = await self.client.rpc(address).run(function=dumps(answer), args=dumps((requests, sent)))
             except OSError:  # closed, refused, timed out
                 return None
             if reply["status"] == "error":
-                raise clean_exception(**reply)[1] or RuntimeError(f"the worker {address} failed without saying why")
-            found = reply["result"]
-            if "outcomes" in found:
-                return found["outcomes"]
-            sent = {digest: body for digest, body in named if digest in found["lacking"]}
+                raise clean_exception(**reply)[1] or RuntimeError(f"worker {address} failed without an error message")
+            answered = reply["result"]
+            if "outcomes" in answered:
+                return answered["outcomes"]
+            sent = {digest: body for digest, body in named if digest in answered["lacking"]}
         return None
 
-    def _name(self, refs: tuple[ChunkRef, ...]) -> tuple[str, bytes]:
-        """A span's digest and bytes, made once while it is in use."""
+    def _serialise(self, refs: tuple[ChunkRef, ...]) -> tuple[str, bytes]:
+        """A span's digest and bytes, serialised once while it is in use."""
         from distributed.protocol.pickle import dumps
 
-        if refs not in self._named:
+        if refs not in self._serialised:
             body = dumps(refs)
-            self._named[refs] = hashlib.sha256(body).hexdigest(), body
-            while sum(len(body) for _, body in self._named.values()) > KEPT_BYTES and len(self._named) > 1:
-                self._named.popitem(last=False)
-        self._named.move_to_end(refs)
-        return self._named[refs]
+            self._serialised[refs] = hashlib.sha256(body).hexdigest(), body
+            while (
+                sum(len(body) for _, body in self._serialised.values()) > SPAN_CACHE_BYTES and len(self._serialised) > 1
+            ):
+                self._serialised.popitem(last=False)
+        self._serialised.move_to_end(refs)
+        return self._serialised[refs]
 
-
-# The Dask runner: the same map and tree on a local cluster or any scheduler. Only the engine knows Dask.
-#
-# Few, fat tasks: each gets a span of consecutive chunks, loads them itself (lineage: a lost worker's span is simply
-# run again elsewhere) and returns merged nodes. Spans follow the number of workers, results do not: nodes merge in
-# the fixed tree. Every wait has a deadline, and the driver watches the worker count. Rounds over the same chunks are
-# calls to the workers (``engine.rounds``), and become tasks where a worker is lost.
-#
-# Settings that differ from Dask's defaults, and why:
-#
-# - ``allowed-failures`` 3 -> 30: a task counts as guilty whenever its worker dies, innocent or not.
-# - ``no-workers-timeout`` never -> 60 s: a job without workers should end with an error, not hang.
-# - dashboard on loopback, any free port: a LocalCluster would listen on every interface, at 8787.
-# - ``NUMBA_NUM_THREADS``, ``OMP_NUM_THREADS`` 1 in workers: parallelism is the engine's.
-# - ``connection_limit`` 512 -> 8,192: a round calls every worker at once, and the 513th would wait for another to end.
-# - work stealing off: spans are balanced by entries beforehand, and a stolen span loses its cached chunks.
-
-
-T = TypeVar("T")
 
 NO_WORKERS_SECONDS = 60.0
 POLL_SECONDS = 1.0
-SPANS_PER_THREAD = 4  # one-pass work: small enough to balance, large enough to hide the scheduler
+SPANS_PER_THREAD = 4  # of a single pass: small enough to balance, large enough to hide the scheduler's overhead
 CONNECTIONS = 8192
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
@@ -226,26 +225,26 @@ class DaskRunner:
         return merge_all(self._run(calls, spans, progress), reduce)
 
     def rounds(self, todo: Sequence[Round], progress: Progress = silent) -> Iterator[Any]:
-        """A span of every round for each worker thread, all in one message; spans that come back are made tasks."""
+        """Send each worker thread its span of every round in one message; spans that fail become ordinary tasks."""
         try:
             slots = self.direct.slots()
             calls = [
                 [
-                    Call(one.work, tuple(one.refs[a:b]), a, one.reduce)
-                    for a, b in share_out(one.refs, max(1, len(slots)))
+                    Call(step.work, tuple(step.refs[a:b]), a, step.reduce)
+                    for a, b in share_out(step.refs, max(1, len(slots)))
                 ]
-                for one in todo
+                for step in todo
             ]
             shares = [(slot, [row[n] for row in calls if n < len(row)]) for n, slot in enumerate(slots)]
             answers = self.direct.run([(slot, mine) for slot, mine in shares if mine])
         except OSError as error:
             raise InfrastructureError(f"a worker failed: {error}; run again to resume") from error
-        answered: dict[Call, Outcome] = {}
+        answered: dict[Call, NotedResult] = {}
         for (_, mine), outcomes in zip(shares, answers, strict=False):
             answered.update(zip(mine, outcomes or (), strict=False))
         for row in calls:
             lost = [call for call in row if call not in answered]
-            again = self._run([(reduce_span, call.told) for call in lost], [(0, 0)] * len(lost), silent)
+            again = self._run([(reduce_span, call.arguments) for call in lost], [(0, 0)] * len(lost), silent)
             nodes = []
             for call in row:
                 value, notes = answered[call] if call in answered else (next(again), [])
@@ -261,8 +260,8 @@ class DaskRunner:
     def _run(
         self, calls: list[tuple[Callable[..., Any], tuple[Any, ...]]], spans: list[tuple[int, int]], progress: Progress
     ) -> Iterator[Any]:
-        """Results in order. A task's own error is raised as it is; anything else is the infrastructure's."""
-        # Lowest number first, so that results can be used (and dropped) in order while later spans still run.
+        """Results in order. Raises a task's own error unchanged, and an InfrastructureError for everything else."""
+        # Lowest number first, so that the driver can use (and drop) results in order while later spans still run.
         futures = [self.client.submit(f, *args, pure=False, priority=-n) for n, (f, args) in enumerate(calls)]
         try:
             for n, future in enumerate(futures):
@@ -288,7 +287,7 @@ class DaskRunner:
             except TimeoutError:
                 alone_since = self._alone(alone_since)
             except UnboundLocalError:
-                # On a busy machine distributed's own waiting is sometimes cancelled and leaves no result: ask again.
+                # On a busy machine distributed sometimes cancels its own wait and returns no result: wait again.
                 if future.status == "error":
                     raise
                 alone_since = self._alone(alone_since)
@@ -298,17 +297,19 @@ class DaskRunner:
                 raise InfrastructureError(f"the cluster lost a task: {error}; run again to resume") from error
 
     def _alone(self, since: float | None) -> float | None:
-        """When the last worker left, or None; an error once that is too long ago."""
+        """The time since when there are no workers, or None; an error once that is too long ago."""
         if self.client.nthreads():
             return None
         now = time.monotonic()
         if since is not None and now - since > NO_WORKERS_SECONDS:
-            raise InfrastructureError(f"no worker for {NO_WORKERS_SECONDS:.0f} seconds; check the cluster, run again")
+            raise InfrastructureError(
+                f"no worker for {NO_WORKERS_SECONDS:.0f} seconds; check the cluster, then run again"
+            )
         return since if since is not None else now
 
 
 def share_out(refs: Sequence[ChunkRef], pieces: int) -> list[tuple[int, int]]:
-    """Consecutive spans of about equal entries, at most ``pieces`` of them."""
+    """Split chunks into at most ``pieces`` consecutive spans with about the same number of entries."""
     weights = [ref.entries + 1 for ref in refs]
     spans: list[tuple[int, int]] = []
     total, first, filled = sum(weights), 0, 0
@@ -322,7 +323,7 @@ def share_out(refs: Sequence[ChunkRef], pieces: int) -> list[tuple[int, int]]:
 
 @contextmanager
 def local_cluster(workers: int) -> Iterator[DaskRunner]:
-    """A cluster of processes on this machine, on loopback, that ends with the block."""
+    """Start a cluster of processes on this machine, on loopback; it ends with the ``with`` block."""
     import dask
     from distributed import Client, LocalCluster
 
@@ -346,7 +347,7 @@ def local_cluster(workers: int) -> Iterator[DaskRunner]:
 
 @contextmanager
 def remote_cluster(address: str) -> Iterator[DaskRunner]:
-    """A cluster that runs already. Off this machine only with TLS."""
+    """Connect to a running cluster; TLS is required unless it is on this machine."""
     import dask
     from distributed import Client
 
@@ -354,12 +355,12 @@ def remote_cluster(address: str) -> Iterator[DaskRunner]:
     if not address.startswith("tls://") and host not in LOOPBACK:
         raise UsageError(
             f"--scheduler {address}: found an unencrypted address off this machine, expected tls://HOST:PORT; "
-            "'distagg certificates' makes what it needs"
+            "'distagg certificates' creates the certificates for it"
         )
     if address.startswith("tls://") and not dask.config.get("distributed.comm.tls.ca-file", None):
         raise UsageError(
             f"--scheduler {address}: found no certificates, expected those of the cluster: export DASK_CONFIG=FOLDER "
-            "with the folder that 'distagg certificates FOLDER' made for it"
+            "with the folder that 'distagg certificates FOLDER' created for it"
         )
     try:
         with (

@@ -1,4 +1,4 @@
-"""Importing: sources on one side, the dataset writer on the other."""
+"""Import: read files with a source, write them with the dataset writer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def import_dataset(
     kind: str, sources: Sequence[str | Path], target: str | Place | None = None, *, progress: Progress = silent,
     **options: Any,
 ) -> Dataset:  # fmt: skip
-    """Read source files into a dataset at a path or URL, all or nothing; or into memory.
+    """Import source files into a dataset at a path or URL, all or nothing, or into memory.
 
     Parameters
     ----------
@@ -27,22 +27,22 @@ def import_dataset(
     sources
         Files, or directories of files.
     target
-        The directory (or URL) to make; it must not be there yet. None holds the dataset in memory, for what is used
-        once: some 25 bytes an entry, in smaller chunks than on disk, so that what a model sums over queries may differ
-        in its last bits. Rankings of every query on its own do not.
+        The directory (or URL) to create; it must not exist yet. None keeps the dataset in memory, at some 25 bytes an
+        entry. Chunks are then smaller than on disk, so that sums over queries may differ in their last bits; models
+        that rank every query on its own give the same bits.
     progress
-        Called with the number of rows that were read and written since the last call.
+        Called with the number of rows read and written since the last call.
     **options
-        The source's. Of trec: ``qrels``, ``expert`` (file or tag), ``by`` (score or rank). Of ratings: ``users`` and
-        ``items`` name files about them, whose columns the dataset keeps; ``scale`` is the least and the largest rating
-        that is taken.
+        Options of the source. trec: ``qrels``, ``expert`` (file or tag), ``by`` (score or rank). ratings: ``users``
+        and ``items`` are files that describe them, whose columns the dataset keeps; ``scale`` is the smallest and the
+        largest valid rating.
 
     Returns
     -------
     Dataset
-        What was imported, opened.
+        The imported dataset.
     """
-    from distagg.sources import SOURCES  # late: only importing needs them
+    from distagg.sources import SOURCES  # late: only imports need them
     from distagg.sources.about import read_about
 
     if kind not in SOURCES:
@@ -55,8 +55,8 @@ def import_dataset(
     source = SOURCES[kind](files, **options)
     if target is None:
         if kind == "ratings":
-            raise UsageError("ratings, and what is known of users and items, are kept on disk; name a target")
-        source.partition = "query"  # pairs of one query, which a disk has in several chunks, are one in memory
+            raise UsageError("ratings can only be imported to disk, with their users and items; give a target")
+        source.partition = "query"  # on disk the pairs of one query may be in several chunks, in memory they are in one
         return read_dataset(source, progress=progress)
     write_dataset(source, target, progress=progress, **about)
     return Dataset.open(target)

@@ -1,7 +1,7 @@
 """The universal scalability law: throughput of n workers, one worker's rate times n / (1 + a (n - 1) + b n (n - 1)).
 
-``a`` is the share of work that is serial (waiting for one thing), ``b`` the cost of everyone talking to everyone; with
-both at 0 n workers do n times as much. Gunther, "A general theory of computational scalability", 2008.
+``a`` is the share of work that is serial (contention), ``b`` the cost of communication between all pairs; with
+both at 0, n workers do n times as much. Gunther, "A general theory of computational scalability", 2008.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ def throughput(n: np.ndarray, rate: float, serial: float, talk: float) -> np.nda
 
 
 def fit(measured: Mapping[int, Sequence[float]], seed: int = 0) -> dict[str, Any]:
-    """Parameters and their 95% intervals from rates by number of workers; intervals by redrawing the repeats.
+    """Fit the law to rates by number of workers; 95% intervals by bootstrap over the repeats.
 
-    ``peak`` is the number of workers beyond which more do less; infinite where nothing but serial work holds them back.
+    ``peak`` is the number of workers with the highest throughput; infinite if only serial work limits it.
     """
     draws = np.random.default_rng(seed)
     best = _fitted(measured)
-    again = [
+    samples = [
         _fitted({n: draws.choice(np.asarray(rates), len(rates)).tolist() for n, rates in measured.items()})
         for _ in range(DRAWS)
     ]
-    low, high = np.quantile(again, [0.025, 0.975], axis=0)
-    peaks = [_peak(*one[1:]) for one in again]
+    low, high = np.quantile(samples, [0.025, 0.975], axis=0)
+    peaks = [_peak(*sample[1:]) for sample in samples]
     return {
         **{name: float(value) for name, value in zip(("rate", "serial", "talk"), best, strict=True)},
         "intervals": {
@@ -43,7 +43,7 @@ def fit(measured: Mapping[int, Sequence[float]], seed: int = 0) -> dict[str, Any
 
 
 def _fitted(measured: Mapping[int, Sequence[float]]) -> np.ndarray:
-    """Least squares of logarithms: an error of a tenth counts alike at 1 and at 1,000 workers."""
+    """Least squares on logarithms, so that a relative error has the same weight at 1 and at 1,000 workers."""
     from scipy.optimize import least_squares
 
     n = np.repeat([float(k) for k in measured], [len(rates) for rates in measured.values()])
@@ -53,8 +53,8 @@ def _fitted(measured: Mapping[int, Sequence[float]]) -> np.ndarray:
     def off(x: np.ndarray) -> np.ndarray:
         return np.log(throughput(n, *np.exp(x))) - np.log(rates)
 
-    found = np.exp(least_squares(off, start, bounds=(np.log([1e-12, 1e-9, 1e-12]), np.log([1e15, 1.0, 1.0]))).x)
-    return np.asarray(found)
+    best = np.exp(least_squares(off, start, bounds=(np.log([1e-12, 1e-9, 1e-12]), np.log([1e15, 1.0, 1.0]))).x)
+    return np.asarray(best)
 
 
 def _peak(serial: float, talk: float) -> float:

@@ -1,4 +1,4 @@
-"""Progress on anything over two seconds: a bar on a terminal, one calm line now and then elsewhere."""
+"""Progress of anything that takes over two seconds: a bar on a terminal, a line every 15 seconds elsewhere."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from typing import TextIO
 
 Progress = Callable[[int], None]
 
-PATIENCE = 2.0  # say nothing before this many seconds
-CALM = 15.0  # seconds between lines where there is no terminal
+QUIET_SECONDS = 2.0  # print nothing before
+LINE_SECONDS = 15.0  # between lines where there is no terminal
 WIDTH = 30
 
 
 def silent(done: int) -> None:
-    """No progress."""
+    """Ignore progress."""
 
 
 @dataclass(slots=True)
 class Meter:
-    """Call it with how much more is done; it decides whether to say so. A total of 0 is an unknown one."""
+    """Call it with the amount of work just done; it prints now and then. A total of 0 means unknown."""
 
     what: str
     total: int
     stream: TextIO = field(default_factory=lambda: sys.stderr)
     done: int = 0
     began: float = field(default_factory=lambda: time.monotonic())
-    said: float = 0.0
+    printed: float = 0.0
 
     def __call__(self, more: int) -> None:
         self.done += more
@@ -37,32 +37,32 @@ class Meter:
         live = self.stream.isatty()
         if 0 < self.total <= self.done:
             return
-        if now - self.began < PATIENCE or now - self.said < (0.1 if live else CALM):
+        if now - self.began < QUIET_SECONDS or now - self.printed < (0.1 if live else LINE_SECONDS):
             return
-        self.said = now
+        self.printed = now
         if not self.total:
             self.stream.write(f"\r{self.what}: {self.done:,}   " if live else f"{self.what}: {self.done:,}\n")
             self.stream.flush()
             return
         share = self.done / self.total
-        left = (now - self.began) * (1 / share - 1) if share > 0 else float("inf")
-        ahead = f", {left:.0f} s left" if left < 1e6 else ""
+        remaining = (now - self.began) * (1 / share - 1) if share > 0 else float("inf")
+        estimate = f", {remaining:.0f} s left" if remaining < 1e6 else ""
         if live:
             bar = ("#" * round(WIDTH * share)).ljust(WIDTH, "-")
-            self.stream.write(f"\r{self.what} [{bar}] {share:4.0%}{ahead}   ")
+            self.stream.write(f"\r{self.what} [{bar}] {share:4.0%}{estimate}   ")
         else:
-            self.stream.write(f"{self.what}: {self.done:,} of {self.total:,} ({share:.0%}){ahead}\n")
+            self.stream.write(f"{self.what}: {self.done:,} of {self.total:,} ({share:.0%}){estimate}\n")
         self.stream.flush()
 
     def close(self) -> None:
-        if self.said and self.stream.isatty():
+        if self.printed and self.stream.isatty():
             self.stream.write("\r" + " " * 78 + "\r")
             self.stream.flush()
 
 
 @contextmanager
 def metered(what: str, total: int) -> Iterator[Meter]:
-    """A meter that leaves the terminal clean."""
+    """A meter that clears its line on the terminal at the end."""
     meter = Meter(what, total)
     try:
         yield meter

@@ -1,4 +1,7 @@
-"""What ranking gives back: the ranking with all its columns, and how every query's fit ended."""
+"""Rank: workers score, order and write their own chunks; the driver publishes the parts together.
+
+The result is the ranking with all its columns and, for models that iterate, the convergence of every query's fit.
+"""
 
 from __future__ import annotations
 
@@ -24,19 +27,19 @@ from distagg.storage.atomic import refuse_existing, staged_directory, staged_fil
 from distagg.storage.paths import Place, place
 from distagg.types import RANKINGS_TABLE
 
-COLUMN_TYPES = {"status": pa.string(), "component": pa.int32(), "resamples": pa.int64()}  # others are float64
+COLUMN_TYPES = {"status": pa.string(), "component": pa.int32(), "resamples": pa.int64()}  # all others are float64
 NOTHING_MORE = Shown()
-FIT_TYPES = {"converged": pa.bool_(), "exact": pa.bool_(), "iterations": pa.int64()}  # likewise
+FIT_TYPES = {"converged": pa.bool_(), "exact": pa.bool_(), "iterations": pa.int64()}  # all others are float64
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A ranking and how it was reached: what ``solve`` gives.
+    """The result of ``solve``: a ranking and the convergence of its fits.
 
-    ``model`` is its name. ``ranking`` has the columns query, item, rank, score and those of the model: uncertainty,
-    low, high, status, component. ``fits`` has a row for each query of a model that iterates: converged, iterations,
-    gradient, likelihood and the model's own; with ``trace`` the log likelihood after every step. ``criterion`` says
-    when a fit counts as converged.
+    ``model`` is the model's name. ``ranking`` has the columns query, item, rank, score and those of the model:
+    uncertainty, low, high, status, component. ``fits`` has a row per query for models that iterate: converged,
+    iterations, gradient, likelihood and columns of the model; with ``trace`` also the log likelihood after every step.
+    ``criterion`` describes when a fit counts as converged.
     """
 
     model: str
@@ -46,7 +49,7 @@ class Result:
 
     @property
     def converged(self) -> bool:
-        """Whether every query's fit did; models that do not iterate always have."""
+        """Whether every query's fit converged; always true for models that do not iterate."""
         return "converged" not in self.fits.column_names or all(self.fits["converged"].to_pylist())
 
     def to_pandas(self) -> Any:
@@ -97,7 +100,7 @@ def ranking_of(
 
 
 def fits_of(chunk: Chunk, outcome: Outcome, schema: pa.Schema) -> pa.Table:
-    """A row for each query: how its fit ended."""
+    """A row per query: whether and how its fit converged."""
     columns: list[Any] = [chunk.query_ids]
     for field in list(schema)[1:]:
         if field.name == "trace":
@@ -106,9 +109,6 @@ def fits_of(chunk: Chunk, outcome: Outcome, schema: pa.Schema) -> pa.Table:
         else:
             columns.append(as_arrow(outcome.queries[field.name].astype(field.type.to_pandas_dtype())))
     return pa.Table.from_arrays(columns, schema=schema)
-
-
-# Ranking: every chunk scored, ordered and written by whoever holds it, then published whole.
 
 
 def solve(
@@ -121,9 +121,9 @@ def solve(
     shown: Shown = NOTHING_MORE,
     through: Through | None = None,
 ) -> Result:
-    """Rankings of all queries with everything the model knows beside them, and what else is to be shown.
+    """Rank all queries, with all that the model reports and the additional columns of ``shown``.
 
-    ``through`` is a fitted completion: every user's completed ratings are ranked then.
+    ``through`` is a fitted completion: every user's ratings are completed first, then ranked.
     """
     runner = runner or InlineRunner()
     params, refs, shown = ready(model, params, dataset, runner, shown=shown, through=through)
@@ -145,7 +145,7 @@ def rank_to(
     runner: Runner | None = None,
     progress: Progress = silent,
 ) -> int:
-    """Write rankings to ``target``, all or nothing; gives the number of rows."""
+    """Write rankings to ``target``, all or nothing; returns the number of rows."""
     refuse_existing(target)
     runner = runner or InlineRunner()
     params, refs, shown = ready(model, params, dataset, runner, shown=shown, through=through)
@@ -154,7 +154,7 @@ def rank_to(
         with staged_directory(target) as folder:
             parts = _write_parts(folder, (model, params, shown), refs, fmt, runner, progress)
             converged = not any(part.unfinished for part in parts)
-            about = {"model": model.name, "queries": _queries(dataset), "converged": converged}
+            about = {"model": model.name, "queries": dataset.manifest.queries, "converged": converged}
             publish_directory(folder, parts, about)
         return sum(part.rows for part in parts)
     with staged_file(target) as staging:
@@ -171,7 +171,7 @@ def rank_to(
 
 
 def solved(model: Model, chunk: Chunk, params: Params, *, trace: bool = False) -> Outcome:
-    """What a model says of a chunk, checked: a number for every item."""
+    """Solve a chunk and check that every item's score is a number."""
     outcome = model.solve(chunk, params, trace=trace)
     nan = np.flatnonzero(np.isnan(outcome.score))
     if len(nan):
@@ -190,11 +190,11 @@ def ready(
     through: Through | None = None,
     chunk_entries: int = CHUNK_ENTRIES,
 ) -> tuple[Params, tuple[ChunkRef, ...], Shown]:
-    """All that ranking needs: the parameters (with the tallies of a split query), the chunks, what is to be shown."""
+    """The inputs of a ranking: parameters (with the summed statistics of a split query), chunks, additional columns."""
     check_fits(model, dataset)
     if through is not None and shown.resamples:
         raise UsageError(
-            "the bootstrap draws users, and completed ratings are not completed anew; ask for one of the two"
+            "the bootstrap does not redo the completion of ratings for each draw; use one of the two options"
         )
     shown = prepared(shown, model, params, dataset, runner)
     params = gather(model, params, dataset, runner, through=through)
@@ -203,19 +203,15 @@ def ready(
     return params, dataset.plan(chunk_entries), shown
 
 
-def _queries(dataset: Dataset) -> int:
-    return dataset.manifest.queries
-
-
 def _write_parts(
     folder: Place,
-    what: tuple[Model, Params, Shown],
+    job: tuple[Model, Params, Shown],
     refs: tuple[ChunkRef, ...],
     fmt: Format,
     runner: Runner,
     progress: Progress,
 ) -> list[RankedPart]:
-    work = Work(write_task, (*what, str(folder.resolve()), fmt), ids=True)
+    work = Work(write_task, (*job, str(folder.resolve()), fmt), ids=True)
     return list(runner.map(work, refs, progress))
 
 

@@ -1,9 +1,10 @@
-"""Parts of an earlier ranking that need not be ranked again, and why the others must be.
+"""Incremental ranking: reuse the parts of an earlier ranking whose inputs did not change.
 
-Beside a ranking its *recipe* is kept: what all parts depend on (model, settings, learned parameters, format, experts,
-and what the caller adds: code, seed), and for every part the digests of its input blocks. A part whose recipe is the
-same, whatever its number was, has the same bytes: they are taken from the earlier ranking, and checked by their hash.
-Blocks are digested as they lie on the disk, without decoding: a second for some gigabytes.
+Each ranking has a *recipe*: everything that all parts depend on (model, settings, learned parameters, format, experts,
+and the caller's additions such as code version and seed), and the digests of the input blocks of each part. Parts with
+the same recipe have the same bytes, whatever their numbers, so they are copied from the earlier ranking and checked by
+their hash. For every other part the reason is reported. Blocks are hashed as they are on disk, without decoding: about
+a second for some gigabytes.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ from distagg.models import Model, Params, draws
 from distagg.storage.atomic import digest, write_whole
 from distagg.storage.paths import Place, place
 
-Slip = tuple[RankedPart, list[str]]  # a part, and what its model noted
+NotedPart = tuple[RankedPart, list[str]]  # a part, and the model's notes on it (not converged)
 SHOWN = 4
-_WORDS = {
-    "model": "another model", "settings": "the model's settings changed", "params": "the model was fitted anew",
+_REASONS = {
+    "model": "another model", "settings": "the model's settings changed", "params": "the model was fitted again",
     "format": "another format", "code": "the code changed", "seed": "another seed", "experts": "the experts changed",
     "data": "another kind of data",
 }  # fmt: skip
@@ -40,7 +41,7 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Reuse:
-    """Where this ranking's recipe goes, what else its parts depend on, and the earlier ranking with its recipe."""
+    """Where to write this ranking's recipe, what else its parts depend on, and the earlier ranking with its recipe."""
 
     recipe: Path
     context: dict[str, Any]
@@ -50,7 +51,7 @@ class Reuse:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What parts depend on: ``shared`` by all, and the blocks of each."""
+    """What the parts of a ranking depend on: ``shared`` by all parts, and the input blocks of each."""
 
     shared: dict[str, Any]
     blocks: list[list[str]]  # digests, by part
@@ -58,8 +59,8 @@ class Recipe:
     def key(self, number: int) -> str:
         return json.dumps([self.shared, self.blocks[number]], sort_keys=True)
 
-    def write(self, file: Path, parts: Sequence[Slip]) -> None:
-        """Keep it, with what must be true of every part and what was noted of it."""
+    def write(self, file: Path, parts: Sequence[NotedPart]) -> None:
+        """Write it, with the row count, SHA-256 and notes of every part."""
         rows = [
             {"blocks": mine, "notes": notes, **dataclasses.asdict(part)}
             for mine, (part, notes) in zip(self.blocks, parts, strict=True)
@@ -72,14 +73,14 @@ def recipe_of(
     model: Model, params: Params, dataset: Dataset, refs: Sequence[ChunkRef], fmt: Format, runner: Runner,
     context: dict[str, Any],
 ) -> Recipe:  # fmt: skip
-    """The recipe of a ranking that is about to be made."""
+    """The recipe of a ranking that is about to be computed."""
     about = dataset.manifest
     shared = {
         "model": model.name, "settings": dataclasses.asdict(model), "params": learned(params), "format": fmt,
         "experts": about.experts, "data": [about.kind, about.partition, about.scores], **context,
     }  # fmt: skip
-    shared = json.loads(json.dumps(shared))  # as it will be read again
-    if about.partition == "expert":  # one part, of everything
+    shared = json.loads(json.dumps(shared))  # so that it equals what will be read back
+    if about.partition == "expert":  # one part, which depends on the whole dataset
         return Recipe(shared, [[hashlib.sha256(about.to_json().encode()).hexdigest()] for _ in refs])
     payloads = [(ref.path, about.kind, ref.blocks, draws(type(model))) for ref in refs]
     return Recipe(shared, list(runner.each(block_digests, payloads)))
@@ -95,13 +96,13 @@ def learned(params: Params) -> str:
 
 
 def block_digests(payload: tuple[str, str, Sequence[Block], bool]) -> list[str]:
-    """The digest of what each block holds; with ``placed`` also of where in the dataset its queries stand.
+    """The digest of each block's content; with ``placed`` also of the position of its queries in the dataset.
 
-    Models that draw do so by a query's place. For all others a query that comes in front changes nothing: the places
-    that lists name are digested from the block's first query on.
+    Models that draw random numbers seed them by the query's position. For all others queries added in front must change
+    nothing: query positions in lists are hashed relative to the block's first query.
     """
     path, kind, blocks, placed = payload
-    found = []
+    digests = []
     for block in blocks:
         total = hashlib.sha256(f"{block.queries} {block.first_query if placed else ''}".encode())
         for table in ("queries", kind):
@@ -109,12 +110,12 @@ def block_digests(payload: tuple[str, str, Sequence[Block], bool]) -> list[str]:
             _add_columns(total, file, block.group, without="" if table == "queries" else "query")
         rows = read_groups(place(path) / f"{kind}-{block.file:05d}.parquet", [block.group], ["query"])
         total.update(np.ascontiguousarray(rows["query"].to_numpy() - block.first_query).tobytes())
-        found.append(total.hexdigest())
-    return found
+        digests.append(total.hexdigest())
+    return digests
 
 
 def _add_columns(total: Any, file: Place, group: int, *, without: str) -> None:
-    """Digest the columns of a row group as they lie in the file."""
+    """Hash the columns of a row group as they are in the file."""
     with open_parquet(file) as parquet, file.open("rb") as raw:
         columns = parquet.metadata.row_group(group)
         for n in range(columns.num_columns):
@@ -129,15 +130,15 @@ def _add_columns(total: Any, file: Place, group: int, *, without: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """An earlier ranking whose parts may serve again."""
+    """An earlier ranking whose parts may be reused."""
 
-    made: Path
+    path: Path
     recipe: Recipe
     rows: list[dict[str, Any]]
 
     @classmethod
     def open(cls, reuse: Reuse) -> Earlier | None:
-        """None where there is none, or none that can be read."""
+        """The earlier ranking, or None if there is none or it cannot be read."""
         if reuse.earlier is None or reuse.earlier_recipe is None:
             return None
         try:
@@ -147,26 +148,26 @@ class Earlier:
             return None
 
     def find(self, recipe: Recipe) -> dict[int, int]:
-        """For every part of another recipe that was made before: its number then."""
+        """For every part of another recipe that this ranking contains: its number here."""
         then = {self.recipe.key(n): n for n in range(len(self.rows))}
         keys = {n: recipe.key(n) for n in range(len(recipe.blocks))}
         return {n: then[key] for n, key in keys.items() if key in then}
 
     def why(self, recipe: Recipe, number: int) -> str:
-        """Why a part must be ranked (again)."""
+        """Why a part cannot be reused."""
         old, new = self.recipe.shared, recipe.shared
-        apart = [name for name in sorted(old | new) if old.get(name) != new.get(name)]
-        if apart:
-            return "; ".join(f"{_WORDS.get(name, name)}{_told(old.get(name), new.get(name))}" for name in apart)
+        differing = [name for name in sorted(old | new) if old.get(name) != new.get(name)]
+        if differing:
+            return "; ".join(f"{_REASONS.get(name, name)}{_change(old.get(name), new.get(name))}" for name in differing)
         before = [digest for part in self.recipe.blocks for digest in part]
         known, first = set(before), sum(len(part) for part in recipe.blocks[:number])
-        strange = [first + n for n, one in enumerate(recipe.blocks[number]) if one not in known]
-        changed, new_ones = ([n for n in strange if (n < len(before)) == there] for there in (True, False))
-        told = [f"input {_blocks(some)} {word}" for some, word in ((changed, "changed"), (new_ones, "new")) if some]
-        return "; ".join(told) or "the same input blocks, in other parts"
+        unknown = [first + n for n, block in enumerate(recipe.blocks[number]) if block not in known]
+        changed, added = ([n for n in unknown if (n < len(before)) == existed] for existed in (True, False))
+        reasons = [f"input {_blocks(some)} {word}" for some, word in ((changed, "changed"), (added, "new")) if some]
+        return "; ".join(reasons) or "the same input blocks, in other parts"
 
-    def take(self, then: int, staging: Path, number: int) -> Slip | None:
-        """Put a part of then into staging as an attempt of part ``number``; None where its bytes are not there."""
+    def take(self, then: int, staging: Path, number: int) -> NotedPart | None:
+        """Copy part ``then`` to staging as an attempt of part ``number``; None if its bytes are missing or damaged."""
         row = self.rows[then]
         try:
             ranking = self._copy(row["ranking"], f"part-{number:05d}", staging, then)
@@ -182,21 +183,21 @@ class Earlier:
     def _copy(self, written: dict[str, Any], stem: str, staging: Path, then: int) -> Written:
         attempt = f"{stem}.{uuid.uuid4().hex[:8]}"
         target = staging / attempt
-        if self.made.is_dir():
-            link(self.made / f"{stem[:-5]}{then:05d}.parquet", target)
+        if self.path.is_dir():
+            link(self.path / f"{stem[:-5]}{then:05d}.parquet", target)
         else:
             behind = sum(row["ranking"]["bytes"] for row in self.rows[then:])
-            with self.made.open("rb") as file:  # a file ends with its parts; csv has a line before them
+            with self.path.open("rb") as file:  # a file ends with its parts; csv has a line before them
                 file.seek(-behind, os.SEEK_END)
                 target.write_bytes(file.read(written["bytes"]))
         if digest(target) != written["sha256"]:
             target.unlink()
-            raise ValueError(f"{self.made} is damaged")
+            raise ValueError(f"{self.path} is damaged")
         return Written(attempt, written["rows"], written["bytes"], written["sha256"])
 
 
 def link(source: Path, target: Path) -> None:
-    """The same bytes under another name."""
+    """Give a file a second name by a hard link, or copy it where links are not supported."""
     try:
         os.link(source, target)
     except FileNotFoundError:
@@ -205,10 +206,10 @@ def link(source: Path, target: Path) -> None:
         shutil.copyfile(source, target)
 
 
-def _told(old: Any, new: Any) -> str:
+def _change(old: Any, new: Any) -> str:
     if isinstance(old, dict) and isinstance(new, dict):
-        apart = [name for name in sorted(old | new) if old.get(name) != new.get(name)]
-        return f" ({', '.join(apart)})"
+        differing = [name for name in sorted(old | new) if old.get(name) != new.get(name)]
+        return f" ({', '.join(differing)})"
     short = all(isinstance(value, int) or (isinstance(value, str) and len(value) < 40) for value in (old, new))
     return f" (was {old}, is {new})" if short else ""
 

@@ -1,4 +1,4 @@
-"""What a ranking shows beside its scores when asked: support, titles, and how sure ranks are by the bootstrap."""
+"""Optional columns of a ranking: support, titles, and the uncertainty of ranks by the bootstrap over experts."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ log = logging.getLogger("distagg")
 SUPPORT = {"lists": ("experts", "won", "lost"), "pairs": ("comparisons", "won", "lost")}  # by the dataset's kind
 DOUBT = ("deviation", "rank_low", "rank_high", "draws")
 INTERVAL = (2.5, 97.5)  # percent
-LEFT_OUT = ("items", "out", "queries", "emptied", "most")
+OMITTED = ("items", "out", "queries", "emptied", "most")
 TYPES = {"experts": pa.int64(), "title": pa.string()} | dict.fromkeys(("rank_low", "rank_high", "draws"), pa.int32())
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What to show beside scores.
+    """Optional columns of a ranking.
 
-    ``support`` adds what the ranking rests on: for lists the experts that list an item and the pairs that it won and
-    lost there, for pairs its comparisons (ties too), won and lost, each counted with its weight. ``least`` leaves out
-    items of fewer experts, or comparisons. ``titles`` adds titles; ``resamples`` draws the experts so often again, from
-    ``seed``, and adds deviation, rank_low, rank_high over those draws that hold the item, and draws, their number.
-    ``kind``, ``known`` and ``names`` are the engine's: what the dataset holds, what was gathered for each chunk, and
-    the titles.
+    ``support`` adds the evidence for each item: for lists the number of experts that list it and the pairs that it won
+    and lost there; for pairs its comparisons (with ties), won and lost, each counted by weight. ``least`` omits items
+    with fewer experts, or comparisons. ``titles`` adds titles. ``resamples`` is the number of bootstrap draws of the
+    experts, seeded by ``seed``; it adds deviation, rank_low and rank_high over the draws that contain the item, and
+    draws, their number. The engine sets ``kind`` (lists or pairs), ``known`` (statistics gathered for each chunk) and
+    ``names`` (the titles).
     """
 
     support: bool = False
@@ -60,36 +60,36 @@ class Shown:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of the columns that are added."""
+        """Names of the additional columns."""
         support = SUPPORT[self.kind] if self.support else ()
         doubt = DOUBT if self.resamples else ()
         return (*support, *doubt, *(("title",) if self.titles else ()))
 
     def type_of(self, column: str) -> pa.DataType:
-        """The type of an added column; weights of pairs need not be whole."""
+        """The type of an additional column; sums of pair weights are not always whole."""
         whole = self.kind == "lists" and column in ("won", "lost")
         return pa.int64() if whole else TYPES.get(column, pa.float64())
 
     @property
     def unit(self) -> str:
-        """What support counts, and the column that holds it."""
+        """The column that counts support: experts or comparisons."""
         return SUPPORT[self.kind][0]
 
     def items_of(self, chunk: Chunk, index: int) -> Statistics:
-        """The columns of a chunk's items."""
+        """The additional columns of a chunk's items."""
         items = self.known[index] if self.known else {}
         if (self.support or self.least) and self.unit not in items:
             items = items | count_support(chunk, self.kind)
         return items
 
     def title_of(self, items: pa.Array) -> pa.Array:
-        """Titles of items, null where there is none."""
+        """Titles of items, null for an item without a title."""
         assert self.names is not None
         return self.names["title"].take(pc.index_in(items, self.names["item"].combine_chunks())).combine_chunks()
 
 
 def prepared(shown: Shown, model: Model, params: Params, dataset: Dataset, runner: Runner) -> Shown:
-    """With what takes a look at the whole dataset: support of a split query, draws, titles."""
+    """Fill in what needs the whole dataset: the support of a split query, bootstrap draws, titles."""
     known: list[Statistics] = []
     shown = replace(shown, kind=dataset.manifest.kind)
     if shown.resamples:
@@ -98,7 +98,7 @@ def prepared(shown: Shown, model: Model, params: Params, dataset: Dataset, runne
         support = runner.map_reduce(Work(_support_task, shown.kind), dataset.plan(), _add) or {}
         known = [{**support, **(known[0] if known else {})}]
     if shown.least:
-        _say_left_out(replace(shown, known=tuple(known)), dataset, runner)
+        _report_omitted(replace(shown, known=tuple(known)), dataset, runner)
     names = dataset.titles if shown.titles else None
     if shown.titles and (names is None or "title" not in names.column_names):
         raise UsageError(f"{dataset.path or 'the dataset'} has no titles; import it with --items")
@@ -106,7 +106,7 @@ def prepared(shown: Shown, model: Model, params: Params, dataset: Dataset, runne
 
 
 def count_support(chunk: Chunk, kind: Kind) -> Statistics:
-    """What is known of each item, (I,) each: see ``Shown``. Ties are comparisons that nobody won or lost."""
+    """The support columns of ``Shown`` for each item, (I,) each. A tie is a comparison, neither won nor lost."""
     if kind == "pairs":
         base = np.repeat(chunk.item_offsets[:-1], np.diff(chunk.pair_offsets))
         weight, decided = chunk.pair_weight, np.where(chunk.pair_tie, 0.0, chunk.pair_weight)
@@ -121,16 +121,16 @@ def count_support(chunk: Chunk, kind: Kind) -> Statistics:
     return dict(zip(SUPPORT["lists"], (count.astype(np.int64) for count in counts), strict=True))
 
 
-def _say_left_out(shown: Shown, dataset: Dataset, runner: Runner) -> None:
-    """Say what the least support leaves out, and refuse a ranking that would be empty."""
+def _report_omitted(shown: Shown, dataset: Dataset, runner: Runner) -> None:
+    """Report the items that the minimum support omits, and refuse a ranking that would be empty."""
     refs = dataset.plan()[:1] if shown.known and split_query(dataset) else dataset.plan()
-    found = runner.map_reduce(Work(_left_out_task, shown), refs, _join_left_out)
-    if found is None:
+    counts = runner.map_reduce(Work(_omitted_task, shown), refs, _join_omitted)
+    if counts is None:
         return
-    items, out, queries, emptied, most = (float(found[name][0]) for name in LEFT_OUT)
+    items, out, queries, emptied, most = (float(counts[name][0]) for name in OMITTED)
     if items and out == items:
         raise UsageError(
-            f"--min-support {shown.least}: no item has so many {shown.unit}, the most are {most:g}; ask for fewer"
+            f"--min-support {shown.least}: no item has that many {shown.unit}, the maximum is {most:g}; ask for fewer"
         )
     if out:
         message = f"left out {out:,.0f} of {items:,.0f} items with fewer than {shown.least} {shown.unit}"
@@ -139,29 +139,29 @@ def _say_left_out(shown: Shown, dataset: Dataset, runner: Runner) -> None:
         log.warning(message)
 
 
-def _left_out_task(chunk: Chunk, index: int, shown: Shown) -> Statistics:
-    """Of a chunk: items, those left out, queries, those that lose all items, the largest support."""
+def _omitted_task(chunk: Chunk, index: int, shown: Shown) -> Statistics:
+    """Counts of a chunk: items, omitted items, queries, queries without a remaining item; and the largest support."""
     support = shown.items_of(chunk, index)[shown.unit]
     kept = np.bincount(chunk.item_query()[support >= shown.least], minlength=chunk.n_queries)
     sizes = np.diff(chunk.item_offsets)
     counts = chunk.n_items, chunk.n_items - kept.sum(), chunk.n_queries, ((sizes > 0) & (kept == 0)).sum()
-    return {name: np.array([value]) for name, value in zip(LEFT_OUT, (*counts, support.max(initial=0)), strict=True)}
+    return {name: np.array([value]) for name, value in zip(OMITTED, (*counts, support.max(initial=0)), strict=True)}
 
 
-def _join_left_out(a: Statistics, b: Statistics) -> Statistics:
+def _join_omitted(a: Statistics, b: Statistics) -> Statistics:
     return {**_add(a, b), "most": np.maximum(a["most"], b["most"])}
 
 
 def bootstrap(shown: Shown, model: Model, params: Params, dataset: Dataset, runner: Runner) -> list[Statistics]:
-    """For each chunk, deviation of scores and interval of ranks over experts drawn with replacement, fitted anew.
+    """For each chunk, deviation of scores and interval of ranks over bootstrap draws of the experts, each fitted again.
 
-    A draw in which nobody speaks of an item says nothing of it. With fewer than two draws that do, its deviation is
-    infinite and its rank from the first to the last.
+    A draw without entries for an item does not count for it. An item with fewer than two draws has an infinite
+    deviation and ranks from the first to the last.
     """
     if dataset.audience_size < 2:
         raise UsageError(
-            "--bootstrap draws experts, and the dataset has fewer than two; bradley_terry, thurstone and plackett_luce "
-            "draw comparisons: -p errors=bootstrap"
+            "--bootstrap draws experts, but the dataset has fewer than two; bradley_terry, thurstone and plackett_luce "
+            "can draw comparisons instead: -p errors=bootstrap"
         )
     draws: list[list[tuple[np.ndarray, ...]]] = []
     for number in range(shown.resamples):
@@ -171,23 +171,23 @@ def bootstrap(shown: Shown, model: Model, params: Params, dataset: Dataset, runn
         places = list(runner.map(Work(_place_task, (model, gathered)), refs))
         if split_query(again):
             everyone = runner.map_reduce(Work(_held_task, None), again.plan(), np.logical_or)
-            assert everyone is not None  # an audience speaks
+            assert everyone is not None  # a draw has at least one expert
             places = [(score, rank, last, everyone) for score, rank, last, _ in places]
         draws.append(places)
     return [_doubt(*(np.stack(column) for column in zip(*pieces, strict=True))) for pieces in zip(*draws, strict=True)]
 
 
 def _doubt(score: Floats, rank: np.ndarray, last: np.ndarray, held: np.ndarray) -> Statistics:  # (draws, I) each
-    """Columns of DOUBT, over the draws that hold an item."""
+    """Columns of DOUBT, over the draws that contain an item."""
     count = held.sum(axis=0)
-    made = {"deviation": np.full(len(count), np.inf), "rank_low": np.ones(len(count)), "rank_high": last[0]}
-    for times in np.unique(count[count > 1]):  # items that as many draws hold, together
+    columns = {"deviation": np.full(len(count), np.inf), "rank_low": np.ones(len(count)), "rank_high": last[0]}
+    for times in np.unique(count[count > 1]):  # items in the same number of draws, together
         rows = np.flatnonzero(count == times)
         scores, ranks = (values.T[rows][held.T[rows]].reshape(len(rows), times) for values in (score, rank))
-        made["deviation"][rows] = scores.std(axis=1, ddof=1)
+        columns["deviation"][rows] = scores.std(axis=1, ddof=1)
         low, high = np.percentile(ranks, INTERVAL, axis=1, method="nearest")
-        made["rank_low"][rows], made["rank_high"][rows] = low, high
-    return {**made, "draws": count}
+        columns["rank_low"][rows], columns["rank_high"][rows] = low, high
+    return {**columns, "draws": count}
 
 
 def _support_task(chunk: Chunk, index: int, kind: Kind) -> Statistics:
@@ -199,7 +199,7 @@ def _add(a: Statistics, b: Statistics) -> Statistics:
 
 
 def _held_task(chunk: Chunk, index: int, payload: None) -> np.ndarray:
-    """Which items of a chunk anybody speaks of."""
+    """The items of a chunk that are in a list or a pair."""
     held = np.zeros(chunk.n_items, dtype=np.bool_)
     held[chunk.entry_row()] = True
     base = np.repeat(chunk.item_offsets[:-1], np.diff(chunk.pair_offsets))
@@ -208,7 +208,7 @@ def _held_task(chunk: Chunk, index: int, payload: None) -> np.ndarray:
 
 
 def _place_task(chunk: Chunk, index: int, payload: tuple[Model, Params]) -> tuple[np.ndarray, ...]:
-    """Scores, ranks (from 1) and the last rank of a chunk's items, and which of them anybody speaks of."""
+    """Scores, ranks (from 1) and the last rank of a chunk's items, and whether they are in a list or a pair."""
     model, params = payload
     score = model.score(chunk, params)
     starts = np.repeat(chunk.item_offsets[:-1], np.diff(chunk.item_offsets))

@@ -1,9 +1,9 @@
-"""Rankings whose parts outlive the driver: what was ranked before a crash is taken up again, not ranked again.
+"""Resumable ranking: parts that were finished before a crash are reused, not ranked again.
 
-Workers write every part under the name of its attempt into a staging folder, and beside it, last, a slip of JSON that
-says what must be true of it. Whoever drives takes for each part the first attempt whose slip and bytes agree, has the
-others ranked, and publishes all at once. The folder belongs to one model, its parameters, one dataset, one format:
-found with another purpose, it is emptied.
+Workers write every part to a staging folder under the name of its attempt, and then a JSON sidecar file with its row
+count and SHA-256. For each part the driver accepts the first attempt whose bytes match the sidecar, ranks the missing
+parts, and publishes all together. A staging folder belongs to one model, its parameters, one dataset and one format; a
+folder that was created for anything else is emptied.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import Any
 from distagg.dataset.chunk import Chunk
 from distagg.dataset.dataset import CHUNK_ENTRIES, Dataset
 from distagg.dataset.rankings import FITS, Format, RankedPart, Written, publish_directory, publish_file
-from distagg.engine.fitting.checkpoint import nothing_said
+from distagg.engine.fitting.checkpoint import no_events
 from distagg.engine.progress import Progress, silent
 from distagg.engine.rank import ready, write_task
-from distagg.engine.rank_incremental import Earlier, Recipe, Reuse, Slip, learned, link, recipe_of
+from distagg.engine.rank_incremental import Earlier, NotedPart, Recipe, Reuse, learned, link, recipe_of
 from distagg.engine.runner import InlineRunner, Runner, Work
 from distagg.errors import InputError
 from distagg.models import Model, Params
@@ -43,14 +43,14 @@ def rank_in_parts(
     chunk_entries: int | None = None,
     runner: Runner | None = None,
     progress: Progress = silent,
-    say: Callable[..., None] = nothing_said,
+    say: Callable[..., None] = no_events,
     before_publishing: Callable[[list[str]], None] = lambda notes: None,
     reuse: Reuse | None = None,
 ) -> int:
-    """Write rankings to ``target``, keeping finished parts in ``staging`` until then; gives the number of rows.
+    """Write rankings to ``target``, keeping finished parts in ``staging`` until then; returns the number of rows.
 
-    ``before_publishing`` is told what models noted (not converged), also of parts that were there already. ``reuse``
-    takes parts of an earlier ranking whose inputs are the same, says why the others are ranked, and keeps the recipe.
+    ``before_publishing`` is called with the models' notes (not converged), including those of reused parts. ``reuse``
+    copies parts of an earlier ranking with the same inputs, reports why the others are ranked, and writes the recipe.
     """
     runner = runner or InlineRunner()
     params, refs, shown = ready(model, params, dataset, runner, chunk_entries=chunk_entries or CHUNK_ENTRIES)
@@ -58,22 +58,22 @@ def rank_in_parts(
     parts, damaged = accepted_parts(staging)
     for name in damaged:
         say("part damaged", file=name)
-    taken = len(parts)
+    resumed = len(parts)
     recipe = recipe_of(model, params, dataset, refs, fmt, runner, reuse.context) if reuse is not None else None
     if reuse is not None and recipe is not None:
         _take_earlier(reuse, recipe, parts, staging, say)
     missing = [n for n in range(len(refs)) if n not in parts]
-    say("parts", total=len(refs), taken=taken, missing=len(missing))
+    say("parts", total=len(refs), taken=resumed, missing=len(missing))
     work = Work(_part_task, (model, params, shown, str(staging.resolve()), fmt, missing), ids=True)
     done = runner.map(work, [refs[n] for n in missing], progress)
     for n, (part, notes) in zip(missing, done, strict=True):
         parts[n] = (part, notes)
         say("part", number=n, rows=part.rows)
     ordered = [parts[n] for n in range(len(refs))]
-    notes = list(dict.fromkeys(note for _, said in ordered for note in said))
+    notes = list(dict.fromkeys(note for _, part_notes in ordered for note in part_notes))
     before_publishing(notes)
     if reuse is not None and recipe is not None:
-        recipe.write(reuse.recipe, [(_unnamed(part), said) for part, said in ordered])
+        recipe.write(reuse.recipe, [(_unnamed(part), part_notes) for part, part_notes in ordered])
     _publish(target, staging, [part for part, _ in ordered], fmt, model, dataset)
     _remove(staging, quietly=True)  # a worker that lost its driver may still be writing
     for note in notes:
@@ -82,9 +82,9 @@ def rank_in_parts(
 
 
 def _take_earlier(
-    reuse: Reuse, recipe: Recipe, parts: dict[int, Slip], staging: Place, say: Callable[..., None]
+    reuse: Reuse, recipe: Recipe, parts: dict[int, NotedPart], staging: Place, say: Callable[..., None]
 ) -> None:
-    """Add what an earlier ranking has, and say why the rest must be ranked; such runs are on a disk."""
+    """Add the parts that an earlier ranking has, and report why the rest must be ranked. Local disks only."""
     earlier = Earlier.open(reuse)
     if earlier is None or isinstance(staging, Store):
         return
@@ -93,55 +93,55 @@ def _take_earlier(
     for n in range(len(recipe.blocks)):
         if n in parts:
             continue
-        slip = earlier.take(then[n], staging, n) if n in then else None
-        if slip is None:
+        reused_part = earlier.take(then[n], staging, n) if n in then else None
+        if reused_part is None:
             say("part anew", number=n, why="the earlier part is damaged" if n in then else earlier.why(recipe, n))
             continue
-        _write_slip(staging, n, *slip)
-        parts[n] = slip
+        _write_sidecar(staging, n, *reused_part)
+        parts[n] = reused_part
         reused += 1
     say("parts reused", count=reused, of=len(recipe.blocks))
 
 
-def accepted_parts(staging: Place) -> tuple[dict[int, Slip], list[str]]:
-    """For each part the first attempt whose slip and bytes agree, with its notes; and the names that do not."""
-    parts: dict[int, Slip] = {}
+def accepted_parts(staging: Place) -> tuple[dict[int, NotedPart], list[str]]:
+    """For each part the first attempt that matches its sidecar file, with its notes; and the damaged attempts."""
+    parts: dict[int, NotedPart] = {}
     damaged = []
-    slips: list[Place] = sorted([*staging.glob("part-*.json")], key=str)
-    for slip in slips:
+    sidecars: list[Place] = sorted([*staging.glob("part-*.json")], key=str)
+    for sidecar in sidecars:
         try:
-            body = json.loads(slip.read_text(encoding="utf-8"))
+            body = json.loads(sidecar.read_text(encoding="utf-8"))
             fits = Written(**body["fits"]) if body["fits"] else None
             part = RankedPart(Written(**body["ranking"]), fits, tuple(body["columns"]), body["unfinished"])
-            whole = all(digest(staging / one.attempt) == one.sha256 for one in (part.ranking, fits) if one)
+            whole = all(digest(staging / file.attempt) == file.sha256 for file in (part.ranking, fits) if file)
         except (OSError, InputError, ValueError, KeyError, TypeError):
             whole = False
         if not whole:
-            damaged.append(slip.stem)
-            slip.unlink()
+            damaged.append(sidecar.stem)
+            sidecar.unlink()
         elif body["number"] not in parts:
             parts[body["number"]] = (part, body["notes"])
     return parts, damaged
 
 
-def _part_task(chunk: Chunk, index: int, payload: tuple[Any, ...]) -> Slip:
+def _part_task(chunk: Chunk, index: int, payload: tuple[Any, ...]) -> NotedPart:
     model, params, shown, staging, fmt, numbers = payload
     number, folder = numbers[index], place(staging)
     part, notes = collecting(lambda: write_task(chunk, number, (model, params, shown, staging, fmt)))
     for written in (part.ranking, part.fits):
         if written is not None:
             sync(folder / written.attempt)
-    _write_slip(folder, number, part, notes)
+    _write_sidecar(folder, number, part, notes)
     return part, notes
 
 
-def _write_slip(folder: Place, number: int, part: RankedPart, notes: list[str]) -> None:
-    slip = {"number": number, "notes": notes, **dataclasses.asdict(part)}
-    write_whole(folder / f"{part.ranking.attempt}.json", json.dumps(slip).encode())
+def _write_sidecar(folder: Place, number: int, part: RankedPart, notes: list[str]) -> None:
+    sidecar = {"number": number, "notes": notes, **dataclasses.asdict(part)}
+    write_whole(folder / f"{part.ranking.attempt}.json", json.dumps(sidecar).encode())
 
 
 def _unnamed(part: RankedPart) -> RankedPart:
-    """Without the names of attempts, which differ from run to run."""
+    """The part without the names of its attempts, which differ from run to run."""
     fits = dataclasses.replace(part.fits, attempt="") if part.fits is not None else None
     return dataclasses.replace(part, ranking=dataclasses.replace(part.ranking, attempt=""), fits=fits)
 
@@ -159,14 +159,16 @@ def _publish(
         for part in parts:
             for written in (part.ranking, part.fits):
                 if written is not None:
-                    _link(staging / written.attempt, folder / written.attempt)  # the first stays, should the driver die
+                    _link(
+                        staging / written.attempt, folder / written.attempt
+                    )  # a link: staging stays complete if the driver dies
         converged = not any(part.unfinished for part in parts)
         about = {"model": model.name, "queries": dataset.manifest.queries, "converged": converged}
         publish_directory(folder, parts, about)
 
 
 def _link(source: Place, target: Place) -> None:
-    """The same bytes under another name; the first name stays, in case the driver dies before the end."""
+    """Link or copy a file; the source stays, in case the driver dies before publishing."""
     if isinstance(source, Store) and isinstance(target, Store):
         source.copy_to(target)
         return
@@ -193,7 +195,7 @@ def _claim(staging: Place, purpose: bytes) -> None:
 
 
 def _purpose(model: Model, params: Params, dataset: Dataset, fmt: Format, parts: int) -> bytes:
-    """What the parts depend on."""
+    """What the staged parts depend on, as JSON."""
     body = {
         "model": model.name, "settings": dataclasses.asdict(model), "params": learned(params), "format": fmt,
         "dataset": hashlib.sha256(dataset.manifest.to_json().encode()).hexdigest(), "parts": parts,

@@ -1,6 +1,6 @@
-"""Rankings of anybody: a directory that ``rank`` made, or a Parquet, TREC run or long table file (text may be .gz).
+"""Read rankings: a directory written by ``rank``, or a Parquet file, TREC run or long table (text may be .gz).
 
-Files are read by the readers that import them, so that both doors take the same files and refuse the same lines.
+The readers are those of import, so that both accept the same files and refuse the same lines.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _ORDER = {name: Column(name, "number", "a finite number") for name in ("rank", "
 
 
 def read_rankings(path: Place) -> pa.Table:
-    """Columns query, item, rank or score, and whatever else the rankings hold."""
+    """A table with the columns query, item, rank or score, and all others that the rankings have."""
     if path.is_dir() or not path.exists():
         return read_ranked_parts(path)
     if path.suffix == ".parquet":
         table = read_groups(path, None, None)
         _refuse_without_ids(table.column_names, path)
         return table
-    file = cast("Path", path)  # a store's files open in the same way
+    file = cast("Path", path)  # files in an object store have the same methods
     return _read_long(file) if suffix(file) in FORMATS else read_run(file)
 
 
@@ -41,7 +41,7 @@ def _refuse_without_ids(names: list[str], path: Place) -> None:
 
 
 def _read_long(file: Path) -> pa.Table:
-    """A long table. What orders items must be numbers; other columns are numbers where every value is one."""
+    """Read a long table. Rank and score must be numbers; any other column is numeric if all its values are."""
     header = list(open_long_table(file, ()).header)
     _refuse_without_ids(header, file)
     order = "rank" if "rank" in header else "score"
@@ -61,7 +61,7 @@ def _read_long(file: Path) -> pa.Table:
 
 
 def _whole(numbers: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Whole numbers where all are, as ranks should be."""
+    """Integers if all numbers are whole, as ranks should be."""
     try:
         return numbers.cast(pa.int64())
     except pa.ArrowInvalid:

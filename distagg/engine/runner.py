@@ -1,7 +1,7 @@
-"""Runners supply map and tree; the inline one runs here and now, without Dask.
+"""Runners supply map and the merge tree; the inline runner works in this process, without Dask.
 
-A task is ``function(chunk, index, payload)`` on a loaded chunk. What models note on
-the way (not converged) comes back with the result and is said again in the driver.
+A task is ``function(chunk, index, payload)`` on a loaded chunk. Notes of the models (not converged) come back with the
+result, and the driver repeats them.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from distagg.models.base import collecting, not_converged
 T = TypeVar("T")
 Task = Callable[[Chunk, int, Any], T]
 
-CACHE_BYTES = 512 << 20  # of chunks that rounds come back to
+CACHE_BYTES = 512 << 20  # of chunks that rounds read again
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What to do with every chunk: the task, what it gets, whether it needs item ids, whether chunks recur."""
+    """What to do with every chunk: the task, its payload, whether it needs item ids, whether to cache chunks."""
 
     task: Task[Any]
     payload: Any
@@ -34,12 +34,12 @@ class Work:
     repeated: bool = False
 
 
-Outcome = tuple[Any, list[str]]
+NotedResult = tuple[Any, list[str]]  # a result, and the models' notes
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Work on chunks that recur, and how its results merge."""
+    """Work on chunks that are read every round, and the function that merges its results."""
 
     work: Work
     refs: Sequence[ChunkRef]
@@ -58,20 +58,20 @@ class Runner(Protocol):
         ...
 
     def rounds(self, todo: Sequence[Round], progress: Progress = silent) -> Iterator[Any]:
-        """Several at once: their merged results in order. Whoever stops asking may save the rest."""
+        """The merged results of several rounds, in order; rounds that the caller does not ask for may be skipped."""
         ...
 
     def each(self, function: Callable[[Any], T], payloads: Sequence[Any], progress: Progress = silent) -> Iterator[T]:
-        """Independent calls, side by side where there are workers; results in their order."""
+        """Independent calls, in parallel on workers; results in order."""
         ...
 
 
 @dataclass(slots=True)
 class Cache:
-    """Chunks that recur, within a budget; what finds no room is simply loaded again.
+    """A cache of chunks within a budget; chunks that do not fit are loaded again each time.
 
-    Rounds go through a dataset from end to end, over and over: keeping the newest would keep nothing that is needed
-    next. So those that came first stay, until another dataset (or another selection of it) wants the room.
+    Rounds go through a dataset from end to end, again and again, so least-recently-used eviction would always drop the
+    chunk that is needed next. Instead the first chunks stay until another dataset (or selection of it) needs the space.
     """
 
     budget: int = CACHE_BYTES
@@ -102,7 +102,7 @@ class Cache:
 
 
 def _same(one: ChunkRef, other: ChunkRef) -> bool:
-    """Whether both are of one selection of a dataset on disk."""
+    """Whether both chunks belong to the same selection of a dataset on disk."""
     return bool(one.path) and (one.path, one.where) == (other.path, other.where)
 
 
@@ -110,24 +110,24 @@ _cache = Cache()
 
 
 def run_span(work: Work, refs: Sequence[ChunkRef], first: int) -> Iterator[Any]:
-    """Load and work consecutive chunks, one at a time."""
+    """Load and process consecutive chunks, one at a time."""
     for offset, ref in enumerate(refs):
         chunk = _cache.load(ref, work.ids) if work.repeated else ref.load(ids=work.ids)
         yield work.task(chunk, first + offset, work.payload)
 
 
-def reduce_span(work: Work, refs: Sequence[ChunkRef], first: int, reduce: Callable[[Any, Any], Any]) -> Outcome:
-    """The merged nodes of a span, and the notes left on the way."""
+def reduce_span(work: Work, refs: Sequence[ChunkRef], first: int, reduce: Callable[[Any, Any], Any]) -> NotedResult:
+    """The merged nodes of a span, and the models' notes."""
     return collecting(lambda: merge_span(first, run_span(work, refs, first), reduce))
 
 
-def collect_span(work: Work, refs: Sequence[ChunkRef], first: int) -> Outcome:
-    """The results of a span in order, and the notes left on the way."""
+def collect_span(work: Work, refs: Sequence[ChunkRef], first: int) -> NotedResult:
+    """The results of a span in order, and the models' notes."""
     return collecting(lambda: list(run_span(work, refs, first)))
 
 
-def call_noting(function: Callable[[Any], Any], payload: Any) -> Outcome:
-    """What an independent call gives, and the notes left on the way."""
+def call_noting(function: Callable[[Any], Any], payload: Any) -> NotedResult:
+    """The result of an independent call, and the models' notes."""
     return collecting(lambda: function(payload))
 
 
@@ -137,7 +137,7 @@ def raise_notes(notes: list[str]) -> None:
 
 
 class InlineRunner:
-    """Chunk after chunk in this process: the default, with nothing to start."""
+    """Runs chunk after chunk in this process: the default."""
 
     def map(self, work: Work, refs: Sequence[ChunkRef], progress: Progress = silent) -> Iterator[Any]:
         for index, ref in enumerate(refs):
@@ -159,8 +159,8 @@ class InlineRunner:
         return merge_all(spans(), reduce)
 
     def rounds(self, todo: Sequence[Round], progress: Progress = silent) -> Iterator[Any]:
-        for one in todo:
-            yield self.map_reduce(one.work, one.refs, one.reduce, progress)
+        for step in todo:
+            yield self.map_reduce(step.work, step.refs, step.reduce, progress)
 
     def each(self, function: Callable[[Any], T], payloads: Sequence[Any], progress: Progress = silent) -> Iterator[T]:
         for payload in payloads:

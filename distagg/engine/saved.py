@@ -1,4 +1,9 @@
-"""Experts by name: per-expert parameters in the order of another dataset, and how many of its experts are unknown."""
+"""Fitted models: match their experts to a dataset by name, save them, load them.
+
+A model on disk is a committed directory of JSON and Parquet, never a pickle. ``manifest.json`` has the version of the
+format, the model's name and settings; ``params.parquet`` every array with its shape; ``experts.parquet`` the experts in
+the order of the rows of the arrays named expert_*.
+"""
 
 from __future__ import annotations
 
@@ -27,24 +32,26 @@ from distagg.models.trained import Trained
 from distagg.storage.atomic import staged_directory
 from distagg.storage.paths import Place, place
 
+MODEL_FORMAT = "distagg-model"
+MODEL_VERSION = 1
 SHOWN = 12  # names in a message
-MANY, MOST = 0.1, 0.5  # share of entries by unknown experts: more is a warning, is refused
+WARN_SHARE, REFUSE_SHARE = 0.1, 0.5  # of entries by unseen experts
 
 log = logging.getLogger("distagg")
 
 
 def align_experts(model: Model, params: Params, trained: tuple[str, ...], present: tuple[str, ...]) -> Params:
-    """Per-expert parameters (named expert_*) in the order of another dataset's experts; unseen ones get model.unseen.
+    """Reorder per-expert parameters (named expert_*) to a dataset's experts; unseen experts get ``model.unseen``.
 
-    A dataset all of whose experts are unseen is refused, unless the model has parameters for them (named shared_*) or
-    none by expert. Experts that are not there any more are missing everywhere, which every model can take.
+    A dataset with unseen experts only is refused, unless the model has parameters for them (named shared_*) or no
+    per-expert parameters. Experts that the dataset does not have are treated as missing in every query.
     """
     if trained == present:
         return params
     known = {name: index for index, name in enumerate(trained)}
     unseen = _unseen(params, trained, present)
     if unseen and len(unseen) == len(present):
-        raise _unfit(f"the model knows none of the dataset's experts: {_named(unseen)}", trained, present)
+        raise _mismatch(f"the model knows none of the dataset's experts: {_named(unseen)}", trained, present)
     where = np.array([known.get(name, -1) for name in present], dtype=np.int64)
     return {
         key: _rows(value, where, model.unseen) if key.startswith("expert_") else value for key, value in params.items()
@@ -54,10 +61,10 @@ def align_experts(model: Model, params: Params, trained: tuple[str, ...], presen
 def check_unseen(
     params: Params, trained: tuple[str, ...], dataset: Dataset, runner: Runner | None = None, *, allow: bool = False
 ) -> None:
-    """Say how many of the dataset's experts the model does not know and what share of entries is theirs.
+    """Report how many of the dataset's experts the model has not seen, and their share of the entries.
 
-    More than MANY is a warning; more than MOST is refused, unless that is allowed. Where all experts are known, or the
-    model has parameters for others (named shared_*), nothing is said and the data are not read.
+    A share above WARN_SHARE is a warning; above REFUSE_SHARE it is an error unless ``allow``. If all experts are known,
+    or the model has parameters for unseen ones (named shared_*), the function does not read the data.
     """
     unseen = _unseen(params, trained, dataset.experts)
     if not unseen:
@@ -67,16 +74,16 @@ def check_unseen(
         return
     names = set(unseen)
     share = float(entries[[name in names for name in dataset.experts]].sum() / entries.sum())
-    found = (
+    summary = (
         f"{len(unseen)} of the dataset's {len(dataset.experts)} experts, with {share:.0%} of its entries, are unknown "
         f"to the model: {_named(unseen)}"
     )
-    if share > MOST and not allow:
-        raise _unfit(found, trained, dataset.experts, "; or go on all the same with --allow-unseen (allow_unseen)")
-    if share > MANY:
-        log.warning(f"warning: {found}; it has learned nothing of them")
+    if share > REFUSE_SHARE and not allow:
+        raise _mismatch(summary, trained, dataset.experts, "; or continue anyway with --allow-unseen (allow_unseen)")
+    if share > WARN_SHARE:
+        log.warning(f"warning: {summary}; it has learned nothing about them")
     else:
-        log.info(f"{found}; it has learned nothing of them")
+        log.info(f"{summary}; it has learned nothing about them")
 
 
 def _count_task(chunk: Chunk, index: int, payload: None) -> np.ndarray:
@@ -93,13 +100,13 @@ def _unseen(params: Params, trained: tuple[str, ...], present: tuple[str, ...]) 
     return [name for name in present if name not in known]
 
 
-def _unfit(found: str, trained: tuple[str, ...], present: tuple[str, ...], more: str = "") -> UsageError:
-    """The error that names the difference."""
+def _mismatch(found: str, trained: tuple[str, ...], present: tuple[str, ...], more: str = "") -> UsageError:
+    """The error for experts that do not match, with both sets of names."""
     absent = [name for name in trained if name not in set(present)]
-    lacking = f"; in the data are missing {_named(absent)}" if absent and len(absent) < len(trained) else ""
+    lacking = f"; the data lack {_named(absent)}" if absent and len(absent) < len(trained) else ""
     return UsageError(
         f"{found}; it was fitted on {_named(trained)}{lacking}; fit a model on these experts, or crf with "
-        f"sharing=mixed, which takes unknown ones{more}"
+        f"sharing=mixed, which allows unseen experts{more}"
     )
 
 
@@ -113,16 +120,6 @@ def _rows(value: np.ndarray, where: np.ndarray, unseen: float) -> np.ndarray:
     return np.where(seen, value[where], unseen)
 
 
-# Fitted models on disk: a committed directory of JSON and Parquet, never a pickle.
-#
-# ``manifest.json`` has the version of the format, the model's name and settings; ``params.parquet`` every array with
-# its shape; ``experts.parquet`` the experts that the arrays named expert_* have a row for, in their order.
-
-
-MODEL_FORMAT = "distagg-model"
-MODEL_VERSION = 1
-
-
 @dataclass(frozen=True, slots=True)
 class Fitted:
     """A model with the parameters it learned and the experts it learned them from."""
@@ -132,11 +129,11 @@ class Fitted:
     experts: tuple[str, ...]
 
     def params_for(self, experts: tuple[str, ...]) -> Params:
-        """Params for a dataset with those experts; refused where the model knows none of them."""
+        """Parameters in the order of these experts; an error if the model has seen none of them."""
         return align_experts(self.model, self.params, self.experts, experts)
 
     def params_on(self, dataset: Dataset, runner: Runner | None = None, *, allow_unseen: bool = False) -> Params:
-        """Params for a dataset; experts that the model does not know are said, and refused where they are most."""
+        """Parameters for a dataset; reports unseen experts, and refuses a dataset where most entries are theirs."""
         params = self.params_for(dataset.experts)
         check_unseen(self.params, self.experts, dataset, runner, allow=allow_unseen)
         return params
@@ -166,7 +163,7 @@ def _write(file: Place, table: pa.Table) -> dict[str, Any]:
 
 
 def load_model(where: str | Place) -> Fitted:
-    """Read a fitted model; what does not fit together is an InputError that names the file."""
+    """Read a fitted model; inconsistent files are an InputError that names the file."""
     path, body = read_committed_json(place(where), MODEL_FORMAT, "a model made by 'distagg fit'", MODEL_VERSION)
     name, settings = str(body.get("model")), body.get("settings")
     if not is_model(name):
@@ -196,7 +193,7 @@ def _damaged(file: Place, found: str, expected: str) -> InputError:
 
 
 def params_table(params: Params) -> pa.Table:
-    """Arrays as a table: a row with name, shape and values for each."""
+    """Arrays as a table, a row with name, shape and values for each."""
     names = sorted(params)
     arrays = [np.asarray(params[name], dtype=np.float64) for name in names]
     return pa.table(
@@ -209,6 +206,6 @@ def params_table(params: Params) -> pa.Table:
 
 
 def params_of(table: pa.Table) -> Params:
-    """The arrays of such a table."""
+    """The arrays of a table written by ``params_table``."""
     rows = table.to_pylist()
     return {row["name"]: np.array(row["values"], dtype=np.float64).reshape(row["shape"]) for row in rows}

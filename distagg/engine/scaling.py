@@ -1,4 +1,4 @@
-"""What scaling experiments measure: whole passes over a dataset, their time split; and what a round costs."""
+"""Measurements for scaling experiments: the time of whole passes over a dataset, and the cost of a round."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from distagg.models import Model
 
 
 def span_pass(payload: tuple[Model, Sequence[ChunkRef]]) -> tuple[float, float]:
-    """Seconds of reading and of scoring a span of chunks."""
+    """Seconds spent reading and scoring a span of chunks."""
     model, refs = payload
     read = compute = 0.0
     for ref in refs:
@@ -28,7 +28,7 @@ def span_pass(payload: tuple[Model, Sequence[ChunkRef]]) -> tuple[float, float]:
 
 
 def one_pass(runner: DaskRunner, model: Model, refs: Sequence[ChunkRef]) -> dict[str, float]:
-    """Seconds of a pass, and their mean over worker threads: reading, computing, and the rest."""
+    """Seconds of a pass, and the mean over worker threads of reading, computing and the rest (coordination)."""
     threads = runner.threads
     began = time.perf_counter()
     spans = share_out(refs, threads * SPANS_PER_THREAD)
@@ -42,14 +42,14 @@ def one_pass(runner: DaskRunner, model: Model, refs: Sequence[ChunkRef]) -> dict
 
 
 def passes(runner: DaskRunner, model: Model, refs: Sequence[ChunkRef], repeats: int) -> list[dict[str, float]]:
-    """Several; before them every worker compiles, and a pass fills the disk cache."""
+    """Several timed passes, after every worker has compiled and one pass has filled the disk cache."""
     runner.client.run(span_pass, (model, refs[:1]))
     one_pass(runner, model, refs)
     return [one_pass(runner, model, refs) for _ in range(repeats)]
 
 
 def middle(runs: Sequence[dict[str, float]]) -> dict[str, float]:
-    """The run whose time is in the middle."""
+    """The run with the median time."""
     return sorted(runs, key=lambda run: run["seconds"])[len(runs) // 2]
 
 
@@ -62,9 +62,9 @@ def _naive(number: int, weights: np.ndarray) -> np.ndarray:
 
 
 def round_cost(runner: DaskRunner, refs: Sequence[ChunkRef], repeats: int) -> dict[str, list[float]]:
-    """Milliseconds of a round that computes nothing: ours beside a plain client.map over 8 chunks, in turns.
+    """Milliseconds of an empty round: direct calls and, for comparison, a plain client.map over 8 chunks, alternating.
 
-    Ours: train and validate, joined in one message as training does, over chunks that workers hold.
+    The direct calls are train and validate in one message, as in training, over chunks in the workers' caches.
     """
     weights = np.zeros((25, 3))
     todo = [Round(Work(_nothing, weights, repeated=True), refs, np.add)] * 2

@@ -1,9 +1,9 @@
-"""Rounds at 10 to 1,000 workers: the real scheduler, driver and workers, all in this process; chunks only take time.
+"""Simulated rounds at 10 to 1,000 workers: real scheduler, driver and workers in one process; only the work is a timer.
 
-A worker answers when the time is up that measured chunks of that size take; a timer stands for its thread, because a
-thousand threads that wake at once do nothing but wait for each other in one process. All workers' own messages are
-handled by this process too, so what is called coordination here is more than a driver on its own machine would see.
-What workers do beside their work (looking at the machine, profiling themselves, ticking 50 times a second) is off.
+A worker answers after the time that was measured for chunks of that size. Timers replace its threads, because a
+thousand threads in one process would only compete for the GIL. This process also handles the messages of all workers,
+so its coordination time is an upper bound for a driver on its own machine. The workers' background activity (system
+monitor, profiler, 50 ticks a second) is off.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from distagg.dataset.dataset import ChunkRef
 from distagg.engine.dask import CONNECTIONS, SETTINGS, DaskRunner, share_out
 from distagg.engine.runner import Work
 
-STEP = 100  # workers that are started at once
+STEP = 100  # workers to start at once
 QUIET = {
     "distributed.scheduler.worker-ttl": None, "distributed.comm.timeouts.connect": "120s",
     "distributed.admin.tick.interval": "1h", "distributed.admin.tick.cycle": "1h",
@@ -37,7 +37,7 @@ QUIET = {
 
 @contextmanager
 def crowd(workers: int) -> Iterator[DaskRunner]:
-    """In-process workers, one call at a time each."""
+    """A cluster of in-process workers, each with one call at a time."""
     import dask
     from distributed import Client, LocalCluster
 
@@ -54,7 +54,7 @@ def crowd(workers: int) -> Iterator[DaskRunner]:
             cluster.scale(count)
             client.wait_for_workers(count, timeout=120)
         gc.collect()
-        gc.freeze()  # what a thousand workers hold is not looked through again at every turn
+        gc.freeze()  # the garbage collector need not scan a thousand workers' objects again
         try:
             yield DaskRunner(client)
         finally:
@@ -63,7 +63,7 @@ def crowd(workers: int) -> Iterator[DaskRunner]:
 
 @contextmanager
 def _silent() -> Iterator[None]:
-    """No log: every worker in this process would keep a copy of every other's lines."""
+    """Turn logging off: every worker in this process would store every line of all others."""
     level = logging.root.manager.disable
     logging.disable(logging.ERROR)
     try:
@@ -73,7 +73,7 @@ def _silent() -> Iterator[None]:
 
 
 class Timer(Executor):
-    """Makes a call at once, and gives its result when the seconds are over that the call says it takes."""
+    """Makes a call at once, and returns its result after the seconds that the call is supposed to take."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **more: Any) -> Future[Any]:
         _taken.clear()
@@ -87,7 +87,7 @@ class Timer(Executor):
         return future
 
 
-_taken: list[float] = []  # by the chunks of the call that is being made; only the event loop makes calls
+_taken: list[float] = []  # seconds of each chunk of the current call; only the event loop makes calls
 
 
 def _give(future: Future[Any], value: Any) -> None:
@@ -101,27 +101,27 @@ def _busy(chunk: Any, index: int, seconds: float) -> np.ndarray:
 
 
 def simulated_refs(dataset: Dataset, entries: int, chunk_entries: int) -> tuple[ChunkRef, ...]:
-    """So many chunks as ``entries`` make; what they hold is one small chunk."""
+    """The chunk references of a dataset with ``entries`` entries; all of them load the same small chunk."""
     ref = dataset.plan(1 << 10)[0]
     held = ref.load(ids=False)
     small = held.select(np.arange(held.n_queries) < 1)
     block = replace(ref.blocks[0], entries=chunk_entries)
-    one = replace(ref, path="", blocks=(block,), held=small)
-    return (one,) * max(1, entries // chunk_entries)
+    simulated = replace(ref, path="", blocks=(block,), held=small)
+    return (simulated,) * max(1, entries // chunk_entries)
 
 
 def rounds_at(
     runner: DaskRunner, refs: Sequence[ChunkRef], entry_seconds: float, repeats: int
 ) -> list[dict[str, float]]:
-    """Seconds of a round, of the largest worker's computing in it, and of the rest."""
+    """Seconds of a round, of computing on the busiest worker, and of the rest (coordination)."""
     workers = runner.threads
     seconds = entry_seconds * refs[0].entries
     share = max(b - a for a, b in share_out(refs, workers))
     runner.map_reduce(Work(_busy, 0.0, repeated=True), refs, np.add)  # connects, sends spans
-    found = []
+    measured = []
     for _ in range(repeats):
         began = time.perf_counter()
         runner.map_reduce(Work(_busy, seconds, repeated=True), refs, np.add)
         wall = time.perf_counter() - began
-        found.append({"seconds": wall, "compute": share * seconds, "coordination": wall - share * seconds})
-    return found
+        measured.append({"seconds": wall, "compute": share * seconds, "coordination": wall - share * seconds})
+    return measured

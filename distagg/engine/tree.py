@@ -1,8 +1,8 @@
-"""The fixed merge tree: the same sums, to the last bit, however the chunks were shared out.
+"""The fixed merge tree: the same sums, to the last bit, for any distribution of chunks over workers.
 
-Leaves are chunk results in dataset order. Node (level, place) covers leaves place * 2**level and on. Whoever
-holds a span of leaves merges every complete node inside it; the driver merges the rest. A node without a right
-neighbour is promoted, so the shape depends on the number of leaves alone.
+Leaves are chunk results in dataset order. Node (level, place) covers 2**level leaves from place * 2**level on. A worker
+merges every complete node inside its span of leaves; the driver merges the rest. A node without a right neighbour is
+promoted, so the shape depends only on the number of leaves.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Node(NamedTuple):
 
 
 def push(stack: list[Node], node: Node, reduce: Callable[[T, T], T]) -> None:
-    """Add the next node in order and merge whatever pairs it completes."""
+    """Add the next node in order and merge the pairs that it completes."""
     while stack and stack[-1].level == node.level and node.place % 2 == 1 and stack[-1].place == node.place - 1:
         left = stack.pop()
         node = Node(node.level + 1, node.place // 2, reduce(left.value, node.value))  # type: ignore[arg-type]
@@ -36,7 +36,7 @@ def merge_span(first: int, values: Iterable[T], reduce: Callable[[T, T], T]) -> 
 
 
 def merge_all(spans: Iterable[list[Node]], reduce: Callable[[T, T], T]) -> T | None:
-    """The root, from the nodes of consecutive spans that cover all leaves; None when there are none."""
+    """The root, from the nodes of consecutive spans that cover all leaves; None without leaves."""
     stack: list[Node] = []
     for span in spans:
         for node in span:

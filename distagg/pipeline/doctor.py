@@ -1,4 +1,4 @@
-"""``distagg doctor``: whether this machine can do what will be asked of it."""
+"""``distagg doctor``: check that this machine can run distagg."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROOM = 10 << 30
 
 
 def examine(*, cluster: bool = True) -> list[dict[str, Any]]:
-    """Rows of check, state (ok, poor, bad), what was found, what to do."""
+    """A row per check: its name, state (ok, poor, bad), what was found, what to do."""
     here = (_python, _packages, _extras, _cores, _memory, _disk, _kernels, _cache, _commit)
     checks: tuple[Callable[[], dict[str, Any]], ...] = (*here, _workers) if cluster else here
     rows = []
@@ -28,34 +28,34 @@ def examine(*, cluster: bool = True) -> list[dict[str, Any]]:
         try:
             rows.append(check())
         except Exception as error:
-            rows.append(_told(check.__name__.strip("_"), BAD, f"{type(error).__name__}: {error}", "see the message"))
+            rows.append(_row(check.__name__.strip("_"), BAD, f"{type(error).__name__}: {error}", "see the message"))
     return rows
 
 
-def _told(check: str, state: str, found: str, remedy: str = "") -> dict[str, Any]:
+def _row(check: str, state: str, found: str, remedy: str = "") -> dict[str, Any]:
     return {"check": check, "state": state, "found": found, "remedy": remedy if state != OK else ""}
 
 
 def _python() -> dict[str, Any]:
     state = OK if sys.version_info >= (3, 11) else BAD
-    return _told("python", state, platform.python_version(), "install Python 3.11 or newer")
+    return _row("python", state, platform.python_version(), "install Python 3.11 or newer")
 
 
 def _packages() -> dict[str, Any]:
-    found = {name: installed(name) for name in NEEDED}
-    lacking = [name for name, version in found.items() if version is None]
-    told = ", ".join(f"{name} {version}" for name, version in found.items() if version)
-    return _told("packages", BAD if lacking else OK, told, f"pip install {' '.join(lacking)}")
+    versions = {name: installed(name) for name in NEEDED}
+    lacking = [name for name, version in versions.items() if version is None]
+    present = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
+    return _row("packages", BAD if lacking else OK, present, f"pip install {' '.join(lacking)}")
 
 
 def _extras() -> dict[str, Any]:
     lacking = [f"{name} ({what})" for name, what in EXTRAS.items() if installed(name) is None]
-    return _told("extras", OK, f"without {', '.join(lacking)}" if lacking else "all there")
+    return _row("extras", OK, f"without {', '.join(lacking)}" if lacking else "all there")
 
 
 def _cores() -> dict[str, Any]:
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return _told("cores", OK if usable > 1 else POOR, str(usable), "with one core, workers gain nothing")
+    return _row("cores", OK if usable > 1 else POOR, str(usable), "with one core, workers bring no speed-up")
 
 
 def _memory() -> dict[str, Any]:
@@ -63,12 +63,12 @@ def _memory() -> dict[str, Any]:
     limit = Path("/sys/fs/cgroup/memory.max")
     text = limit.read_text().strip() if limit.is_file() else "max"
     usable = min(total, int(text)) if text.isdigit() else total
-    return _told("memory", OK if usable >= 2 << 30 else POOR, f"{usable / 2**30:.1f} GB", "run fewer workers")
+    return _row("memory", OK if usable >= 2 << 30 else POOR, f"{usable / 2**30:.1f} GB", "run fewer workers")
 
 
 def _disk() -> dict[str, Any]:
     free = shutil.disk_usage(Path.cwd()).free
-    return _told("disk", OK if free >= ROOM else POOR, f"{free / 2**30:.1f} GB free here", "make room first")
+    return _row("disk", OK if free >= ROOM else POOR, f"{free / 2**30:.1f} GB free here", "free disk space")
 
 
 def _kernels() -> dict[str, Any]:
@@ -79,35 +79,35 @@ def _kernels() -> dict[str, Any]:
 
     lists = pa.table({"expert": ["a", "a", "b", "b"], "item": ["x", "y", "y", "z"], "rank": [1, 2, 1, 2]})
     order = rank("rrf", Dataset.from_arrow(lists))["item"].to_pylist()
-    return _told("kernels", OK if order == ["y", "x", "z"] else BAD, f"rrf ranks {', '.join(order)}", "reinstall numba")
+    return _row("kernels", OK if order == ["y", "x", "z"] else BAD, f"rrf ranks {', '.join(order)}", "reinstall numba")
 
 
 def _cache() -> dict[str, Any]:
-    """Where compiled kernels are kept, and whether what is written there comes back."""
+    """The cache of compiled kernels: where it is, and whether a test file can be written and read back."""
     from distagg import jit_cache as cache
 
     if cache.is_off():
-        return _told("cache", POOR, "off: every process compiles its own kernels", "unset DISTAGG_CACHE")
+        return _row("cache", POOR, "off: every process compiles its own kernels", "unset DISTAGG_CACHE")
     opened, probe = cache.store(), os.urandom(8)
     if opened is None:
-        return _told("cache", POOR, cache.why_not(), "set DISTAGG_CACHE_DIR to a folder that only you can write to")
+        return _row("cache", POOR, cache.why_not(), "set DISTAGG_CACHE_DIR to a folder that only you can write to")
     name = f"probe-{probe.hex()}"
     opened.write(name, probe)
     same = opened.read(name) == probe
     (opened.folder / name).unlink(missing_ok=True)
     if not same:
-        why = opened.full or f"{opened.folder} gives back other bytes than were written"
-        return _told("cache", POOR, why, "make room, or set DISTAGG_CACHE_DIR to a folder that can be written to")
+        why = opened.full or f"{opened.folder} returns other bytes than were written"
+        return _row("cache", POOR, why, "free disk space, or set DISTAGG_CACHE_DIR to a writable folder")
     files = [file.stat().st_size for file in opened.folder.iterdir()]
     every = sum(file.stat().st_size for file in opened.folder.parent.rglob("*") if file.is_file())
-    return _told(
-        "cache", OK, f"{opened.folder.parent}: {len(files)} compiled kernels, {sum(files) / 1e6:.1f} MB; with those "
-        f"of other versions {every / 1e6:.1f} MB",
+    return _row(
+        "cache", OK, f"{opened.folder.parent}: {len(files)} compiled kernels, {sum(files) / 1e6:.1f} MB; with other "
+        f"versions {every / 1e6:.1f} MB",
     )  # fmt: skip
 
 
 def _commit() -> dict[str, Any]:
-    """Renames, links and locks, which run directories rest on."""
+    """Renames, links and locks, which run directories need."""
     import fcntl
 
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
@@ -116,23 +116,25 @@ def _commit() -> dict[str, Any]:
         os.replace(file, Path(folder) / "b")
         os.link(Path(folder) / "b", Path(folder) / "c")
         os.symlink("b", Path(folder) / "latest")
-        with (Path(folder) / "lease").open("w") as one, (Path(folder) / "lease").open("w") as two:
-            fcntl.flock(one, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with (Path(folder) / "lease").open("w") as first, (Path(folder) / "lease").open("w") as second:
+            fcntl.flock(first, fcntl.LOCK_EX | fcntl.LOCK_NB)
             try:
-                fcntl.flock(two, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return _told("commits", BAD, "two locks on one file", "keep run directories on a local disk")
+                fcntl.flock(second, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return _row("commits", BAD, "two locks on one file", "keep run directories on a local disk")
             except BlockingIOError:
-                return _told("commits", OK, "renames, links and locks work here")
+                return _row("commits", OK, "renames, links and locks work here")
 
 
 def _workers() -> dict[str, Any]:
     from distagg.engine.dask import local_cluster
 
     with local_cluster(1) as runner:
-        found = list(runner.each(_double, [1, 2, 3]))
+        doubled = list(runner.each(_double, [1, 2, 3]))
         dashboard = runner.client.dashboard_link.split("//")[1].split(":")[0]
-    fine = found == [2, 4, 6] and dashboard in ("127.0.0.1", "localhost")
-    return _told("workers", OK if fine else BAD, f"one started and answered; its dashboard listens on {dashboard}", "")
+    fine = doubled == [2, 4, 6] and dashboard in ("127.0.0.1", "localhost")
+    return _row(
+        "workers", OK if fine else BAD, f"a worker started and answered; its dashboard listens on {dashboard}", ""
+    )
 
 
 def _double(number: int) -> int:

@@ -1,5 +1,7 @@
-"""Every field that a job may have: what it holds, its default, what it is for. Reading, checking and the JSON schema
-all follow these tables."""
+"""Every field of a job file: its kind, default and help text; and the checks of fields that depend on each other.
+
+Reading, checking and the JSON schema all use these tables.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ PROTOCOLS = ("letor", "trec")
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """``kind`` says how the value is read (see ``distagg.pipeline.spec``); a default of None is left out."""
+    """``kind`` says how the value is read (see ``distagg.pipeline.spec``); a field with default None may be absent."""
 
     kind: str
     help: str
@@ -38,49 +40,49 @@ class Field:
 
 
 TOP = {
-    "name": Field("name", "what the job is called: letters, digits, dots, dashes"),
-    "runs": Field("text", "the folder in which run directories are made", "runs"),
-    "keep": Field("whole", "so many finished runs are kept, the newest; all without it", None, least=1),
-    "seed": Field("whole", "seed of everything that draws", 0, least=0),
-    "place": Field("table", "where it runs", {}),
-    "checkpoints": Field("table", "how often training is saved", {}),
-    "steps": Field("table", "what is done, in order"),
+    "name": Field("name", "the name of the job: letters, digits, dots, dashes"),
+    "runs": Field("text", "the folder for run directories", "runs"),
+    "keep": Field("whole", "the number of finished runs to keep, newest first (default: all)", None, least=1),
+    "seed": Field("whole", "seed of all random numbers", 0, least=0),
+    "place": Field("table", "where to run: workers or scheduler", {}),
+    "checkpoints": Field("table", "how often to save the state of training", {}),
+    "steps": Field("table", "the steps, in order"),
 }
 PLACE = {
     "workers": Field("whole", "local worker processes; 0 runs in the driver", 0, least=0),
     "scheduler": Field("text", "address of a Dask cluster, instead of workers", None),
 }
 CHECKPOINTS = {
-    "rounds": Field("whole", "after so many rounds", 10, least=1),
-    "seconds": Field("number", "or after so many seconds, whichever comes first", 30.0, least=0),
+    "rounds": Field("whole", "save after this many rounds", 10, least=1),
+    "seconds": Field("number", "or after this many seconds, whichever comes first", 30.0, least=0),
 }
-_DATASET = Field("dataset", "the name of an earlier step that makes one, or a path")
-_PROTOCOL = Field(
-    "choice", "how metrics are counted: letor for LETOR files and trec for all else by default", None, PROTOCOLS
-)
-_METRICS = Field("metrics", "such as ndcg@5, p@3, map", list(DEFAULT_METRICS))
-_GOAL = Field("metric", "what fitted models choose by", "map")
+_DATASET = Field("dataset", "a dataset: the name of an earlier step, or a path")
+_PROTOCOL = Field("choice", "how to compute metrics (default: letor for LETOR files, else trec)", None, PROTOCOLS)
+_METRICS = Field("metrics", "metrics, such as ndcg@5, p@3, map", list(DEFAULT_METRICS))
+_GOAL = Field("metric", "the metric that fitting optimises on validation queries", "map")
 _FOLDS = Field("folds", "letor5, or a whole number of at least 3", None)
-_TRIES = Field("whole", "so many random combinations of settings instead of all", None, least=1)
+_TRIES = Field("whole", "try this many random combinations of settings instead of all", None, least=1)
 
 STEPS: dict[str, dict[str, Field]] = {
     "import": {
-        "source": Field("choice", "what the files are", choices=tuple(SOURCES)),
+        "source": Field("choice", "the format of the files", choices=tuple(SOURCES)),
         "files": Field("paths", "files, or directories of files"),
         "qrels": Field("path", "judgements of trec runs: query 0 item label", None),
-        "expert": Field("choice", "what names the expert of a trec run", None, ("file", "tag")),
-        "by": Field("choice", "what orders a list of a trec run", None, ("score", "rank")),
+        "expert": Field("choice", "take the expert of a trec run from its file name or its tag", None, ("file", "tag")),
+        "by": Field("choice", "order the lists of a trec run by score or by rank", None, ("score", "rank")),
     },
     "expand": {
         "dataset": _DATASET,
-        "experts": Field("whole", "so many of every expert", 1, least=1),
-        "items": Field("whole", "so many of every item", 1, least=1),
+        "experts": Field("whole", "replicate each expert this many times", 1, least=1),
+        "items": Field("whole", "replicate each item this many times", 1, least=1),
     },
     "fit": {
         "model": Field("model", "a model's name"),
         "dataset": _DATASET,
-        "valid": Field("dataset", "labelled data to stop and choose by, or to learn from as well; see fit", None),
-        "settings": Field("table", "the model's parameters; a list of values is chosen from", {}),
+        "valid": Field(
+            "dataset", "labelled validation data for early stopping; models without early stopping learn from it", None
+        ),
+        "settings": Field("table", "the model's parameters; from a list of values the best is chosen", {}),
         "folds": _FOLDS,
         "tries": _TRIES,
         "goal": _GOAL,
@@ -90,9 +92,11 @@ STEPS: dict[str, dict[str, Field]] = {
         "model": Field("ranker", "a model's name, an earlier fit step, or the path of a fitted model"),
         "dataset": _DATASET,
         "settings": Field("table", "the model's parameters", {}),
-        "format": Field("choice", "what is written", "parquet", FORMATS),
-        "chunk_entries": Field("whole", "about so many entries make a part", 1 << 20, least=1),
-        "allow_unseen": Field("flag", "go on where a fitted model does not know the experts of most entries", False),
+        "format": Field("choice", "the output format", "parquet", FORMATS),
+        "chunk_entries": Field("whole", "approximate number of entries in a part", 1 << 20, least=1),
+        "allow_unseen": Field(
+            "flag", "continue even if a fitted model has not seen the experts of most entries", False
+        ),
     },
     "evaluate": {
         "rankings": Field("rankings", "an earlier rank step, or the path of rankings"),
@@ -106,24 +110,24 @@ STEPS: dict[str, dict[str, Field]] = {
         "settings": Field("table", "parameters of models, by model", {}),
         "folds": _FOLDS,
         "tries": _TRIES,
-        "baseline": Field("text", "what others are tested against; the best without it", None),
+        "baseline": Field("text", "the model to test the others against (default: the best)", None),
         "metrics": _METRICS,
         "goal": _GOAL,
         "protocol": _PROTOCOL,
     },
 }
 STEPS["scale"] = {
-    "dataset": Field("dataset", "what is scaled; synthetic data shaped like MQ2008-agg without it", None),
-    "queries": Field("whole", "queries of synthetic data", 800, least=1),
-    "model": Field("model", "what a pass computes; one that needs no fit", "rrf"),
-    "workers": Field("counts", "numbers of local workers, 2 among them", [1, 2, 4]),
-    "grow": Field("whole", "every expert so many times, where workers or chunks are varied", 40, least=1),
-    "times": Field("counts", "experts, and items, so many times, on 2 workers", [1, 2, 4, 8]),
-    "chunks": Field("counts", "entries a chunk, on 2 workers", [1 << 14, 1 << 16, 1 << 18, 1 << 20]),
-    "repeats": Field("whole", "of every pass and simulated round", 5, least=1),
+    "dataset": Field("dataset", "the data to measure on (default: synthetic data shaped like MQ2008-agg)", None),
+    "queries": Field("whole", "number of synthetic queries", 800, least=1),
+    "model": Field("model", "the model to run; one that needs no fit", "rrf"),
+    "workers": Field("counts", "numbers of local workers; must include 2", [1, 2, 4]),
+    "grow": Field("whole", "replicate each expert this many times when workers or chunks vary", 40, least=1),
+    "times": Field("counts", "replicate experts, and items, this many times, on 2 workers", [1, 2, 4, 8]),
+    "chunks": Field("counts", "entries per chunk, on 2 workers", [1 << 14, 1 << 16, 1 << 18, 1 << 20]),
+    "repeats": Field("whole", "repeats of every pass and simulated round", 5, least=1),
     "simulated": Field("counts", "numbers of simulated workers", [10, 30, 100]),
     "simulated_entries": Field("whole", "entries of a simulated round", 10**9, least=1),
-    "simulated_chunks": Field("counts", "entries a chunk of a simulated round", [1 << 17, 1 << 20, 1 << 23]),
+    "simulated_chunks": Field("counts", "entries per chunk of a simulated round", [1 << 17, 1 << 20, 1 << 23]),
 }
 MAKES = {"import": "dataset", "expand": "dataset", "fit": "model", "rank": "rankings"}
 
@@ -163,21 +167,18 @@ def _object(fields: dict[str, Field]) -> dict[str, Any]:
 
 
 def _property(field: Field) -> dict[str, Any]:
-    made: dict[str, Any] = {**_JSON.get(field.kind, {"type": "string"}), "description": field.help}
+    schema: dict[str, Any] = {**_JSON.get(field.kind, {"type": "string"}), "description": field.help}
     if field.choices:
-        made["enum"] = list(field.choices)
+        schema["enum"] = list(field.choices)
     if field.least is not None:
-        made["minimum"] = field.least
+        schema["minimum"] = field.least
     if field.default is not REQUIRED and field.default is not None:
-        made["default"] = field.default
-    return made
-
-
-# What the fields of a step must be together.
+        schema["default"] = field.default
+    return schema
 
 
 def check_step(step: Step, where: str, before: Sequence[Step], seed: int) -> None:
-    """Refuse settings that no model takes, fields that do not go together, and data that cannot do."""
+    """Refuse settings that the model does not have, fields that exclude each other, and unsuitable data."""
     checks = {
         "import": _import,
         "fit": _fit,
@@ -193,7 +194,7 @@ def check_step(step: Step, where: str, before: Sequence[Step], seed: int) -> Non
 def _import(values: dict[str, Any], where: str, seed: int) -> None:
     for key in ("qrels", "expert", "by"):
         if key in values and values["source"] != "trec":
-            raise UsageError(f'{where}.{key}: belongs to source = "trec", and the source is {values["source"]}')
+            raise UsageError(f'{where}.{key}: only applies to source = "trec", but the source is {values["source"]}')
 
 
 def _fit(values: dict[str, Any], where: str, seed: int) -> None:
@@ -216,7 +217,7 @@ def _fit(values: dict[str, Any], where: str, seed: int) -> None:
 def _rank(values: dict[str, Any], where: str, seed: int) -> None:
     if not is_model(values["model"]):
         if values["settings"]:
-            raise UsageError(f"{where}.settings: a fitted model has its parameters already; they belong to its fit")
+            raise UsageError(f"{where}.settings: a fitted model has its parameters already; set them in its fit step")
         return
     model = _at(f"{where}.settings", lambda: model_named(values["model"], values["settings"], seed=seed))
     if model.needs_labels:
@@ -241,11 +242,11 @@ def _compare(values: dict[str, Any], where: str, seed: int) -> None:
         if not isinstance(values["settings"][name], dict):
             raise UsageError(f"{where}.settings.{name}: expected a table of the model's parameters")
     for name in values["models"]:
-        made = values["settings"].get(name, {})
-        group = _at(f"{where}.settings.{name}", lambda made=made, name=name: variants(  # type: ignore[misc]
-            name, made, tries=values.get("tries"), seed=seed))  # fmt: skip
+        grid = values["settings"].get(name, {})
+        group = _at(f"{where}.settings.{name}", lambda grid=grid, name=name: variants(  # type: ignore[misc]
+            name, grid, tries=values.get("tries"), seed=seed))  # fmt: skip
         if "folds" not in values and (len(group) > 1 or group[0].needs_labels):
-            raise UsageError(f"{where}.folds: is missing, and {name} learns from labels or has settings to choose from")
+            raise UsageError(f"{where}.folds: is missing, but {name} learns from labels or has settings to choose from")
         if dataset is not None:
             _fits(f"{where}.models", group[0], dataset)
     if "baseline" in values and values["baseline"] not in values["models"]:
@@ -257,7 +258,9 @@ def _compare(values: dict[str, Any], where: str, seed: int) -> None:
 def _scale(values: dict[str, Any], where: str, seed: int) -> None:
     model = model_named(values["model"])
     if model.learns:
-        raise UsageError(f"{where}.model: {model.name} must be fitted, and what is measured is a pass without; try rrf")
+        raise UsageError(
+            f"{where}.model: {model.name} must be fitted first, but scale measures models that need no fit; try rrf"
+        )
     if 2 not in values["workers"]:
         raise UsageError(f"{where}.workers: found {values['workers']}, expected 2 among them")
     dataset = _opened(values["dataset"]) if "dataset" in values else None
@@ -277,7 +280,7 @@ def _fits(where: str, model: Model, dataset: Dataset) -> None:
 
 
 def _opened(reference: str) -> Dataset | None:
-    """The dataset at a path; those that steps make are not there yet."""
+    """The dataset at a path; None for the output of a step, which does not exist yet."""
     return Dataset.open(reference) if is_found(reference) else None
 
 

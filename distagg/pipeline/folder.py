@@ -1,4 +1,16 @@
-"""Figures that outlive the driver: what was measured before a crash is not measured again."""
+"""The run directory: its files, its events, and the lock that keeps a second driver out.
+
+::
+
+    job.json key.json environment.json plan.json    the job and its environment, written before any step
+    before.json                                     the previous run of the job in the same folder
+    keys/STEP.json parts/STEP.json                  what a step's output, and a ranking's parts, depend on
+    events.jsonl                                    one line per event
+    staging/STEP/ checkpoints/STEP/ notes/          the state that a resumed run continues from
+    output/STEP                                     the step's output: a dataset, a model, rankings, result.json
+    metrics.json changes.json report.html           metrics, and the changes since the previous run
+    manifest.json _SUCCESS                          the end of the run
+"""
 
 from __future__ import annotations
 
@@ -18,10 +30,14 @@ from distagg.errors import InfrastructureError, InputError
 from distagg.pipeline.spec import Step
 from distagg.storage.atomic import MARKER, write_whole
 
+RUN_FORMAT = "distagg-run"
+LOCK_ATTEMPTS = 10
+_ENDINGS = {"trec": ".trec", "csv": ".csv"}
+
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Figures in a folder; ``say`` is told of those that are being measured."""
+    """Measurements stored in a folder, so that a resumed run does not repeat them; ``say`` is called for new ones."""
 
     folder: Path
     say: Callable[..., None]
@@ -35,32 +51,13 @@ class Kept:
         return json.loads(file.read_text(encoding="utf-8"))
 
 
-# The run directory: what lies where, the events, and the lease that keeps a second driver out.
-#
-# ::
-#
-# job.json key.json environment.json plan.json    what is run, with what, before anything is done
-# before.json                                     the run before, of a job's runs in one folder
-# keys/STEP.json parts/STEP.json                  what a step's output, and a ranking's parts, depend on
-# events.jsonl                                    one line for everything that happened
-# staging/STEP/ checkpoints/STEP/ notes/          what a resumed run takes up again
-# output/STEP                                     what the step made: a dataset, a model, rankings, result.json
-# metrics.json changes.json report.html           figures, and what changed since the run before
-# manifest.json _SUCCESS                          the end
-
-
-RUN_FORMAT = "distagg-run"
-LOOKS = 10
-_ENDINGS = {"trec": ".trec", "csv": ".csv"}
-
-
 @dataclass(frozen=True, slots=True)
 class RunFolder:
     path: Path
 
     @property
     def begun(self) -> bool:
-        """Whether it says what it is for."""
+        """Whether a run was started in this directory."""
         return (self.path / "key.json").is_file()
 
     @property
@@ -68,15 +65,15 @@ class RunFolder:
         return (self.path / MARKER).is_file()
 
     def output(self, step: Step) -> Path:
-        """What the step makes: a directory, or a file that carries its format's ending."""
+        """The step's output: a directory, or a file with the suffix of its format."""
         if step.do == "rank":
             return self.path / "output" / (step.name + _ENDINGS.get(step.values["format"], ""))
         return self.path / "output" / (step.name + (".json" if step.do in ("evaluate", "compare", "scale") else ""))
 
     def done(self, step: Step) -> bool:
-        """Whether the step's output is published: files appear whole, directories with their marker."""
-        made = self.output(step)
-        return made.is_file() or (made / MARKER).is_file()
+        """Whether the step's output is published: files appear complete, directories have a marker."""
+        output = self.output(step)
+        return output.is_file() or (output / MARKER).is_file()
 
     def staging(self, step: Step) -> Path:
         return self.path / "staging" / step.name
@@ -98,7 +95,7 @@ class RunFolder:
         return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else []
 
     def keep_notes(self, step: Step, notes: list[str]) -> None:
-        """What models noted, kept before the output is published: a resumed run must say it too."""
+        """Store the models' notes before the output is published, so that a resumed run can repeat them."""
         if notes:
             self.notes_file(step).parent.mkdir(exist_ok=True)
             write_whole(self.notes_file(step), as_json(notes))
@@ -116,32 +113,32 @@ class RunFolder:
         write_whole(self.path / name, as_json(body))
 
     def say(self, event: str, **about: Any) -> None:
-        """Add an event. A disk that is full must not hide what went wrong."""
+        """Append an event; ignores a full disk, which must not hide the original error."""
         line = json.dumps({"time": round(time.time(), 3), "event": event, **about}) + "\n"
         with suppress(OSError), (self.path / "events.jsonl").open("a", encoding="utf-8") as file:
             file.write(line)
 
     def events(self) -> list[dict[str, Any]]:
-        """All events; a line that was cut off by a crash is passed over."""
-        file, found = self.path / "events.jsonl", []
+        """All events, without a line that a crash cut off."""
+        file, events = self.path / "events.jsonl", []
         for line in file.read_text(encoding="utf-8", errors="replace").splitlines() if file.is_file() else ():
             with suppress(ValueError):
-                found.append(json.loads(line))
-        return found
+                events.append(json.loads(line))
+        return events
 
     @contextmanager
     def lease(self) -> Iterator[None]:
-        """Only one driver at a time. The system takes the lock back when its holder dies, however it dies."""
+        """Hold the lock of the directory: one driver at a time. The system frees it when the process dies."""
         with (self.path / "lease").open("a+") as file:
-            for left in reversed(range(LOOKS)):  # whoever asks for the holder has it for a moment
+            for attempts_left in reversed(range(LOCK_ATTEMPTS)):  # ``holder`` takes the lock for a moment
                 try:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     break
                 except BlockingIOError:
-                    if not left:
+                    if not attempts_left:
                         holder = self.holder() or "another driver"
                         raise InfrastructureError(
-                            f"{self.path} is being run by {holder}; wait for it, or stop it first"
+                            f"{self.path} is locked by {holder}, which runs it; wait for it, or stop it first"
                         ) from None
                     time.sleep(0.05)
             file.truncate(0)
@@ -150,7 +147,7 @@ class RunFolder:
             yield
 
     def holder(self) -> str | None:
-        """Who holds the lease, or None when nobody does."""
+        """The process that holds the lock, or None."""
         try:
             with (self.path / "lease").open("r") as file:
                 try:

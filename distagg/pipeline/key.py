@@ -1,4 +1,7 @@
-"""What a run ran with, for whoever looks at it later."""
+"""The resume key: everything that the outputs of a job depend on; and the environment of a run.
+
+Where a job runs and how often it saves checkpoints are not part of the key.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,8 @@ from distagg.storage.paths import Place, Store, is_found, place
 from distagg.types import SCHEMA_VERSION
 
 PACKAGES = ("distagg", "numpy", "scipy", "numba", "pyarrow", "sparse", "dask", "distributed", "lightgbm")
+LIBRARIES = ("numpy", "scipy", "numba", "pyarrow")  # the bits of results, or bytes of files, depend on them
+SHOWN = 8
 
 
 def environment() -> dict[str, Any]:
@@ -42,13 +47,6 @@ def installed(name: str) -> str | None:
         return None
 
 
-# The resume key: all that the outputs of a job depend on; not where it runs, nor how often it is saved.
-
-
-LIBRARIES = ("numpy", "scipy", "numba", "pyarrow")  # they decide bits, or bytes
-SHOWN = 8
-
-
 def resume_key(job: Job) -> dict[str, Any]:
     """Configuration, inputs by their hashes, plan, code and seed."""
     inputs = sorted({path for step in job.steps for path in references(step) if is_found(path)})
@@ -63,22 +61,22 @@ def resume_key(job: Job) -> dict[str, Any]:
 
 
 def plan_key() -> dict[str, int]:
-    """How data is cut."""
+    """How data is divided into chunks."""
     return {"schema": SCHEMA_VERSION, "chunk_entries": CHUNK_ENTRIES, "train_entries": TRAIN_ENTRIES}
 
 
 def code_key() -> dict[str, str]:
-    """Versions of whatever decides bits."""
+    """Versions of the code that results depend on."""
     return {"distagg": distagg.__version__, "source": source_hash(), **{name: version(name) for name in LIBRARIES}}
 
 
 def short(key: dict[str, Any]) -> str:
-    """Twelve digits that name a run directory."""
+    """The key as twelve hexadecimal digits, the name of the run directory."""
     return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def difference(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """What differs between two keys, a line for each."""
+    """The differences between two keys, one per line."""
     old, new = _flat(before), _flat(now)
     lines = [
         f"{name}: was {old.get(name, 'not there')}, is {new.get(name, 'not there')}"
@@ -90,7 +88,7 @@ def difference(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
 
 
 def fingerprint(path: Place) -> str:
-    """A hash of what is at a path. A manifest stands for the files whose hashes it holds."""
+    """A hash of the content of a path; of a directory with a manifest of hashes, the hash of the manifest."""
     if path.is_file():
         return digest(path)
     if isinstance(path, Store):
@@ -106,7 +104,7 @@ def fingerprint(path: Place) -> str:
 
 @cache
 def source_hash() -> str:
-    """A hash of this package's own source: two versions under one number are told apart."""
+    """A hash of this package's source code, because two versions may have the same number."""
     root = Path(distagg.__file__).parent
     total = hashlib.sha256()
     for file in sorted(root.rglob("*.py")):
@@ -115,9 +113,9 @@ def source_hash() -> str:
 
 
 def references(step: Step) -> list[str]:
-    """What a step reads, or may: names of steps, absolute paths, models' names."""
+    """What a step may read: names of steps, absolute paths, models' names."""
     named = [step.values.get(key) for key in ("dataset", "valid", "model", "rankings", "qrels")]
-    return [one for one in (*named, *step.values.get("files", ())) if one]
+    return [reference for reference in (*named, *step.values.get("files", ())) if reference]
 
 
 def _flat(value: Any, name: str = "") -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The page of a run: what was done, how long it took, the figures, the top of the rankings, pages of comparisons."""
+"""The report of a run: its steps and their times, metrics, the top of the rankings, and pages of comparisons."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from distagg.reports.run import run_report
 from distagg.reports.terminal import counted_by
 
 IN_SAMPLE = (
-    "measured on the queries that the model was trained on, so better than new queries will be; "
-    "a compare step with folds gives held-out figures"
+    "measured on the queries that the model was trained on, so too optimistic for new queries; "
+    "a compare step with folds gives held-out metrics"
 )
 QUERIES, ITEMS = 6, 10
 READ_ROWS = 100_000
 
 
 def write_run_report(job: Job, folder: RunFolder) -> Path:
-    """Draw report.html, and a page for each comparison."""
+    """Write report.html, and a page for each comparison."""
     pages = {}
     for step in job.steps:
         if step.do == "compare" and folder.done(step):
@@ -39,7 +39,7 @@ def write_run_report(job: Job, folder: RunFolder) -> Path:
         if step.do in ("evaluate", "compare") and folder.done(step):
             means = json.loads(folder.output(step).read_text(encoding="utf-8"))["means"]
             figures[step.name] = means if step.do == "compare" else {step.values["rankings"]: means}
-    tops = [one for step in job.steps if step.do == "rank" and folder.done(step) for one in _top(step, folder)]
+    tops = [top for step in job.steps if step.do == "rank" and folder.done(step) for top in _top(step, folder)]
     html = run_report({
         **about, "job": job.to_dict(), "environment": folder.read("environment.json"),
         "figures": figures, "counted": how_counted(job, folder),
@@ -56,31 +56,31 @@ def write_run_report(job: Job, folder: RunFolder) -> Path:
 
 
 def how_counted(job: Job, folder: RunFolder) -> dict[str, str]:
-    """By step that gives figures: under which protocol, and whether on queries that the model was trained on."""
-    told = {}
+    """For each step with metrics: the protocol, and a warning if the model was trained on the same queries."""
+    notes = {}
     for step in job.steps:
         if step.do in ("evaluate", "compare") and folder.done(step):
             result = json.loads(folder.output(step).read_text(encoding="utf-8"))
-            told[step.name] = counted_by(result["protocol"]) + (f"; {IN_SAMPLE}" if result.get("in_sample") else "")
-    return told
+            notes[step.name] = counted_by(result["protocol"]) + (f"; {IN_SAMPLE}" if result.get("in_sample") else "")
+    return notes
 
 
 def _top(step: Step, folder: RunFolder) -> list[dict[str, Any]]:
-    """The first items of the first queries; of Parquet only the first part is read."""
-    made = folder.output(step)
-    if made.is_dir():
-        parts = json.loads(manifest_file(made).read_text(encoding="utf-8"))["files"]
+    """The first items of the first queries; reads only the first part of Parquet rankings."""
+    output = folder.output(step)
+    if output.is_dir():
+        parts = json.loads(manifest_file(output).read_text(encoding="utf-8"))["files"]
         if not parts:
             return []
-        batch = next(pq.ParquetFile(made / parts[0]["path"]).iter_batches(READ_ROWS), None)
+        batch = next(pq.ParquetFile(output / parts[0]["path"]).iter_batches(READ_ROWS), None)
         rows = batch.to_pylist() if batch is not None else []
     else:
-        rows = read_rankings(made).slice(0, READ_ROWS).to_pylist()
-    found: dict[str, list[dict[str, Any]]] = {}
+        rows = read_rankings(output).slice(0, READ_ROWS).to_pylist()
+    tops: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
-        if row["query"] not in found and len(found) == QUERIES:
+        if row["query"] not in tops and len(tops) == QUERIES:
             break
-        items = found.setdefault(row["query"], [])
+        items = tops.setdefault(row["query"], [])
         if len(items) < ITEMS:
             items.append({"item": row["item"], "rank": row.get("rank", len(items) + 1), "score": row["score"]})
-    return [{"model": step.name, "query": query, "items": items} for query, items in found.items()]
+    return [{"model": step.name, "query": query, "items": items} for query, items in tops.items()]

@@ -1,7 +1,7 @@
-"""What a job will take, told before anything is done: chunks, memory and time of every step.
+"""Estimate a job before it runs: chunks, memory and time of every step.
 
-Chunks and entries are counted where the data is there already. Time and memory are measured with ``trial`` on the
-first chunk of it, and scaled by entries; steps whose data is made by an earlier import are known only after it.
+Chunks and entries are counted if the data exist already. With ``trial``, time and memory are measured on the first
+chunk and extrapolated by entries. A step that reads the output of an import is unknown until the import has run.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from distagg.models.trained import Trained
 from distagg.pipeline.spec import Job, Step
 from distagg.storage.paths import is_found
 
-COPIES = 4  # of a chunk in memory while it is ranked: as read, as arrays, the model's own, the part as written
+COPIES = 4  # of a chunk in memory while it is ranked: as read, as arrays, in the model, as the part to write
 
 
 def plan(job: Job, *, trial: bool = False) -> list[dict[str, Any]]:
-    """A row for each step: step, do, entries, chunks, and with ``trial`` seconds and memory (bytes of a process)."""
-    sizes: dict[str, float] = {}  # entries of what steps make, where they are known
+    """A row per step: step, do, entries, chunks, and with ``trial`` seconds and memory (bytes per process)."""
+    sizes: dict[str, float] = {}  # entries of the outputs of steps, if known
     rows = []
     for step in job.steps:
         row = _row(step, sizes)
@@ -36,7 +36,7 @@ def plan(job: Job, *, trial: bool = False) -> list[dict[str, Any]]:
             row["entries"] *= step.values["experts"] * step.values["items"]
             sizes[step.name] = row["entries"]
         if trial and step.do in ("rank", "fit") and row["entries"] is not None:
-            row |= _tried(step, row["entries"], max(1, job.place.get("workers", 0)), job)
+            row |= _measured(step, row["entries"], max(1, job.place.get("workers", 0)), job)
         rows.append(row)
     return rows
 
@@ -67,8 +67,8 @@ def _bytes(path: Path) -> int:
     return sum(file.stat().st_size for file in files)
 
 
-def _tried(step: Step, entries: float, workers: int, job: Job) -> dict[str, Any]:
-    """Seconds and memory by working on one chunk twice; the first time compiles."""
+def _measured(step: Step, entries: float, workers: int, job: Job) -> dict[str, Any]:
+    """Measure seconds and memory on one chunk, twice: the first time compiles."""
     source = _source(step, job)
     model, params = _model(step, job)
     if source is None or model is None or source.manifest.partition == "expert":
@@ -83,8 +83,8 @@ def _tried(step: Step, entries: float, workers: int, job: Job) -> dict[str, Any]
         chunk = ref.load(ids=not trained)
         if trained:
             assert isinstance(model, Trained)
-            begun = {**model.start(chunk.n_experts), "round": [0.0], "highest": [float(max(chunk.labels.max(), 1))]}
-            model.learn(chunk, {name: _array(value) for name, value in begun.items()})
+            start = {**model.start(chunk.n_experts), "round": [0.0], "highest": [float(max(chunk.labels.max(), 1))]}
+            model.learn(chunk, {name: _array(value) for name, value in start.items()})
         else:
             ranking_of(chunk, solved(model, chunk, params), ranking_schema(model))
         spent = time.perf_counter() - began
@@ -102,7 +102,7 @@ def _tried(step: Step, entries: float, workers: int, job: Job) -> dict[str, Any]
 
 
 def _source(step: Step, job: Job) -> Dataset | None:
-    """The dataset to try on: the step's own, or what it is expanded from."""
+    """The dataset to measure on: the step's input, or the dataset that it is expanded from."""
     reference = step.values["dataset"]
     maker = job.step(reference)
     while maker is not None and maker.do == "expand":

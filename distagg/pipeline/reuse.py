@@ -1,9 +1,10 @@
-"""What a run takes over from the one before it: whole steps whose inputs are the same, and the reasons for the others.
+"""Reuse steps of the previous run whose inputs did not change, and give the reasons for the others.
 
-A step's key is all that its output depends on: its fields, the hashes of what it reads, seed, code. The key is kept in
-the run directory, and a step with the same key in the run before gives its files (linked, each checked by its hash). A
-step that changed is done again from its beginning, training too: weights depend on every query. Rankings alone are
-taken over part by part (``distagg.engine.rank_incremental``). Times are never taken over: ``scale`` measures anew.
+The key of a step contains everything that its output depends on: its fields, the hashes of its inputs, seed and code.
+It is stored in the run directory. If the previous run has the same key for the step, its files are linked, each checked
+by its hash. A step that changed runs from the beginning, training too, because weights depend on every query. Only
+rankings are reused part by part (``distagg.engine.rank_incremental``). ``scale`` always runs again, because it measures
+times.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from distagg.pipeline.spec import Job, Step
 from distagg.storage.atomic import MARKER, digest, staged_directory, staged_file
 from distagg.storage.paths import is_found, place
 
-NEVER = ("scale",)
+NEVER_REUSED = ("scale",)
 
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """The run before, which finished, and the hashes of its files."""
+    """The previous finished run, and the hashes of its files."""
 
     folder: RunFolder
     files: dict[str, str]  # path in the folder -> SHA-256
@@ -38,18 +39,18 @@ class Before:
 
     @classmethod
     def open(cls, folder: RunFolder) -> Before | None:
-        """None where it is gone, or not whole."""
+        """The previous run, or None if it was deleted or is incomplete."""
         try:
             body = folder.read(MANIFEST)
             if folder.finished and folder.begun:
-                return cls(folder, {one["path"]: one["sha256"] for one in body["files"]})
+                return cls(folder, {file["path"]: file["sha256"] for file in body["files"]})
         except (DistaggError, KeyError, TypeError):
             pass
         return None
 
 
 def find_before(folder: RunFolder) -> Before | None:
-    """The run that ``latest`` beside a run directory points to; the same one whenever the run is resumed."""
+    """The run that ``latest`` pointed to when this run started; a resumed run keeps it."""
     if not (folder.path / "before.json").is_file():
         pointer = folder.path.parent / "latest"
         name = os.readlink(pointer) if pointer.is_symlink() else ""
@@ -59,7 +60,7 @@ def find_before(folder: RunFolder) -> Before | None:
 
 
 def step_key(job: Job, step: Step, folder: RunFolder) -> dict[str, Any]:
-    """All that a step's output depends on; its inputs must be there."""
+    """Everything that a step's output depends on; its inputs must exist."""
     inputs = {}
     for reference in references(step):
         maker = job.step(reference)
@@ -69,22 +70,22 @@ def step_key(job: Job, step: Step, folder: RunFolder) -> dict[str, Any]:
     return {"step": values, "inputs": inputs, "seed": job.seed, "plan": plan_key(), "code": code_key()}
 
 
-def take_step(step: Step, folder: RunFolder, before: Before | None) -> list[str] | None:
-    """Take a step's output over from the run before: None where that was done, else why not (nothing: no such run).
+def reuse_step(step: Step, folder: RunFolder, before: Before | None) -> list[str] | None:
+    """Reuse a step's output of the previous run: returns None if it was reused, else the reasons why not.
 
-    The step's key must be in the folder already.
+    The reasons are empty if there is no previous run. The step's key must be in the folder already.
     """
-    if before is None or step.do in NEVER:
+    if before is None or step.do in NEVER_REUSED:
         return []
     if not before.folder.step_key_file(step).is_file():
-        return ["the run before had no such step"]
+        return ["the previous run had no such step"]
     lines = difference(before.folder.read(f"keys/{step.name}.json"), folder.read(f"keys/{step.name}.json"))
     if lines:
         return lines
-    made = before.folder.output(step)
+    output = before.folder.output(step)
     try:
-        if not _whole(made, before):
-            return ["its output in the run before is damaged"]
+        if not _whole(output, before):
+            return ["its output in the previous run is damaged"]
         notes = before.folder.notes(step)
         folder.keep_notes(step, notes)
         recipe = before.folder.recipe_file(step)
@@ -92,29 +93,29 @@ def take_step(step: Step, folder: RunFolder, before: Before | None) -> list[str]
             folder.recipe_file(step).parent.mkdir(exist_ok=True)
             folder.recipe_file(step).unlink(missing_ok=True)
             link(recipe, folder.recipe_file(step))
-        _link_output(made, folder.output(step))
-    except FileNotFoundError:  # deleted meanwhile
-        return ["its output in the run before is gone"]
+        _link_output(output, folder.output(step))
+    except FileNotFoundError:  # deleted in the meantime
+        return ["its output in the previous run was deleted"]
     return None
 
 
-def _whole(made: Path, before: Before) -> bool:
-    """Whether an output's files are those that the run's manifest names, each with its hash."""
-    files = [made] if made.is_file() else [file for file in made.rglob("*") if file.is_file()]
+def _whole(output: Path, before: Before) -> bool:
+    """Whether an output consists of the files in the run's manifest, each with its hash."""
+    files = [output] if output.is_file() else [file for file in output.rglob("*") if file.is_file()]
     names = {str(file.relative_to(before.folder.path)) for file in files}
-    inside = str(made.relative_to(before.folder.path))
+    inside = str(output.relative_to(before.folder.path))
     wanted = {path for path in before.files if path == inside or path.startswith(f"{inside}/")}
     return bool(names) and names == wanted and all(digest(before.folder.path / n) == before.files[n] for n in names)
 
 
-def _link_output(made: Path, target: Path) -> None:
-    if made.is_file():
+def _link_output(output: Path, target: Path) -> None:
+    if output.is_file():
         with staged_file(target) as staging:
-            link(made, staging)
+            link(output, staging)
         return
     with staged_directory(target) as staging:
-        for file in made.rglob("*"):
+        for file in output.rglob("*"):
             if file.is_file() and file.name != MARKER:
-                place = staging / file.relative_to(made)
-                place.parent.mkdir(parents=True, exist_ok=True)
-                link(file, place)
+                copy = staging / file.relative_to(output)
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                link(file, copy)

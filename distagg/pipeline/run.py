@@ -1,4 +1,13 @@
-"""Whether what a step published is still what it published."""
+"""The driver of a job: runs step after step in a run directory, and resumes where an earlier driver stopped.
+
+A step is done when its output is published, by one rename. A run ends with its manifest, then ``_SUCCESS``, then the
+``latest`` pointer. A driver may therefore die at any moment: the next one checks the published outputs by their hashes,
+removes damaged and incomplete ones, and continues to the same bytes.
+
+Of a job's finished runs the newest ``keep`` are retained. The driver deletes a directory only if it is certainly a
+finished run of this job: beside the new run, named by its key, with a matching manifest, not locked, and not the target
+of ``latest``. It is renamed first, so that nobody sees half a run. Unfinished runs stay, because they can be resumed.
+"""
 
 from __future__ import annotations
 
@@ -21,45 +30,48 @@ from distagg.pipeline.folder import RUN_FORMAT, RunFolder, as_json
 from distagg.pipeline.key import difference, environment, resume_key, short
 from distagg.pipeline.page import write_run_report
 from distagg.pipeline.plan import plan
-from distagg.pipeline.reuse import Before, find_before, step_key, take_step
-from distagg.pipeline.since import changes_since, told
+from distagg.pipeline.reuse import Before, find_before, reuse_step, step_key
+from distagg.pipeline.since import changes_since, summary
 from distagg.pipeline.spec import Job, Step
 from distagg.pipeline.steps import STEPS, Site, metrics_of, tidy
 from distagg.storage.atomic import MARKER, digest, sync, write_whole
 from distagg.types import SCHEMA_VERSION
 
-
-def files_of(made: Path, root: Path) -> list[dict[str, Any]]:
-    """Every file of an output: path from ``root``, bytes, SHA-256 (from the output's own manifest where it has it)."""
-    if made.is_file():
-        return [_file(made, root)]
-    known = {one["path"]: one["sha256"] for one in _listed(made)}
-    inside = sorted(file for file in made.rglob("*") if file.is_file())
-    return [_file(file, root, known.get(str(file.relative_to(made)))) for file in inside]
+OpenRunner = Callable[[], AbstractContextManager[Runner]]
+_DELETED = re.compile(r"\.gone-[0-9a-f]{12}")
 
 
-def sound(made: Path) -> str | None:
-    """None, or the name of the first file that is damaged, by the hashes in the output's own manifest."""
-    if made.is_file():
+def files_of(output: Path, root: Path) -> list[dict[str, Any]]:
+    """Every file of an output: path relative to ``root``, bytes, SHA-256 (from the output's manifest if possible)."""
+    if output.is_file():
+        return [_file(output, root)]
+    known = {entry["path"]: entry["sha256"] for entry in _listed(output)}
+    inside = sorted(file for file in output.rglob("*") if file.is_file())
+    return [_file(file, root, known.get(str(file.relative_to(output)))) for file in inside]
+
+
+def first_damaged(output: Path) -> str | None:
+    """The first file that does not match the hashes in the output's manifest, or None."""
+    if output.is_file():
         try:
-            if made.suffix == ".json":
-                json.loads(made.read_bytes())
+            if output.suffix == ".json":
+                json.loads(output.read_bytes())
         except ValueError:
-            return made.name
+            return output.name
         return None
-    if not (made / MARKER).is_file():
+    if not (output / MARKER).is_file():
         return MARKER
     try:
-        for one in _listed(made):
-            if digest(made / one["path"]) != one["sha256"]:
-                return str(one["path"])
+        for entry in _listed(output):
+            if digest(output / entry["path"]) != entry["sha256"]:
+                return str(entry["path"])
     except (OSError, ValueError, KeyError, TypeError):
-        return manifest_file(made).name
+        return manifest_file(output).name
     return None
 
 
-def _listed(made: Path) -> list[dict[str, Any]]:
-    body = json.loads(manifest_file(made).read_text(encoding="utf-8"))
+def _listed(output: Path) -> list[dict[str, Any]]:
+    body = json.loads(manifest_file(output).read_text(encoding="utf-8"))
     return [*body.get("files", ()), *body.get("fits", ())]
 
 
@@ -67,37 +79,27 @@ def _file(file: Path, root: Path, sha256: str | None = None) -> dict[str, Any]:
     return {"path": str(file.relative_to(root)), "bytes": file.stat().st_size, "sha256": sha256 or digest(file)}
 
 
-# Retention: of a job's finished runs the newest so many are kept.
-#
-# Deleted is only what is certainly a finished run of this job: a directory beside the new run, under the name of its
-# key, whose manifest says so, that nobody holds, and to which ``latest`` does not point. It is renamed first, so that
-# nobody meets half a run. Unfinished runs stay: somebody may want to resume them.
-
-
-_GONE = re.compile(r"\.gone-[0-9a-f]{12}")
-
-
 def retain(root: Path, name: str, keep: int, newest: str) -> list[str]:
-    """Delete old runs of the job ``name`` in ``root``, keeping ``keep`` with ``newest``; gives the names deleted."""
-    for left in root.iterdir():  # of a driver that died while it deleted
-        if _GONE.fullmatch(left.name) and left.is_dir() and not left.is_symlink():
-            shutil.rmtree(left)
+    """Delete old runs of the job ``name`` in ``root``, except the newest ``keep``; returns the deleted names."""
+    for remnant in root.iterdir():  # of a driver that died while it deleted
+        if _DELETED.fullmatch(remnant.name) and remnant.is_dir() and not remnant.is_symlink():
+            shutil.rmtree(remnant)
     pointer = root / "latest"
-    spared = {newest, os.readlink(pointer) if pointer.is_symlink() else newest}
-    runs = [run for run in root.iterdir() if run.name not in spared and finished_run(run, name)]
+    retained = {newest, os.readlink(pointer) if pointer.is_symlink() else newest}
+    runs = [run for run in root.iterdir() if run.name not in retained and finished_run(run, name)]
     runs.sort(key=lambda run: ((run / MARKER).stat().st_mtime_ns, run.name), reverse=True)
     deleted = []
-    for run in runs[max(0, keep - len(spared)) :]:
-        with suppress(InfrastructureError), RunFolder(run).lease():  # held: somebody is at it
-            gone = root / f".gone-{run.name}"
-            os.rename(run, gone)
-            shutil.rmtree(gone)
+    for run in runs[max(0, keep - len(retained)) :]:
+        with suppress(InfrastructureError), RunFolder(run).lease():  # locked: another driver uses it
+            renamed = root / f".gone-{run.name}"
+            os.rename(run, renamed)
+            shutil.rmtree(renamed)
             deleted.append(run.name)
     return deleted
 
 
 def finished_run(path: Path, name: str) -> bool:
-    """Whether a path is a finished run of a job, and nothing else."""
+    """Whether a path is certainly a finished run of the job ``name``."""
     if path.is_symlink() or not path.is_dir() or not (path / MARKER).is_file():
         return False
     folder = RunFolder(path)
@@ -108,35 +110,30 @@ def finished_run(path: Path, name: str) -> bool:
         return False
 
 
-# The driver of a job: step after step in a run directory, resumed where an earlier driver stopped.
-#
-# A step is done when its output is published, which happens in one rename. The end of the run is its manifest, then
-# ``_SUCCESS``, then the ``latest`` pointer. So a driver may die between any two moves: the next one finds what is
-# whole, removes what is not, and goes on to the same bytes.
-
-
-Place = Callable[[], AbstractContextManager[Runner]]
-
-
 def drive(
-    job: Job, place: Place, target: Path | None = None, say: Callable[[str], None] = print, *, point: bool = False
+    job: Job,
+    open_runner: OpenRunner,
+    target: Path | None = None,
+    say: Callable[[str], None] = print,
+    *,
+    point: bool = False,
 ) -> RunFolder:
-    """Run a job, or what is left of it, in ``target`` or in the folder that its resume key names.
+    """Run a job, or finish it, in ``target`` or in the folder named by its resume key.
 
-    In the second case, or when ``point`` asks for it, the run is one of a job's runs in one folder: it takes over from
-    the latest what did not change, ``latest`` is set to it, and old runs are deleted as the job's ``keep`` says.
+    In the second case, or with ``point``, the run belongs to the series of the job's runs in one folder: it reuses
+    unchanged steps of the latest run, ``latest`` then points to it, and old runs are deleted according to ``keep``.
     """
     key = resume_key(job)
     path = target if target is not None else Path(job.runs) / job.name / short(key)
     folder = RunFolder(path)
-    _refuse_strange(folder, key)
+    _refuse_other(folder, key)
     among = point or target is None
     path.mkdir(parents=True, exist_ok=True)
     with folder.lease():
         if folder.finished:
             say(f"done already: {path}")
         else:
-            _run(job, folder, key, place, say, among)
+            _run(job, folder, key, open_runner, say, among)
         if among:
             point_to(path)
             if job.keep is not None:
@@ -149,20 +146,20 @@ def drive(
     return folder
 
 
-def _refuse_strange(folder: RunFolder, key: dict[str, Any]) -> None:
-    """Refuse a folder that is something else, or a run of something else."""
+def _refuse_other(folder: RunFolder, key: dict[str, Any]) -> None:
+    """Refuse a folder that is not a run directory, or that belongs to a different job."""
     if folder.begun:
         lines = difference(folder.read("key.json"), key)
         if lines:
             raise UsageError(
-                f"{folder.path} was begun with something else, so nothing of it can be used:\n  "
+                f"{folder.path} was created by a different job; cannot resume:\n  "
                 + "\n  ".join(lines)
-                + "\nput it back, or run the job in another directory"
+                + "\nundo these changes, or run the job in another directory"
             )
     elif folder.path.exists() and (
         not folder.path.is_dir() or any(not _ours(entry.name) for entry in folder.path.iterdir())
     ):
-        raise UsageError(f"output {folder.path} exists already and is no run directory; name another path")
+        raise UsageError(f"output {folder.path} exists already and is not a run directory; choose another path")
 
 
 def _ours(name: str) -> bool:
@@ -170,7 +167,7 @@ def _ours(name: str) -> bool:
 
 
 def _run(
-    job: Job, folder: RunFolder, key: dict[str, Any], place: Place, say: Callable[[str], None], among: bool
+    job: Job, folder: RunFolder, key: dict[str, Any], open_runner: OpenRunner, say: Callable[[str], None], among: bool
 ) -> None:
     resumed = folder.begun
     if not resumed:
@@ -188,8 +185,8 @@ def _run(
             def runner() -> Runner:
                 if not held:
                     try:
-                        held.append(stack.enter_context(place()))
-                    except (RuntimeError, TimeoutError) as error:  # a worker lost while the cluster starts
+                        held.append(stack.enter_context(open_runner()))
+                    except (RuntimeError, TimeoutError) as error:  # a worker died while the cluster started
                         raise InfrastructureError(f"the cluster did not start: {error}") from error
                 return held[0]
 
@@ -197,16 +194,16 @@ def _run(
         _finish(job, folder, key, before, say)
     except KeyboardInterrupt as stop:
         folder.say("interrupted", by=str(stop) or "SIGINT")
-        say(f"stopped; go on with: distagg resume {folder.path}")
+        say(f"stopped; resume with: distagg resume {folder.path}")
         raise
     except MemoryError as error:
         folder.say("failed", error="out of memory")
         raise InfrastructureError(
-            f"out of memory; take smaller chunks or fewer workers, then: distagg resume {folder.path}"
+            f"out of memory; use smaller chunks or fewer workers, then: distagg resume {folder.path}"
         ) from error
     except (InfrastructureError, OSError) as error:
         folder.say("failed", error=str(error))
-        say(f"go on with: distagg resume {folder.path}")
+        say(f"resume with: distagg resume {folder.path}")
         raise
     except Exception as error:
         folder.say("failed", error=f"{type(error).__name__}: {error}")
@@ -217,19 +214,19 @@ def _steps(job: Job, site: Site, say: Callable[[str], None]) -> None:
     folder, before = site.folder, site.before
     output = folder.path / "output"
     output.mkdir(exist_ok=True)
-    for left in output.glob(".*.staging-*"):  # of a driver that died; the lease says that it is gone
-        shutil.rmtree(left) if left.is_dir() else left.unlink()
+    for remnant in output.glob(".*.staging-*"):  # of a dead driver: a live one would hold the lock
+        shutil.rmtree(remnant) if remnant.is_dir() else remnant.unlink()
     for n, step in enumerate(job.steps, start=1):
-        if _standing(folder, step):
+        if _done_before(folder, step):
             folder.say("step there already", step=step.name)
-            say(f"{n}/{len(job.steps)} {step.name}: there already")
+            say(f"{n}/{len(job.steps)} {step.name}: done before")
         else:
             began = time.perf_counter()
-            why = _taken(job, step, site) if site.among else []
+            why = _reuse(job, step, site) if site.among else []
             if why is None:
                 assert before is not None
                 folder.say("step reused", step=step.name, run=before.name)
-                say(f"{n}/{len(job.steps)} {step.name}: as in {before.name}, where it read the same")
+                say(f"{n}/{len(job.steps)} {step.name}: reused from {before.name}, same inputs")
                 continue
             folder.say("step", step=step.name, do=step.do, **({"why": why} if why else {}))
             collecting(lambda step=step: STEPS[step.do](step, site))  # type: ignore[misc]  # notes are kept in the folder
@@ -239,24 +236,24 @@ def _steps(job: Job, site: Site, say: Callable[[str], None]) -> None:
         tidy(folder, step)
 
 
-def _taken(job: Job, step: Step, site: Site) -> list[str] | None:
-    """None where the step's output was taken over from the run before, else why it was not."""
+def _reuse(job: Job, step: Step, site: Site) -> list[str] | None:
+    """Reuse the step's output of the previous run: returns None if it was reused, else the reasons why not."""
     file = site.folder.step_key_file(step)
     file.parent.mkdir(exist_ok=True)
     write_whole(file, as_json(step_key(job, step, site.folder)))
-    return take_step(step, site.folder, site.before)
+    return reuse_step(step, site.folder, site.before)
 
 
-def _standing(folder: RunFolder, step: Step) -> bool:
-    """Whether the step's output is there and sound; what is damaged is removed, to be made again."""
+def _done_before(folder: RunFolder, step: Step) -> bool:
+    """Whether the step's output exists undamaged; deletes a damaged one, so that the step runs again."""
     if not folder.done(step):
         return False
-    damaged = sound(folder.output(step))
+    damaged = first_damaged(folder.output(step))
     if damaged is None:
         return True
     folder.say("output damaged", step=step.name, file=damaged)
-    made = folder.output(step)
-    shutil.rmtree(made) if made.is_dir() else made.unlink()
+    output = folder.output(step)
+    shutil.rmtree(output) if output.is_dir() else output.unlink()
     return False
 
 
@@ -267,9 +264,9 @@ def _finish(
     if before is not None:
         changes = changes_since(before.folder, folder, job)
         folder.write("changes.json", changes)
-        say(told(changes))
+        say(summary(changes))
     write_run_report(job, folder)
-    files = [one for step in job.steps for one in files_of(folder.output(step), folder.path)]
+    files = [file for step in job.steps for file in files_of(folder.output(step), folder.path)]
     metrics = folder.path / "metrics.json"
     files.append({"path": metrics.name, "bytes": metrics.stat().st_size, "sha256": digest(metrics)})
     notes = {step.name: folder.notes(step) for step in job.steps if folder.notes(step)}
@@ -280,12 +277,12 @@ def _finish(
 
 
 def point_to(run: Path) -> None:
-    """``latest`` beside the run directory names the newest run that succeeded, in one step."""
+    """Let ``latest`` beside the run directory point to this run, atomically."""
     pointer, fresh = run.parent / "latest", run.parent / f".latest-{uuid.uuid4().hex[:8]}"
     if pointer.is_symlink() and os.readlink(pointer) == run.name:
         return
-    for left in run.parent.glob(".latest-*"):
-        left.unlink(missing_ok=True)
+    for remnant in run.parent.glob(".latest-*"):
+        remnant.unlink(missing_ok=True)
     os.symlink(run.name, fresh)
     os.replace(fresh, pointer)
     sync(run.parent)

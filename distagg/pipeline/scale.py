@@ -1,10 +1,10 @@
-"""The step ``scale``: how passes and rounds fare with more workers, more data, other chunks, and at 1,000 workers.
+"""The step ``scale``: measures passes and rounds with more workers, more data, other chunk sizes, and a simulation.
 
-Strong scaling: the same data on more workers; weak: data that grow with the workers (experts several times over). Every
-pass's time is split into reading, computing and the rest (coordination, waiting for the last). The universal
-scalability law is fitted to what was measured, with 95% intervals. A simulation runs rounds with the real scheduler and
-driver and in-process workers, whose chunks take the measured time. Clusters are local, whatever the job's place. What
-was measured before a crash is kept, and not measured again.
+Strong scaling is the same data on more workers; weak scaling is data that grow with the workers (replicated experts).
+The time of a pass is split into reading, computing and the rest (coordination, waiting for the last worker). The
+universal scalability law is fitted to the measurements, with 95% intervals. A simulation runs rounds with the real
+scheduler and driver and up to 1,000 in-process workers, whose chunks take the measured time. Clusters are always local,
+whatever the job's place. Measurements are stored, so that a resumed run does not repeat them.
 """
 
 from __future__ import annotations
@@ -29,39 +29,39 @@ from distagg.models import Model, model_named
 from distagg.pipeline.folder import Kept
 from distagg.sources.synthetic import SyntheticSource
 
-PAIR = 2  # workers on which all but their number is varied
-CHUNK = 1 << 18  # entries, where the chunk is not what is varied
-LAW_POINTS = 3  # numbers of workers: the law has three parameters
-ROUNDS = 20  # of nothing, for each repeat of a pass
+PAIR = 2  # workers, when anything else varies
+CHUNK = 1 << 18  # entries, when anything else varies
+LAW_POINTS = 3  # least numbers of workers for a fit: the law has three parameters
+ROUNDS = 20  # empty rounds for each repeat of a pass
 Runs = list[dict[str, float]]
 
 
 def scale(
     values: dict[str, Any], dataset: Dataset | None, folder: Path, say: Callable[..., None], *, seed: int = 0
 ) -> dict[str, Any]:
-    """All figures of a scale step; ``folder`` holds data and figures until then."""
+    """All measurements of a scale step; ``folder`` stores data and measurements until the end."""
     folder.mkdir(parents=True, exist_ok=True)
     model, kept = model_named(values["model"], seed=seed), Kept(folder, say)
     if dataset is None:
-        dataset = _made(folder / "synthetic", lambda target: write_dataset(
+        dataset = _dataset_at(folder / "synthetic", lambda target: write_dataset(
             SyntheticSource(queries=values["queries"], shape="mq2008", seed=seed), target))  # fmt: skip
     check_fits(model, dataset)
     if dataset.manifest.partition != "query":
         raise UsageError(f"{dataset.path} is partitioned by expert; scaling is measured on whole queries")
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "model": model.name, "queries": dataset.manifest.queries, "entries": dataset.manifest.entries,
         "strong": {}, "weak": {}, "experts": {}, "items": {}, "chunk": {}, "simulated": {},
     }  # fmt: skip
     for workers in values["workers"]:
-        _measure(found, workers, values, _Data(dataset, folder), model, kept)
-    _simulate(found, values, dataset, kept)
-    rates = {"strong, measured": _rates(found["strong"])} | {
+        _measure(result, workers, values, _Data(dataset, folder), model, kept)
+    _simulate(result, values, dataset, kept)
+    rates = {"strong, measured": _rates(result["strong"])} | {
         f"simulated, chunks of {size:,}": _rates(runs, values["simulated_entries"])
-        for size, runs in found["simulated"].items()
+        for size, runs in result["simulated"].items()
     }
-    found["laws"] = {name: _law(some, seed) for name, some in rates.items() if len(some) >= LAW_POINTS}
-    found["simulated_entries"] = values["simulated_entries"]
-    return json.loads(json.dumps(found))
+    result["laws"] = {name: _law(some, seed) for name, some in rates.items() if len(some) >= LAW_POINTS}
+    result["simulated_entries"] = values["simulated_entries"]
+    return json.loads(json.dumps(result))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,19 +73,19 @@ class _Data:
         if experts == items == 1:
             return self.base
         target = self.folder / f"experts-{experts}-items-{items}"
-        return _made(target, lambda target: expand_dataset(self.base, target, experts=experts, items=items))
+        return _dataset_at(target, lambda target: expand_dataset(self.base, target, experts=experts, items=items))
 
 
-def _made(target: Path, make: Callable[[Path], Any]) -> Dataset:
+def _dataset_at(target: Path, make: Callable[[Path], Any]) -> Dataset:
     if not target.exists():
         make(target)
     return Dataset.open(target)
 
 
 def _measure(
-    found: dict[str, Any], workers: int, values: dict[str, Any], data: _Data, model: Model, kept: Kept
+    result: dict[str, Any], workers: int, values: dict[str, Any], data: _Data, model: Model, kept: Kept
 ) -> None:
-    """All passes on so many workers; their cluster starts when the first is to be measured."""
+    """All passes on this many workers; the cluster starts only if a pass has to be measured."""
     base, repeats = values["grow"], values["repeats"]
     with ExitStack() as stack:
         held: list[DaskRunner] = []
@@ -97,7 +97,7 @@ def _measure(
 
         def timed(axis: str, key: int, dataset: Callable[[], Dataset], chunk: int = CHUNK) -> None:
             name = f"{axis}-{key}"
-            found[axis][key] = kept(name, lambda: passes(runner(), model, dataset().plan(chunk), repeats))
+            result[axis][key] = kept(name, lambda: passes(runner(), model, dataset().plan(chunk), repeats))
 
         timed("strong", workers, lambda: data.grown(base))
         timed("weak", workers, lambda: data.grown(base * workers))
@@ -108,25 +108,27 @@ def _measure(
             for size in values["chunks"]:
                 timed("chunk", size, lambda: data.grown(base), size)
             cost = kept("round", lambda: round_cost(runner(), data.base.plan(1 << 14), ROUNDS * repeats))
-            found["round"] = cost
+            result["round"] = cost
 
 
-def _simulate(found: dict[str, Any], values: dict[str, Any], dataset: Dataset, kept: Kept) -> None:
-    """Rounds by chunk size and number of workers."""
-    few = min(found["strong"])
-    one = middle(found["strong"][few])
-    found["entry_seconds"] = one["compute"] * few / one["entries"]  # in rounds, chunks are in memory
+def _simulate(result: dict[str, Any], values: dict[str, Any], dataset: Dataset, kept: Kept) -> None:
+    """Simulate rounds for each chunk size and number of workers."""
+    few = min(result["strong"])
+    median = middle(result["strong"][few])
+    result["entry_seconds"] = (
+        median["compute"] * few / median["entries"]
+    )  # without reading: in rounds, chunks are in memory
     sizes = values["simulated_chunks"]
 
     def rounds(workers: int) -> list[Runs]:
         with _started(crowd(workers)) as runner:
             refs = [simulated_refs(dataset, values["simulated_entries"], size) for size in sizes]
-            return [rounds_at(runner, some, found["entry_seconds"], values["repeats"]) for some in refs]
+            return [rounds_at(runner, some, result["entry_seconds"], values["repeats"]) for some in refs]
 
     for workers in values["simulated"]:
         runs = kept(f"simulated-{workers}", lambda workers=workers: rounds(workers))  # type: ignore[misc]
         for size, mine in zip(sizes, runs, strict=True):
-            found["simulated"].setdefault(size, {})[workers] = mine
+            result["simulated"].setdefault(size, {})[workers] = mine
 
 
 @contextmanager
@@ -140,10 +142,10 @@ def _started(cluster: AbstractContextManager[DaskRunner]) -> Iterator[DaskRunner
 
 
 def _law(rates: dict[int, Sequence[float]], seed: int) -> dict[str, Any]:
-    """The fitted law; JSON has no infinity, so a peak that is nowhere in sight is null."""
-    found = law.fit(rates, seed)
-    ends = [None if math.isinf(end) else end for end in (found["peak"], *found["peak_interval"])]
-    return found | {"peak": ends[0], "peak_interval": ends[1:]}
+    """The fitted law; an infinite peak becomes null, because JSON has no infinity."""
+    result = law.fit(rates, seed)
+    ends = [None if math.isinf(end) else end for end in (result["peak"], *result["peak_interval"])]
+    return result | {"peak": ends[0], "peak_interval": ends[1:]}
 
 
 def _rates(runs: dict[int, Runs], work: float | None = None) -> dict[int, Sequence[float]]:

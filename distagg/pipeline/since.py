@@ -1,7 +1,7 @@
-"""What changed since the run before: rankings, figures, what models make of their experts.
+"""Changes since the previous run: of rankings, of metrics, and of the models' parameters for their experts.
 
 Parts of rankings with the same bytes are only counted; the others are read, some queries at a time, so that memory is
-bounded by ROWS whatever changed.
+bounded by ROWS.
 """
 
 from __future__ import annotations
@@ -30,54 +30,54 @@ SHOWN = 10
 
 
 def changes_since(before: RunFolder, now: RunFolder, job: Job) -> dict[str, Any]:
-    """By step: changes of rankings, of metrics, of fitted models. What the run before did not have is left out."""
-    found: dict[str, Any] = {"before": before.path.name, "rankings": {}, "metrics": {}, "models": {}}
+    """Changes of rankings, metrics and fitted models, by step; omits steps that the previous run did not have."""
+    result: dict[str, Any] = {"before": before.path.name, "rankings": {}, "metrics": {}, "models": {}}
     for step in job.steps:
-        then, made = before.output(step), now.output(step)
+        then, output = before.output(step), now.output(step)
         try:
             if not then.exists():
                 continue
             if step.do == "rank":
-                found["rankings"][step.name] = ranking_changes(then, made)
+                result["rankings"][step.name] = ranking_changes(then, output)
             elif step.do == "fit":
-                found["models"][step.name] = _model_changes(load_model(then), load_model(made))
+                result["models"][step.name] = _model_changes(load_model(then), load_model(output))
             elif step.do in ("evaluate", "compare"):
-                found["metrics"][step.name] = _metric_changes(_means(then, step), _means(made, step))
+                result["metrics"][step.name] = _metric_changes(_means(then, step), _means(output, step))
         except (
             DistaggError,
             OSError,
             KeyError,
             ValueError,
-        ) as error:  # another kind of step then, or deleted meanwhile
-            found.setdefault("unknown", {})[step.name] = str(error)
-    return found
+        ) as error:  # another kind of step in the previous run, or deleted in the meantime
+            result.setdefault("unknown", {})[step.name] = str(error)
+    return result
 
 
 def ranking_changes(before: Path, now: Path, rows: int = ROWS) -> dict[str, Any]:
-    """How two rankings on disk differ."""
+    """The differences between two rankings on disk."""
     total = RankChanges()
     old, new = _parts(before), _parts(now)
     same = [digest for digest in new if digest in old]
     for digest in same:
         add_same(total, read_groups(new[digest][0], None, ["query"])["query"])
-    left = [[one for digest, one in parts.items() if digest not in same] for parts in (old, new)]
-    passes = max(1, math.ceil(sum(count for side in left for _, count in side) / rows))
+    differing = [[part for digest, part in parts.items() if digest not in same] for parts in (old, new)]
+    passes = max(1, math.ceil(sum(count for side in differing for _, count in side) / rows))
     for number in range(passes):
-        tables = [_gathered((file for file, _ in side), number, passes) for side in left]
+        tables = [_gathered((file for file, _ in side), number, passes) for side in differing]
         add_changes(total, tables[0], tables[1])
     return total.to_dict()
 
 
-def _parts(made: Path) -> dict[str, tuple[Path, int]]:
-    """Files of rankings and their rows, by hash; a single file is a part by itself."""
-    if not made.is_dir():
-        return {str(made): (made, 0)}
-    files = json.loads(manifest_file(made).read_text(encoding="utf-8"))["files"]
-    return {one["sha256"]: (made / one["path"], one["rows"]) for one in files}
+def _parts(output: Path) -> dict[str, tuple[Path, int]]:
+    """Files of rankings and their row counts, by hash; a single file is file part."""
+    if not output.is_dir():
+        return {str(output): (output, 0)}
+    files = json.loads(manifest_file(output).read_text(encoding="utf-8"))["files"]
+    return {file["sha256"]: (output / file["path"], file["rows"]) for file in files}
 
 
 def _gathered(files: Iterator[Path], number: int, passes: int) -> pa.Table:
-    """Rows of the queries whose turn it is."""
+    """Rows of the queries of one pass."""
     pieces = [pa.table({"query": pa.array([], pa.string()), "item": pa.array([], pa.string()),
                         "rank": pa.array([], pa.int64())})]  # fmt: skip
     for file in files:
@@ -107,7 +107,7 @@ def _metric_changes(before: dict[str, dict[str, float]], now: dict[str, dict[str
 
 
 def _model_changes(before: Fitted, now: Fitted) -> dict[str, Any]:
-    """Of arrays with a row for each expert: how far all moved, and the experts that moved furthest."""
+    """For arrays with a row per expert: the overall change, and the experts that changed most."""
     common = [name for name in now.experts if name in set(before.experts)]
     at = [{name: n for n, name in enumerate(one.experts)} for one in (before, now)]
     rows = [np.array([one[name] for name in common], dtype=np.int64) for one in at]
@@ -133,13 +133,13 @@ def _model_changes(before: Fitted, now: Fitted) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def told(changes: dict[str, Any]) -> str:
-    """One line about it all."""
-    words = [_ranking_told(name, one) for name, one in changes["rankings"].items()]
+def summary(changes: dict[str, Any]) -> str:
+    """A one-line summary of the changes."""
+    words = [_ranking_summary(name, change) for name, change in changes["rankings"].items()]
     for models in changes["metrics"].values():
         for model, metrics in models.items():
-            apart = {name: 100 * (v["now"] - v["before"]) for name, v in metrics.items() if v["now"] != v["before"]}
-            words += [f"{model} {', '.join(f'{name} {value:+.2f}' for name, value in apart.items())}"] if apart else []
+            moved = {name: 100 * (v["now"] - v["before"]) for name, v in metrics.items() if v["now"] != v["before"]}
+            words += [f"{model} {', '.join(f'{name} {value:+.2f}' for name, value in moved.items())}"] if moved else []
     for name, model in changes["models"].items():
         words += [
             f"{name} {array} moved {100 * one['moved']:.1f}%" for array, one in model["arrays"].items() if one["moved"]
@@ -147,15 +147,15 @@ def told(changes: dict[str, Any]) -> str:
     return f"since {changes['before']}: " + ("; ".join(words) or "nothing to compare")
 
 
-def _ranking_told(name: str, one: dict[str, Any]) -> str:
-    queries = one["queries"]
+def _ranking_summary(name: str, change: dict[str, Any]) -> str:
+    queries = change["queries"]
     total = queries["same"] + queries["changed"]
     if not queries["changed"] and not queries["new"] and not queries["vanished"]:
         return f"{name} the same in all {total:,} queries"
-    alike = f"tau {one['tau']:.3f}, " if one["tau"] is not None else ""
-    alike += f"overlap@{TOP} {one[f'overlap@{TOP}']:.3f}, " if total else ""
+    alike = f"tau {change['tau']:.3f}, " if change["tau"] is not None else ""
+    alike += f"overlap@{TOP} {change[f'overlap@{TOP}']:.3f}, " if total else ""
     return (
         f"{name} changed in {queries['changed']:,} of {total:,} queries "
-        f"({alike}another on top in {one['another on top']:,}), "
+        f"({alike}another on top in {change['another on top']:,}), "
         f"{queries['new']:,} new, {queries['vanished']:,} vanished"
     )

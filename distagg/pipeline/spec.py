@@ -1,4 +1,4 @@
-"""Job files: read, overridden, checked field by field, before anything is written.
+"""Job files: read, override and check them field by field, before anything is written.
 
 A job is a TOML file (or the JSON that a run directory keeps)::
 
@@ -56,7 +56,7 @@ class Job:
         return next((step for step in self.steps if step.name == name), None)
 
     def to_dict(self) -> dict[str, Any]:
-        """The resolved specification, defaults filled in."""
+        """The complete specification, with defaults."""
         steps = {step.name: {"do": step.do, **step.values} for step in self.steps}
         kept = {} if self.keep is None else {"keep": self.keep}
         return {
@@ -66,12 +66,12 @@ class Job:
 
 
 def read_job(path: Path, overrides: Sequence[str] = ()) -> Job:
-    """A job file with ``key=value`` overrides; whatever is wrong is refused with the field's name."""
+    """Read a job file with ``key=value`` overrides; errors name the field."""
     try:
         text = path.read_text(encoding="utf-8")
         body = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
     except FileNotFoundError:
-        raise UsageError(f"no job file {path}; jobs/ has some to copy") from None
+        raise UsageError(f"no job file {path}; jobs/ has examples") from None
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f'job file {path}: {error}; expected TOML, such as name = "nightly"') from None
     if not isinstance(body, dict):
@@ -85,7 +85,7 @@ def read_job(path: Path, overrides: Sequence[str] = ()) -> Job:
 
 
 def _override(body: dict[str, Any], override: str) -> None:
-    """Set one dotted key; the value is TOML, or else text."""
+    """Set one dotted key; a value that is not TOML is taken as text."""
     key, equals, value = override.partition("=")
     if not equals or not all(key.split(".")):
         raise UsageError(f"found '{override}', expected key=value, such as steps.ranked.model=borda")
@@ -97,16 +97,16 @@ def _override(body: dict[str, Any], override: str) -> None:
     for word in above:
         body = body.setdefault(word, {})
         if not isinstance(body, dict):
-            raise UsageError(f"{key}: '{word}' is no table, so it has no key '{last}'")
+            raise UsageError(f"{key}: '{word}' is not a table, so it has no key '{last}'")
     body[last] = read
 
 
 def make_job(body: dict[str, Any]) -> Job:
-    """A checked job from plain data."""
+    """Check a job and fill in defaults."""
     top = _table(body, TOP, "", ())
     place = _table(top["place"], PLACE, "place.", ())
     if "scheduler" in place and place["workers"]:
-        raise UsageError("place.scheduler: give either it or place.workers")
+        raise UsageError("place.scheduler: give either place.scheduler or place.workers")
     checkpoints = _table(top["checkpoints"], CHECKPOINTS, "checkpoints.", ())
     if not top["steps"]:
         raise UsageError("steps: found none, expected at least one, such as [steps.data]")
@@ -114,7 +114,7 @@ def make_job(body: dict[str, Any]) -> Job:
     for name, values in top["steps"].items():
         steps.append(_step(name, values, steps, list(top["steps"]), top["seed"]))
     if is_url(top["runs"]):
-        raise UsageError(f"runs: found the URL {top['runs']}, expected a local folder: run directories hold a lease")
+        raise UsageError(f"runs: found the URL {top['runs']}, expected a local folder: run directories need file locks")
     runs = str(Path(top["runs"]).absolute())
     return Job(top["name"], runs, top["seed"], place, checkpoints, tuple(steps), top.get("keep"))
 
@@ -143,7 +143,7 @@ def _step(name: str, values: Any, before: Sequence[Step], names: list[str], seed
 def _table(
     found: Any, fields: dict[str, Field], where: str, before: Sequence[Step], names: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """The values of a table, checked, with defaults."""
+    """Check the values of a table and fill in defaults."""
     if not isinstance(found, dict):
         raise UsageError(f"{where.rstrip('.')}: found {_shown(found)}, expected a table")
     for key in found:
@@ -240,7 +240,9 @@ def _path(text: str) -> str:
         return text
     path = Path(text).expanduser()
     if not path.exists():
-        raise UsageError(f"found '{text}', and there is no such file; relative paths start where the command is run")
+        raise UsageError(
+            f"found '{text}', but there is no such file; paths are relative to the folder where the command runs"
+        )
     return str(path.absolute())
 
 
@@ -262,22 +264,22 @@ _EXAMPLES = {"paths": '"A1.txt"', "metrics": '"ndcg@5"', "models": '"rrf"', "cou
 
 
 def _reference(kind: str, text: str, before: Sequence[Step], names: Sequence[str]) -> str:
-    """The name of an earlier step that makes what is wanted, or a path (or a model's name), checked."""
+    """Check a reference: an earlier step with the wanted output, a path, or a model's name."""
     wanted = "model" if kind == "ranker" else kind
     step = next((step for step in before if step.name == text), None)
     if step is not None:
         if MAKES.get(step.do) != wanted:
             able = ", ".join(do for do, makes in MAKES.items() if makes == wanted)
-            raise UsageError(f"step '{text}' is {step.do}, expected one that makes a {wanted}: {able}")
+            raise UsageError(f"step '{text}' is {step.do}, expected a step whose output is a {wanted}: {able}")
         return text
     if text in names:
-        raise UsageError(f"step '{text}' does not come before; put it first")
+        raise UsageError(f"step '{text}' does not come before this one; move it up")
     if kind == "ranker" and is_model(text):
         return text
     if not (place(text) if is_url(text) else Path(text).expanduser()).exists():
         makers = [step.name for step in before if MAKES.get(step.do) == wanted]
         known = [*makers, *(MODELS if kind == "ranker" else ())]
-        raise unknown(f"step or path (a {wanted} is wanted)", text, known)
+        raise unknown(f"step or path (expected a {wanted})", text, known)
     path = _path(text)
     if kind == "dataset":
         Dataset.open(path)

@@ -1,4 +1,4 @@
-"""How a run stands: what is done, what is under way, who is at it."""
+"""The status of a run: which steps are done, which is running, and by which process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from distagg.pipeline.spec import Job, make_job
 
 
 def job_of(folder: RunFolder) -> Job:
-    """The job that a run directory was begun with."""
+    """The job that created a run directory."""
     return make_job(folder.read("job.json"))
 
 
@@ -34,26 +34,26 @@ def status(path: Path) -> dict[str, Any]:
 def _step(folder: RunFolder, name: str, do: str, events: list[dict[str, Any]]) -> dict[str, Any]:
     mine = [event for event in events if event.get("step") == name]
     seconds = [event["seconds"] for event in mine if event["event"] == "step done"]
-    over = next((event["run"] for event in mine if event["event"] == "step reused"), None)
+    reused_from = next((event["run"] for event in mine if event["event"] == "step reused"), None)
     done = bool(seconds) or any(event["event"] in ("step there already", "step reused") for event in mine)
     row: dict[str, Any] = {"step": name, "do": do, "state": "done" if done else "begun" if mine else "waiting"}
     if seconds:
         row["seconds"] = seconds[-1]
     total = next((event["total"] for event in reversed(mine) if event["event"] == "parts"), None)
     if total is not None:
-        slips = len(list((folder.path / "staging" / name).glob("part-*.json")))
-        row["parts"] = f"{total if done else min(slips, total)} of {total}"
-    if over is not None:
-        row["reused"] = f"all, from {over}"
+        sidecars = len(list((folder.path / "staging" / name).glob("part-*.json")))
+        row["parts"] = f"{total if done else min(sidecars, total)} of {total}"
+    if reused_from is not None:
+        row["reused"] = f"all, from {reused_from}"
     counted = next((event for event in reversed(mine) if event["event"] == "parts reused"), None)
     if counted is not None:
         row["reused"] = f"{counted['count']} of {counted['of']} parts"
     why = next((event["why"] for event in reversed(mine) if event.get("why") and event["event"] == "step"), None)
     if why:
         row["why"] = "; ".join(why)
-    anew = [event["why"] for event in mine if event["event"] == "part anew"]
-    if anew:
-        row["why"] = "; ".join(f"{text} ({count} parts)" for text, count in Counter(map(_kind, anew)).most_common())
+    reasons = [event["why"] for event in mine if event["event"] == "part reasons"]
+    if reasons:
+        row["why"] = "; ".join(f"{text} ({count} parts)" for text, count in Counter(map(_kind, reasons)).most_common())
     rounds = [event["round"] for event in mine if event["event"].startswith("checkpoint")]
     if rounds and not done:
         row["saved after round"] = rounds[-1]

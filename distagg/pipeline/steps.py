@@ -1,4 +1,4 @@
-"""What each kind of step does: read its inputs, call the engine, publish its output."""
+"""The kinds of steps: each reads its inputs, calls the engine and publishes its output."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ from distagg.storage.paths import Place, place
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where a step works: the job, its folder, and who runs chunks."""
+    """The context of a step: the job, its run directory, the runner and the previous run."""
 
     job: Job
     folder: RunFolder
-    runner: Callable[[], Runner]  # called by steps that need one: a cluster is not started for nothing
+    runner: Callable[[], Runner]  # called by steps that need it, so that a cluster starts only if necessary
     before: Before | None = None
-    among: bool = False  # whether it is one of a job's runs in one folder
+    among: bool = False  # whether the run belongs to the series of the job's runs in one folder
 
     def path(self, reference: str) -> Place:
-        """What a field refers to: an earlier step's output, or a path."""
+        """The path that a field refers to: an earlier step's output, or a path."""
         step = self.job.step(reference)
         return self.folder.output(step) if step is not None else place(reference)
 
@@ -117,7 +117,7 @@ def do_rank(step: Step, site: Site) -> None:
 
 
 def _reuse(step: Step, site: Site) -> Reuse:
-    """Parts of the run before, where the step was a ranking then too."""
+    """The parts of the previous run, if the step was a ranking there too."""
     context = {"code": code_key(), "seed": site.job.seed}
     if site.before is None:
         return Reuse(site.folder.recipe_file(step), context)
@@ -136,7 +136,7 @@ def do_evaluate(step: Step, site: Site) -> None:
 
 
 def _in_sample(step: Step, job: Job) -> bool:
-    """Whether the rankings to evaluate are those of a model that an earlier step fitted on the same labels."""
+    """Whether the rankings come from a model that an earlier step fitted on the same labels."""
     ranked = job.step(step.values["rankings"])
     fitted = job.step(ranked.values["model"]) if ranked else None
     if fitted is None or fitted.values["dataset"] != step.values["dataset"]:
@@ -156,7 +156,7 @@ def do_compare(step: Step, site: Site) -> None:
                 kept=Kept(site.folder.staging(step), site.say(step)),
             )
         )  # fmt: skip
-    site.say(step)("compared", seconds=result.pop("seconds"))  # the output holds nothing that differs from run to run
+    site.say(step)("compared", seconds=result.pop("seconds"))  # the output must be the same in every run
     result["dataset"]["path"] = step.values["dataset"]
     site.folder.keep_notes(step, notes)
     _write(site.folder.output(step), result)
@@ -176,7 +176,7 @@ STEPS: dict[str, Callable[[Step, Site], None]] = {
 
 
 def metrics_of(job: Job, folder: RunFolder) -> dict[str, Any]:
-    """The figures that steps found, by step."""
+    """The metrics of evaluate and compare steps, by step."""
     found = {}
     for step in job.steps:
         if step.do in ("evaluate", "compare"):
@@ -185,7 +185,7 @@ def metrics_of(job: Job, folder: RunFolder) -> dict[str, Any]:
 
 
 def tidy(folder: RunFolder, step: Step) -> None:
-    """Remove what only an unfinished step needs."""
+    """Remove the files that only an unfinished step needs."""
     for left in (folder.staging(step), folder.checkpoints(step)):
         shutil.rmtree(left, ignore_errors=True)
 

@@ -1,7 +1,7 @@
-"""``distagg warm``: compile what models need before it is needed, by running them on a little data of every kind.
+"""``distagg warm``: compile the models' kernels ahead of time, by running the models on small data of every kind.
 
-For images and for workers on machines of their own (``cluster/warm.py``). A model is run as it is by default and once
-with every other choice of its parameters, on whole queries, on a query that is split over experts, and on raw pairs.
+Use it in container images and on the machines of workers (``cluster/warm.py``). Each model runs with its defaults and
+once with every other choice of a parameter, on whole queries, on a query split over experts, and on pairs.
 """
 
 from __future__ import annotations
@@ -25,20 +25,22 @@ from distagg.models import COMPLETIONS, MODELS, Model, NotConvergedWarning, mode
 from distagg.pipeline.key import installed
 from distagg.sources.synthetic import SyntheticSource
 
-FEW = {"rounds": 2, "steps": 5, "resamples": 2, "draws": 8, "trees": 2}  # of what takes long
+FEW = {"rounds": 2, "steps": 5, "resamples": 2, "draws": 8, "trees": 2}  # small values for slow parameters
 METRICS = ("ndcg@5", "p@3", "map", "mrr", "err", "rbp(0.95)", "tau")
 
 
 def warm(names: Sequence[str] = (), tell: Callable[[str, float], None] = lambda name, seconds: None) -> Path:
-    """Fill the cache for these models, or for all, with metrics and completions; gives its folder.
+    """Fill the cache for these models, or for all with metrics and completions; returns its folder.
 
-    ``tell`` hears every model's name when it is done, and the seconds it took.
+    ``tell`` is called for each finished model with its name and the seconds it took.
     """
     models = [model_named(name) for name in names or MODELS]
     opened = cache.store()
     if opened is None:
         reason = "DISTAGG_CACHE=0" if cache.is_off() else "see above"
-        raise InfrastructureError(f"there is no cache to fill ({reason}); set DISTAGG_CACHE_DIR to a private folder")
+        raise InfrastructureError(
+            f"the cache of compiled kernels is off ({reason}); set DISTAGG_CACHE_DIR to a private folder"
+        )
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore", NotConvergedWarning)
         data = _data(Path(folder))
@@ -53,12 +55,12 @@ def warm(names: Sequence[str] = (), tell: Callable[[str, float], None] = lambda 
             _measure(data)
             tell("metrics and completions", time.perf_counter() - began)
     if opened.full:
-        raise InfrastructureError(f"the cache is not full: {opened.full}")
+        raise InfrastructureError(f"the cache could not be filled: {opened.full}")
     return opened.folder
 
 
 def _data(folder: Path) -> list[Dataset]:
-    """Whole queries with labels, a query split over experts, and pairs: from disk, as real data come."""
+    """Datasets of whole queries with labels, of a query split over experts (both on disk), and of pairs."""
     write_dataset(SyntheticSource(queries=12, items=8, shape="mq2008", seed=1), folder / "queries")
     write_dataset(SyntheticSource(queries=1, items=12, experts=40, shape="movielens", seed=1), folder / "crowd")
     won = pa.table({"winner": list("abcadb"), "loser": list("bcadbc"), "tie": [False] * 5 + [True]})
@@ -66,19 +68,19 @@ def _data(folder: Path) -> list[Dataset]:
 
 
 def _variants(model: Model) -> Iterator[Model]:
-    """The model, and it with each choice of each parameter."""
+    """The model with its defaults, then with each choice of each parameter."""
     fields = {field.name: field for field in dataclasses.fields(model)}
     few = {name: value for name, value in FEW.items() if name in fields}
     yield dataclasses.replace(model, **few)
     for name, field in fields.items():
         choices: tuple[Any, ...] = field.metadata["choices"]
         for choice in (not field.default,) if isinstance(field.default, bool) else choices:
-            with contextlib.suppress(DistaggError):  # choices that do not go with the others' defaults
+            with contextlib.suppress(DistaggError):  # choices that conflict with the defaults of other parameters
                 yield dataclasses.replace(model, **{**few, name: choice})
 
 
 def _run(model: Model, data: Sequence[Dataset]) -> None:
-    """Fit and rank; what a model refuses needs no kernels."""
+    """Fit and rank all datasets; those that the model refuses need no kernels."""
     for dataset in data:
         with contextlib.suppress(DistaggError):
             fitted = fit(model, dataset, valid=dataset if model.needs_labels else None)

@@ -19,7 +19,7 @@ from distagg.dataset.expand import expand_chunk
 from distagg.engine.fitting.fit import fit
 from distagg.engine.fitting.folds import make_folds
 from distagg.engine.inspect.attribution import explain
-from distagg.engine.inspect.quality import as_rows, judge_experts, retrain, unheard, weight_rows
+from distagg.engine.inspect.quality import as_rows, drop_experts, judge_experts, retrain, weight_rows
 from distagg.engine.rank import solved
 from distagg.engine.saved import Fitted
 from distagg.metrics import highest_label, parse_metrics, score_chunk
@@ -100,7 +100,7 @@ def unused_experts(dataset: Dataset, settings: Mapping[str, Any], papers: Sequen
                 unused[expert] = unused.get(expert, 0) + 1
             for name, without in zip(found, ([], idle, list(papers)), strict=True):
                 fitted = retrain(whole, without, fold.train, valid=fold.valid) if without else whole
-                tested = unheard(fold.test, without)
+                tested = drop_experts(fold.test, without)
                 chunks = [(c, solved(made, c, fitted.params).score) for c in tested.chunks()]
                 found[name][-1].append(
                     np.concatenate([score_chunk(c, score, parse_metrics(metrics)) for c, score in chunks])

@@ -142,7 +142,7 @@ sys.meta_path.insert(0, Interrupt())
 """
     done = subprocess.run([sys.executable, "-c", body], capture_output=True, text=True)
     assert done.returncode == 130, done.stderr
-    assert done.stderr == "distagg: interrupted; nothing half-written is left\n"
+    assert done.stderr == "distagg: interrupted; no incomplete output was left\n"
 
 
 def test_brackets_without_end_in_a_file(tmp_path: Path, capsys: Capture) -> None:

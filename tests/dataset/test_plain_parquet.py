@@ -95,9 +95,9 @@ def test_earlier_fits_are_taken_over(ranked: Path, tmp_path: Path) -> None:
         for n, (ranking, fits) in enumerate(zip(body["files"], body["fits"], strict=True))
     ]
     earlier = Earlier(ranked, Recipe({}, [["0"], ["1"]]), rows)
-    slip = earlier.take(1, tmp_path, 0)
-    assert slip is not None
-    part = slip[0]
+    sidecar = earlier.take(1, tmp_path, 0)
+    assert sidecar is not None
+    part = sidecar[0]
     assert part.fits is not None
     publish_directory(tmp_path, [part], {"model": "mpm"})
     assert pd.read_parquet(tmp_path / "_fits")["query"].tolist() == ["q1"]

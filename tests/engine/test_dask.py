@@ -127,9 +127,9 @@ def test_a_worker_that_the_scheduler_gave_up_is_not_waited_for(
     assert found[1] is None
     assert direct.slots() == ["a"]  # looked up again
     workers.listed["b"] = 1
-    monkeypatch.setattr(rounds, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(rounds, "POLL_WORKERS_SECONDS", 0.0)
     assert direct.slots() == ["a"]  # back too soon to be trusted
-    direct._shunned["b"] = 0.0
+    direct._backed_off["b"] = 0.0
     assert direct.slots() == ["a", "b"]
 
 

@@ -99,5 +99,5 @@ def test_unlabelled_data_teach_what_needs_no_labels():
 
 def test_settings_beside_a_made_model_are_refused(battles: Dataset):
     for model in (model_named("mpm"), distagg.fit("mpm", battles)):
-        with pytest.raises(UsageError, match="settings \\(steps\\) for a mpm that has its own"):
+        with pytest.raises(UsageError, match="settings \\(steps\\) for a mpm object, which has its own"):
             distagg.rank(model, battles, steps=3)

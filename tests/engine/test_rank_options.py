@@ -70,10 +70,10 @@ def test_least_support_of_pairs_counts_comparisons(caplog: pytest.LogCaptureFixt
 
 
 def test_a_ranking_without_items_is_refused(films: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(UsageError, match="--min-support 50: no item has so many comparisons, the most are 4"):
+    with pytest.raises(UsageError, match="--min-support 50: no item has that many comparisons, the maximum is 4"):
         rank("bradley_terry", Dataset.from_arrow(BATTLES), shown=Shown(least=50))
     assert main(["rank", "borda", str(films), "--min-support", "50", "-o", str(tmp_path / "r.csv")]) == 2
-    assert "no item has so many experts, the most are 2" in capsys.readouterr().err
+    assert "no item has that many experts, the maximum is 2" in capsys.readouterr().err
     assert not (tmp_path / "r.csv").exists()
 
 
@@ -150,7 +150,7 @@ def test_draws_without_an_item_say_nothing_of_it() -> None:
 
 
 def test_a_single_expert_cannot_be_drawn_again() -> None:
-    with pytest.raises(UsageError, match="draws experts, and the dataset has fewer than two"):
+    with pytest.raises(UsageError, match="draws experts, but the dataset has fewer than two"):
         rank("bradley_terry", Dataset.from_arrow(BATTLES), shown=Shown(resamples=5))
 
 

@@ -72,16 +72,16 @@ def test_the_rows_are_those_of_plain_ranking(dataset: Dataset, tmp_path: Path) -
     assert read_rankings(tmp_path / "out").equals(read_rankings(tmp_path / "plain"))
 
 
-@pytest.mark.parametrize("damage", ["bytes", "slip", "gone"])
+@pytest.mark.parametrize("damage", ["bytes", "sidecar", "gone"])
 def test_damaged_parts_are_said_and_made_again(damage: str, dataset: Dataset, tmp_path: Path) -> None:
     with pytest.raises(StoppedError):
         ranked(tmp_path, dataset, stop=4)
-    slip = sorted((tmp_path / "staging").glob("part-*.json"))[2]
-    attempt = slip.with_suffix("")
+    sidecar = sorted((tmp_path / "staging").glob("part-*.json"))[2]
+    attempt = sidecar.with_suffix("")
     if damage == "gone":
         attempt.unlink()
     else:
-        file = slip if damage == "slip" else attempt
+        file = sidecar if damage == "sidecar" else attempt
         file.write_bytes(file.read_bytes()[:30])
     said = ranked(tmp_path, dataset)
     assert ("part damaged", {"file": attempt.name}) in said

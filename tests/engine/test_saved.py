@@ -135,7 +135,7 @@ def test_lambdarank_names_the_experts_it_does_not_know(model: Trained) -> None:
         fitted.params_on(ranked_by(STRANGE))
     assert str(error.value).startswith(
         "2 of the dataset's 3 experts, with 67% of its entries, are unknown to the model: yahoo, ask; it was fitted on "
-        "google, bing, duck; in the data are missing google, duck; fit a model on these experts"
+        "google, bing, duck; the data lack google, duck; fit a model on these experts"
     )
     assert not fitted.params_on(ranked_by(STRANGE), allow_unseen=True)["expert_weight"][1:].any()
     aligned = fitted.params_for(("duck", "google"))

@@ -131,7 +131,7 @@ def test_a_second_driver_is_kept_out(small: Path, capsys: pytest.CaptureFixture[
     Path("out").mkdir()
     with RunFolder(Path("out")).lease():
         assert main(["run", job, "-o", "out"]) == 4
-        assert "is being run by process" in capsys.readouterr().err
+        assert "is locked by process" in capsys.readouterr().err
     assert main(["run", job, "-o", "out"]) == 0
     assert status(Path("out"))["driver"] is None
 

@@ -1,4 +1,4 @@
-"""Growing trees with LightGBM, here or on the workers, and keeping as many as do best on the validation queries."""
+"""Grow trees with LightGBM, here or on the workers, and keep the number of trees that validates best."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from distagg.models import Params
 from distagg.models.boosted.model import LambdaMart
 from distagg.types import NO_LABEL
 
-MOST_ITEMS = 10_000  # in a query, for LightGBM
-HIGHEST_LABEL = 30  # for LightGBM, whose gain is 2^label - 1
-MANY = 1_000_000  # items
+MOST_ITEMS = 10_000  # LightGBM's limit for a query
+HIGHEST_LABEL = 30  # LightGBM's limit: its gain is 2^label - 1
+MULTITHREAD_ITEMS = 1_000_000
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -33,24 +33,24 @@ def boost(
     runner: Runner | None = None,
     progress: Progress = silent,
 ) -> Params:
-    """Trees as arrays: ``tree_nodes`` (column, threshold or value, left, right) x nodes, and where each tree starts.
+    """Trees as arrays: ``tree_nodes`` (column, threshold or value, left, right) x nodes, and the start of each tree.
 
-    ``curve`` is the metric on the validation queries after each tree; trees after the best are dropped.
+    ``curve`` is the validation metric after each tree; the trees after its maximum are dropped.
     """
     runner, goal = runner or InlineRunner(), goal or Goal()
     judged = valid if valid is not None else train
     goal = goal.on(judged)
     for dataset in (train, judged):
         if not dataset.manifest.labels:
-            raise UsageError(f"{model.name} learns from labels, and {dataset.path or 'the dataset'} has none")
+            raise UsageError(f"{model.name} learns from labels, but {dataset.path or 'the dataset'} has none")
     spread = model.mode == "spread" and not isinstance(runner, InlineRunner)
-    trees = _grown_by_workers(model, train, runner) if spread else _grown_here(model, train, progress)
+    trees = _grow_on_workers(model, train, runner) if spread else _grow_here(model, train, progress)
     params = {**trees, "expert_row": np.arange(train.manifest.experts, dtype=np.float64)}
     aligned = align_experts(model, params, train.experts, judged.experts)
     work = Work(_curve_task, (model, aligned, goal, highest_label(judged.manifest)), ids=goal.protocol == "trec")
     total = runner.map_reduce(work, judged.plan(), np.add)
     if total is None or not total[-1]:
-        raise UsageError(f"no labelled query to choose the number of trees of {model.name} on")
+        raise UsageError(f"no labelled validation query to choose the number of trees of {model.name}")
     curve = total[:-1] / total[-1]
     return {**_first(params, int(np.argmax(curve)) + 1), "curve": curve}
 
@@ -61,18 +61,18 @@ def _settings(model: LambdaMart, rows: int) -> dict[str, Any]:
         "min_data_in_leaf": int(max(1, min(model.least, rows // 100))), "feature_fraction": model.columns,
         "bagging_fraction": model.items, "bagging_freq": 1, "seed": int(model.seed), "deterministic": True,
         "force_row_wise": True, "use_missing": False, "verbosity": -1,
-        "num_threads": 1 if rows < MANY else 0,  # trees are the same; small ones wait for threads more than they gain
+        "num_threads": 1 if rows < MULTITHREAD_ITEMS else 0,  # same trees; threads only pay off on large data
     }  # fmt: skip
 
 
 def grow(model: LambdaMart, table: np.ndarray, labels: np.ndarray, sizes: np.ndarray) -> Params:
-    """Trees on features (items, columns), labels (items,) and numbers of items of queries, in this process."""
+    """Grow trees in this process from features (items, columns), labels (items,) and the sizes of queries."""
     lightgbm = _lightgbm()
     data = lightgbm.Dataset(table, labels, group=sizes)
     return _arrays(lightgbm.train(_settings(model, len(labels)), data, int(model.trees)))
 
 
-def _grown_here(model: LambdaMart, train: Dataset, progress: Progress) -> Params:
+def _grow_here(model: LambdaMart, train: Dataset, progress: Progress) -> Params:
     pieces = []
     for ref in train.plan():
         pieces.append(_table(model, ref))
@@ -84,14 +84,14 @@ def _grown_here(model: LambdaMart, train: Dataset, progress: Progress) -> Params
     return grow(model, table, labels, sizes)
 
 
-def _grown_by_workers(model: LambdaMart, train: Dataset, runner: Any) -> Params:
-    """Trees grown by LightGBM's Dask interface from the chunks that workers load themselves."""
+def _grow_on_workers(model: LambdaMart, train: Dataset, runner: Any) -> Params:
+    """Grow trees with LightGBM's Dask interface; workers load their own chunks."""
     lightgbm = _lightgbm()
     hosts = {address.rpartition("://")[2].rpartition(":")[0].strip("[]") for address in runner.client.nthreads()}
     if not model.plain and not hosts <= set(LOOPBACK):
         raise UsageError(
-            f"{model.name} with mode=spread: workers are on {', '.join(sorted(hosts))}, and LightGBM's own connections "
-            "are not encrypted; take mode=serial, or plain=true if the network is yours"
+            f"{model.name} with mode=spread: workers are on {', '.join(sorted(hosts))}, but LightGBM's own connections "
+            "are not encrypted; set mode=serial, or plain=true if you trust the network"
         )
     import dask
     import dask.array
@@ -109,7 +109,7 @@ def _grown_by_workers(model: LambdaMart, train: Dataset, runner: Any) -> Params:
     settings = {key: value for key, value in _settings(model, len(labels)).items() if key != "num_threads"}
     ranker = lightgbm.DaskLGBMRanker(client=runner.client, n_estimators=int(model.trees), **settings)
     with warnings.catch_warnings(), runner.client.as_current():
-        warnings.filterwarnings("ignore", "Parameter n_jobs will be ignored")  # it sets it itself
+        warnings.filterwarnings("ignore", "Parameter n_jobs will be ignored")  # LightGBM sets n_jobs itself
         return _arrays(ranker.fit(x, y, group=group).booster_)
 
 
@@ -119,17 +119,17 @@ def _check(model: LambdaMart, train: Dataset, labels: np.ndarray, sizes: np.ndar
         raise UsageError(f"nothing to train {model.name} on: no query of {where} has two items with different labels")
     if labels.max() > HIGHEST_LABEL:
         raise UsageError(
-            f"{where} has the label {labels.max():,}, and LightGBM takes labels up to {HIGHEST_LABEL}; use smaller "
-            "grades, or choose crf"
+            f"{where} has the label {labels.max():,}, but LightGBM takes labels up to {HIGHEST_LABEL}; use smaller "
+            "labels, or choose crf"
         )
     if sizes.max() > MOST_ITEMS:
         raise UsageError(
-            f"a query of {where} has {sizes.max():,} labelled items, and LightGBM takes {MOST_ITEMS:,}; choose crf"
+            f"a query of {where} has {sizes.max():,} labelled items, but LightGBM takes {MOST_ITEMS:,}; choose crf"
         )
 
 
 def _table(model: LambdaMart, ref: ChunkRef) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Features, labels and sizes of queries; items without a label and queries without items are left out."""
+    """Features, labels and query sizes; omits items without a label and queries without items."""
     chunk = ref.load(ids=False)
     labels, sizes = _count_task(chunk, 0, None)
     return model.dense(chunk)[chunk.labels != NO_LABEL], labels, sizes
@@ -154,18 +154,18 @@ def _curve_task(chunk: Chunk, index: int, payload: tuple[Any, ...]) -> np.ndarra
 
 def _arrays(booster: Any) -> Params:
     """The trees of a booster."""
-    told = booster.dump_model()
-    trees = [_nodes(tree["tree_structure"]) for tree in told["tree_info"]]
+    dump = booster.dump_model()
+    trees = [_nodes(tree["tree_structure"]) for tree in dump["tree_info"]]
     starts = np.concatenate([[0], np.cumsum([len(tree) for tree in trees])])
     return {
         "tree_nodes": np.concatenate([np.array(tree, dtype=np.float64) for tree in trees]).T.copy(),
         "tree_starts": starts.astype(np.float64),
-        "tree_columns": np.array([float(told["max_feature_idx"]) + 1.0]),
+        "tree_columns": np.array([float(dump["max_feature_idx"]) + 1.0]),
     }
 
 
 def _nodes(root: dict[str, Any]) -> list[tuple[float, float, int, int]]:
-    """A tree's nodes: column, threshold, left and right, from the root on; leaves are column -1 and their value."""
+    """A tree's nodes (column, threshold, left, right), the root first; a leaf has column -1 and its value."""
     nodes: list[Any] = [root]
     rows: list[tuple[float, float, int, int]] = []
     while len(rows) < len(nodes):
@@ -188,6 +188,6 @@ def _lightgbm() -> Any:
         import lightgbm
     except ImportError as error:
         raise UsageError(
-            f"lambdamart needs LightGBM ({error}): pip install 'distagg[lightgbm]'; without it there is crf"
+            f"lambdamart needs LightGBM ({error}): pip install 'distagg[lightgbm]', or choose crf"
         ) from error
     return lightgbm

@@ -1,8 +1,9 @@
-"""Checkpoints of training: arrays in Parquet under the hash of their bytes, the two newest kept.
+"""Checkpoints of training: arrays in Parquet files named by the hash of their bytes; the two newest are kept.
 
-Training offers its state after every round; every so many rounds or seconds it is saved, and once more when the driver
-is told to stop. A state is all that the next round depends on, so a resumed training gives the same bits. A damaged
-checkpoint is known by its hash, said and passed over for the one before.
+Training offers its state after every round. A checkpoint is saved every ``rounds`` rounds or ``seconds`` seconds, and
+once more when the driver is interrupted. The state contains everything that the next round depends on, so resumed
+training gives the same bits. A checkpoint whose bytes do not match its hash is reported, deleted, and the previous one
+is used.
 """
 
 from __future__ import annotations
@@ -28,33 +29,33 @@ _NAME = re.compile(r"round-(\d+)-([0-9a-f]{16})\.parquet")
 
 
 class Keeper(Protocol):
-    """Whoever keeps the state of training."""
+    """Stores the state of training."""
 
     def load(self) -> Params | None:
-        """The newest state that was kept, or None to start afresh."""
+        """The newest stored state, or None to start from the beginning."""
         ...
 
     def offer(self, number: int, state: Params) -> None:
-        """The state after a round, to be saved or not."""
+        """Receive the state after a round; may or may not save it."""
         ...
 
     def flush(self) -> None:
-        """Save the last state offered."""
+        """Save the state that was offered last."""
         ...
 
 
-def nothing_said(event: str, **about: Any) -> None:
-    """No events."""
+def no_events(event: str, **about: Any) -> None:
+    """Ignore events."""
 
 
 @dataclass(slots=True)
 class Checkpoints:
-    """Checkpoints in a folder; ``say`` is told of every one saved, resumed from or found damaged."""
+    """Checkpoints in a folder; ``say`` is called for each one that is saved, resumed from or damaged."""
 
     folder: Path
     rounds: int = 10
     seconds: float = 30.0
-    say: Callable[..., None] = nothing_said
+    say: Callable[..., None] = no_events
     clock: Callable[[], float] = time.monotonic
     saved: int = 0
     saved_at: float = 0.0
@@ -95,12 +96,12 @@ class Checkpoints:
         """Rounds and files of all checkpoints, the oldest first."""
         if not self.folder.is_dir():
             return []
-        found = [(_NAME.fullmatch(file.name), file) for file in self.folder.iterdir()]
-        return sorted((int(match.group(1)), file) for match, file in found if match)
+        matches = [(_NAME.fullmatch(file.name), file) for file in self.folder.iterdir()]
+        return sorted((int(match.group(1)), file) for match, file in matches if match)
 
 
 class NoKeeper:
-    """Nothing is kept."""
+    """Stores nothing."""
 
     def load(self) -> Params | None:
         return None
@@ -123,10 +124,10 @@ def saving_on_stop(keeper: Keeper) -> Iterator[None]:
 
 
 def packed(**groups: Params) -> Params:
-    """Several groups of arrays as one: ``group/name``."""
+    """Join several groups of arrays into one, under names ``group/name``."""
     return {f"{group}/{name}": array for group, arrays in groups.items() for name, array in arrays.items()}
 
 
 def unpacked(state: Params, group: str) -> Params:
-    """A group of a packed state."""
+    """One group of a packed state."""
     return {key.partition("/")[2]: array for key, array in state.items() if key.startswith(f"{group}/")}

@@ -1,4 +1,4 @@
-"""Fitting: choose parameters by a metric on labels, and run rounds of map, reduce and finish."""
+"""Fit a model: choose among candidate parameters by a metric on labels, or run rounds of map, reduce and finish."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def fit(
     progress: Progress = silent,
     keeper: Keeper | None = None,
 ) -> Params:
-    """Parameters that the model shares between queries; empty for models that learn nothing.
+    """Learn the parameters that the model shares between queries; empty for models that learn nothing.
 
-    Models that stop early (see ``stops_early``) learn from ``train`` and stop by ``valid``; all others learn from the
-    queries of both. What learns in rounds goes on from the state that ``keeper`` kept; trees and blends start again.
+    Models with early stopping (see ``stops_early``) learn from ``train`` and stop by ``valid``; all others learn from
+    both. Training in rounds resumes from the state that ``keeper`` stored; trees and blends start from the beginning.
     """
     check_fits(model, train)
     if isinstance(model, Trained):
@@ -63,19 +63,19 @@ def fit(
         return model.joined(dict(zip(model.members, fit_each(trials, runner, progress), strict=True)))
     params: Params = {}
     candidates = model.candidates(train.manifest.experts)
-    given = [train] if valid is None or valid == train else [train, valid]
-    for dataset in given:
+    datasets = [train] if valid is None or valid == train else [train, valid]
+    for dataset in datasets:
         if model.needs_labels and not dataset.manifest.labels:
-            raise UsageError(f"{model.name} learns from labels, and {dataset.path or 'the dataset'} has none")
+            raise UsageError(f"{model.name} learns from labels, but {dataset.path or 'the dataset'} has none")
     if candidates:
-        params = model.chosen(candidates, _values(model, candidates, given, goal or Goal(), runner, progress))
+        params = model.chosen(candidates, _values(model, candidates, datasets, goal or Goal(), runner, progress))
     elif model.learns:
         refs: list[ChunkRef] = []
-        for dataset in given:
+        for dataset in datasets:
             if dataset.experts != train.experts:
                 raise UsageError(
-                    f"{model.name} learns from the training and the validation queries together, and their experts are "
-                    "not the same; give it one dataset"
+                    f"{model.name} learns from training and validation queries together, but their experts differ; "
+                    "pass one dataset"
                 )
             _check_whole(model, dataset)
             refs += dataset.plan()
@@ -84,17 +84,22 @@ def fit(
 
 
 def stops_early(model: Model) -> bool:
-    """Whether validation queries tell the model when to stop: it must not learn from them as well."""
+    """Whether validation queries decide when training stops, so that the model must not learn from them as well."""
     return isinstance(model, Trained | LambdaMart | Blend)
 
 
 def _values(
-    model: Model, candidates: list[Params], given: list[Dataset], goal: Goal, runner: Runner | None, progress: Progress
+    model: Model,
+    candidates: list[Params],
+    datasets: list[Dataset],
+    goal: Goal,
+    runner: Runner | None,
+    progress: Progress,
 ) -> np.ndarray:
-    """Every candidate's metric over the queries of all datasets; experts are matched by name."""
+    """Each candidate's metric over the queries of all datasets, with experts matched by name."""
     totals = []
-    for dataset in given:
-        aligned = [align_experts(model, params, given[0].experts, dataset.experts) for params in candidates]
+    for dataset in datasets:
+        aligned = [align_experts(model, params, datasets[0].experts, dataset.experts) for params in candidates]
         todo = judging(model, aligned, dataset, goal, repeated=False)
         totals.append((runner or InlineRunner()).map_reduce(todo.work, todo.refs, todo.reduce, progress))
     judged = [total for total in totals if total is not None]
@@ -103,7 +108,7 @@ def _values(
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One fit."""
+    """A fit to run: a model, its data and its goal."""
 
     model: Model
     train: Dataset
@@ -112,29 +117,29 @@ class Trial:
 
 
 def fit_each(trials: Sequence[Trial], runner: Runner | None = None, progress: Progress = silent) -> list[Params]:
-    """The parameters of every trial.
+    """Fit every trial.
 
-    Fits that go through their queries one after the other are done whole by one worker each, side by side; the others
-    spread their chunks over all workers, one fit after the other. The bits are the same either way.
+    Serial fits (``mode="serial"``) run in parallel, each on one worker. The others run one after the other, and each
+    spreads its chunks over all workers. The bits are the same either way.
     """
     runner = runner or InlineRunner()
-    alone = [n for n, trial in enumerate(trials) if getattr(trial.model, "mode", "") == "serial"]
-    found = dict(zip(alone, runner.each(_fit_alone, [trials[n] for n in alone], progress), strict=True))
+    serial = [n for n, trial in enumerate(trials) if getattr(trial.model, "mode", "") == "serial"]
+    fitted = dict(zip(serial, runner.each(_fit_inline, [trials[n] for n in serial], progress), strict=True))
     for n, trial in enumerate(trials):
-        if n not in found:
-            found[n] = fit(trial.model, trial.train, valid=trial.valid, goal=trial.goal, runner=runner)
+        if n not in fitted:
+            fitted[n] = fit(trial.model, trial.train, valid=trial.valid, goal=trial.goal, runner=runner)
             progress(1)
-    return [found[n] for n in range(len(trials))]
+    return [fitted[n] for n in range(len(trials))]
 
 
-def _fit_alone(trial: Trial) -> Params:
+def _fit_inline(trial: Trial) -> Params:
     return fit(trial.model, trial.train, valid=trial.valid, goal=trial.goal)
 
 
 def _check_whole(model: Model, train: Dataset) -> None:
     if split_query(train) and not model.learns_from_parts:
         raise UsageError(
-            f"{model.name} learns from whole queries, and {train.path or 'the dataset'} is partitioned by expert; "
+            f"{model.name} learns from whole queries, but {train.path or 'the dataset'} is partitioned by expert; "
             "choose a model that does not learn, such as mpm"
         )
 
@@ -147,22 +152,22 @@ def gather(
     progress: Progress = silent,
     through: Through | None = None,
 ) -> Params:
-    """Parameters with the tallies of an expert-partitioned dataset added; unchanged where queries are whole.
+    """Add the summed statistics of an expert-partitioned dataset to the parameters; no change where queries are whole.
 
-    ``through`` is a fitted completion: the model is then given every user's completed ratings.
+    ``through`` is a fitted completion: the model then sees every user's completed ratings.
     """
     if not split_query(dataset) and through is None:
         return params
     if not model.additive:
         raise UsageError(
-            f"{model.name} needs whole queries, and {dataset.path} is partitioned by expert in several chunks; "
+            f"{model.name} needs whole queries, but {dataset.path} is partitioned by expert in several chunks; "
             "choose a model whose statistics add up, such as borda, mean, median or rrf"
         )
     return run_rounds(model, params, dataset.plan(), runner or InlineRunner(), progress, through=through)
 
 
 def split_query(dataset: Dataset) -> bool:
-    """Whether one query's lists are spread over several chunks."""
+    """Whether the lists of one query are in several chunks."""
     return dataset.manifest.partition == "expert" and len(dataset.plan()) > 1
 
 
@@ -176,9 +181,9 @@ def run_rounds(
     through: Through | None = None,
     keeper: Keeper | None = None,
 ) -> Params:
-    """The one loop."""
+    """Run rounds of map, reduce and finish until the model is done."""
     keeper = keeper or NoKeeper()
-    repeated = type(model).done is not Model.done  # models of one round need no chunk again
+    repeated = type(model).done is not Model.done  # models of one round read each chunk once
     completion = None if through is None else (through[0], through[0].sent(through[1]))
     kept = keeper.load()
     number, params = (0, params) if kept is None else (int(kept.pop("rounds done")[0]), kept)
@@ -195,17 +200,17 @@ def run_rounds(
 
 
 def check_fits(model: Model, dataset: Dataset) -> None:
-    """Refuse a dataset whose kind of evidence the model cannot use."""
+    """Refuse a dataset that the model cannot use: pairs for lists, or ratings for ranks."""
     if dataset.manifest.kind not in model.inputs:
         from distagg.models import MODELS
 
         able = ", ".join(name for name, kind in MODELS.items() if dataset.manifest.kind in kind.inputs)
         raise UsageError(
-            f"{model.name} takes {' or '.join(model.inputs)}, and the dataset holds {dataset.manifest.kind}; "
+            f"{model.name} takes {' or '.join(model.inputs)}, but the dataset holds {dataset.manifest.kind}; "
             f"models that take them: {able}"
         )
     if model.positive and not dataset.manifest.positive:
-        raise UsageError(f"{model.name} needs ranks above 0, and the dataset holds ratings; choose borda or mean")
+        raise UsageError(f"{model.name} needs ranks above 0, but the dataset holds ratings; choose borda or mean")
 
 
 def _map_task(chunk: Chunk, index: int, payload: tuple[Model, Params, Through | None]) -> Statistics:
@@ -213,8 +218,8 @@ def _map_task(chunk: Chunk, index: int, payload: tuple[Model, Params, Through | 
     if through is None:
         return model.map(chunk, params)
     completion, learned = through
-    found: list[Statistics] = []
+    total: Statistics | None = None
     for block in completion.chunks(chunk, learned):
         mapped = model.map(block, params)
-        found = [mapped if not found else model.reduce(found[0], mapped)]
-    return found[0] if found else model.map(some_lists(chunk, slice(0, 0)), params)
+        total = mapped if total is None else model.reduce(total, mapped)
+    return total if total is not None else model.map(some_lists(chunk, slice(0, 0)), params)

@@ -1,4 +1,4 @@
-"""Folds: which queries train, validate and test."""
+"""Folds: the division of queries into training, validation and test."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Fold:
 
 
 def count_folds(folds: str | None) -> int:
-    """How many there will be, for a meter; 1 without folds, or where ``make_folds`` will object."""
+    """The number of folds, for the progress bar; 1 without folds, or where ``make_folds`` will refuse them."""
     return 5 if folds == "letor5" else int(folds) if (folds or "").isdigit() else 1  # type: ignore[arg-type]
 
 
@@ -30,55 +30,60 @@ def make_folds(dataset: Dataset, folds: str) -> list[Fold]:
         parts = sorted(dataset.manifest.parts)
         if len(parts) != 5:
             raise UsageError(
-                f"--folds letor5 needs 5 parts, and the dataset has {len(parts)}: {', '.join(parts) or '-'}"
+                f"--folds letor5 needs 5 parts, but the dataset has {len(parts)}: {', '.join(parts) or '-'}"
             )
-        made = []
+        result = []
         for k in range(1, 6):
             test, valid = (k + 3) % 5, (k + 2) % 5
             train = [part for n, part in enumerate(parts) if n not in (test, valid)]
             selected = (dataset.select(parts=p) for p in (train, [parts[valid]], [parts[test]]))
-            made.append(Fold(str(k), *selected))
-        return made
+            result.append(Fold(str(k), *selected))
+        return result
     if not folds.isdigit() or int(folds) < 3:
         raise UsageError(f"--folds: found '{folds}', expected letor5 or a whole number of at least 3")
     count = int(folds)
     if count > dataset.manifest.queries:
         raise UsageError(f"--folds {count}: the dataset has only {dataset.manifest.queries} queries")
-    made = []
+    result = []
     for k in range(count):
         valid = (k + 1) % count
         rest = set(range(count)) - {k, valid}
-        made.append(Fold(str(k + 1), *(dataset.select(fold=(count, r)) for r in (rest, {valid}, {k}))))
-    return made
+        result.append(Fold(str(k + 1), *(dataset.select(fold=(count, r)) for r in (rest, {valid}, {k}))))
+    return result
 
 
 def hold_outs(train: Dataset, valid: Dataset | None) -> list[tuple[Dataset, Dataset | None]]:
-    """Ways to divide the same queries into training and validation: the given one, then every other part held out.
+    """Ways to divide the same queries into training and validation: the given one, then each training part held out.
 
-    Parts are what folds are made of, source parts or residues of the position; where both datasets are not made of
-    such parts of one dataset, there is the given way alone.
+    A part is a source part or a residue of the query's position, as in ``make_folds``. If the two datasets do not
+    consist of such parts of one dataset, the given division is the only one.
     """
     given: list[tuple[Dataset, Dataset | None]] = [(train, valid)]
     if valid is None or not _same(train, valid):
         return given
     a, b = train.where, valid.where
-    whole = replace(a, parts=b.parts, residues=b.residues) == b  # they differ in these alone
+    whole = replace(a, parts=b.parts, residues=b.residues) == b  # they differ only in these
     if whole and a.residues == b.residues and a.parts and b.parts and not a.parts & b.parts:
         units = a.parts | b.parts
-        wheres = [(replace(a, parts=units - {one}), replace(b, parts=frozenset({one}))) for one in sorted(a.parts)]
+        wheres = [(replace(a, parts=units - {part}), replace(b, parts=frozenset({part}))) for part in sorted(a.parts)]
     elif whole and a.parts == b.parts and a.residues and b.residues and not a.residues & b.residues:
         slots = a.residues | b.residues
         wheres = [(replace(a, residues=slots - {n}), replace(b, residues=frozenset({n}))) for n in sorted(a.residues)]
     else:
         return given
-    return given + [(replace(train, where=most), replace(valid, where=one)) for most, one in wheres]
+    return given + [(replace(train, where=rest), replace(valid, where=held_out)) for rest, held_out in wheres]
 
 
-def _same(one: Dataset, other: Dataset) -> bool:
-    """Whether both are of the same rows, whatever is selected."""
-    if (one.path, one.manifest, one.experts, one.pieces) != (other.path, other.manifest, other.experts, other.pieces):
+def _same(first: Dataset, second: Dataset) -> bool:
+    """Whether both datasets have the same rows, whatever each selects."""
+    if (first.path, first.manifest, first.experts, first.pieces) != (
+        second.path,
+        second.manifest,
+        second.experts,
+        second.pieces,
+    ):
         return False
     return all(
         a is b or (a.labels.tobytes(), a.entry_item.tobytes()) == (b.labels.tobytes(), b.entry_item.tobytes())
-        for a, b in zip(one.held, other.held, strict=True)
+        for a, b in zip(first.held, second.held, strict=True)
     )

@@ -1,4 +1,4 @@
-"""Choosing settings on validation queries: a whole grid, or random draws from it; fits run side by side on workers."""
+"""Choose settings on validation queries: a full grid or random draws from it; fits run in parallel on workers."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from distagg.engine.saved import align_experts
 from distagg.errors import UsageError
 from distagg.models import Model, Params, model_named
 
-MOST = 10_000  # settings in a grid
+MOST_COMBINATIONS = 10_000  # of settings in a grid
 
 
 def _trial(model: Model, train: Dataset, valid: Dataset | None, goal: Goal) -> Trial:
-    """The fit to judge on the validation queries: what does not stop by them has not seen them either."""
+    """The fit to score on the validation queries; a model without early stopping must not see them in training."""
     return Trial(model, train, valid if stops_early(model) else None, goal)
 
 
@@ -37,7 +37,7 @@ def _value(trial: Trial, params: Params, judged: Dataset, runner: Runner | None)
 
 @dataclass(frozen=True, slots=True)
 class Pick:
-    """The best of several models for a fold; ``settings`` are those that differ."""
+    """The best of several models for a fold; ``settings`` are those in which the models differ."""
 
     model: Model
     params: Params
@@ -48,9 +48,9 @@ def fit_folds(
     models: Sequence[Model], folds: Sequence[Fold], goal: Goal, runner: Runner | None = None,
     progress: Progress = silent,
 ) -> list[Pick]:  # fmt: skip
-    """For every fold the model that does best on its validation queries, the first of equals; progress by fold.
+    """Choose for every fold the model that scores best on its validation queries, the first of equals.
 
-    The one that is taken learns from all that ``fit`` may learn from.
+    A chosen model without early stopping is then fitted on training and validation queries. Progress counts folds.
     """
     done = iter(range(1, len(models) * len(folds) + 1))
     if len(models) == 1:
@@ -80,7 +80,7 @@ def search(
     runner: Runner | None = None,
     progress: Progress = silent,
 ) -> np.ndarray:
-    """The validation metric of every model: on ``valid``, or the mean over the validation queries of ``folds``."""
+    """The validation metric of every model: on ``valid``, or the mean over the folds' validation queries."""
     if (valid is None) == (folds is None):
         raise UsageError("settings are chosen on validation queries: give either --valid or --folds")
     goal = goal or Goal()
@@ -88,17 +88,17 @@ def search(
     trials = [_trial(model, *pair, goal) for model in models for pair in pairs]
     learned, judged = fit_each(trials, runner, progress), [second for _, second in pairs] * len(models)
     values = np.array(
-        [_value(*one, runner) for one in zip(trials, learned, judged, strict=True)]  # type: ignore[arg-type]
+        [_value(*case, runner) for case in zip(trials, learned, judged, strict=True)]  # type: ignore[arg-type]
     )
     return np.asarray(values.reshape(len(models), len(pairs)).mean(axis=1))
 
 
 def variants(name: str, settings: Mapping[str, Any], *, tries: int | None = None, seed: int = 0) -> list[Model]:
-    """The models that settings stand for: ``a,b,c`` is each of several values, ``low..high`` a number between.
+    """The models of a grid of settings: ``a,b,c`` lists values, ``low..high`` is a range to draw from.
 
-    Without ``tries`` all combinations; with it, so many random ones; numbers of a range are drawn evenly on a
-    logarithmic scale (on a plain one from 0 or below), to three digits. ``seed`` is where these draws start
-    from, and those of a model that is given no seed of its own.
+    Without ``tries`` all combinations; with it, that many random ones. Numbers are drawn from a range uniformly on a
+    logarithmic scale (on a linear one if ``low`` is 0 or less), to three digits. ``seed`` seeds these draws, and the
+    models whose settings have no seed.
 
     >>> [model.c for model in variants("rrf", {"c": "10,60"})]
     [10.0, 60.0]
@@ -107,14 +107,16 @@ def variants(name: str, settings: Mapping[str, Any], *, tries: int | None = None
     axes = {key: _axis(value) for key, value in settings.items()}
     ranges = [key for key, axis in axes.items() if isinstance(axis, _Range)]
     if ranges and tries is None:
-        raise UsageError(f"-p {ranges[0]}={settings[ranges[0]]}: a range is drawn from; give --tries N")
+        raise UsageError(
+            f"-p {ranges[0]}={settings[ranges[0]]}: values are drawn at random from a range; give --tries N"
+        )
     if tries is not None and tries < 1:
         raise UsageError(f"--tries: found {tries}, expected a whole number of at least 1")
     draws, size = np.random.default_rng(seed), math.prod(len(axis) for axis in axes.values())
     if ranges:
         rows = [tuple(axis.draw(draws, key in whole) for key, axis in axes.items()) for _ in range(tries or 0)]
-    elif tries is None and size > MOST:
-        raise UsageError(f"-p asks for {size:,} combinations, expected at most {MOST:,}; give --tries N")
+    elif tries is None and size > MOST_COMBINATIONS:
+        raise UsageError(f"-p asks for {size:,} combinations, expected at most {MOST_COMBINATIONS:,}; give --tries N")
     else:
         grid = list(product(*(axis.values for axis in axes.values() if isinstance(axis, _Values))))
         rows = grid if tries is None else [grid[n] for n in sorted(draws.permutation(len(grid))[:tries])]
@@ -122,7 +124,7 @@ def variants(name: str, settings: Mapping[str, Any], *, tries: int | None = None
 
 
 def differing(models: Sequence[Model]) -> list[dict[str, Any]]:
-    """The settings in which models of one kind differ, for each."""
+    """For each of several models of one kind, the settings in which they differ."""
     rows = [dataclasses.asdict(model) for model in models]
     keys = [key for key in rows[0] if len({row[key] for row in rows}) > 1]
     return [{key: row[key] for key in keys} for row in rows]
@@ -162,9 +164,9 @@ def _axis(value: Any) -> _Values | _Range:
     if not dots:
         return _Values(tuple(value.split(",")))
     try:
-        found = _Range(float(low), float(high))
+        bounds = _Range(float(low), float(high))
     except ValueError:
         raise UsageError(f"found range '{value}', expected low..high, two numbers") from None
-    if not found.low < found.high:
+    if not bounds.low < bounds.high:
         raise UsageError(f"found range '{value}', expected low..high with low below high")
-    return found
+    return bounds

@@ -1,4 +1,7 @@
-"""What is chosen by: a metric under a protocol, on labelled queries."""
+"""Training in rounds, with early stopping by a metric on labelled validation queries.
+
+The driver runs the loop, workers process chunks, and their sums merge in the fixed tree.
+"""
 
 from __future__ import annotations
 
@@ -20,16 +23,18 @@ from distagg.models import Model, Params
 from distagg.models.base import Statistics, not_converged
 from distagg.models.trained import Trained
 
+TRAIN_ENTRIES = 1 << 17  # smaller chunks than in a single pass: a round should keep all workers busy
+
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What is chosen by: a metric under a protocol; without one, that of the data it is counted on."""
+    """The metric to optimise and its protocol; without a protocol, the dataset's."""
 
     metric: str = "map"
     protocol: str | None = None
 
     def on(self, dataset: Dataset) -> Goal:
-        """The goal with the protocol that counts on a dataset."""
+        """The goal with its protocol filled in from a dataset."""
         return self if self.protocol else replace(self, protocol=dataset.manifest.protocol)
 
 
@@ -43,18 +48,20 @@ def evaluate_candidates(
     *,
     repeated: bool = False,
 ) -> np.ndarray:
-    """Mean metric of every candidate over labelled queries, -inf for one that gives scores which are no numbers.
+    """Mean metric of every candidate over labelled queries, -inf for a candidate with scores that are not numbers.
 
-    ``repeated`` says that the same queries will be asked again.
+    ``repeated`` says that the same queries will be evaluated again, so that workers should cache them.
     """
     todo = judging(model, candidates, dataset, goal, repeated=repeated)
     return values_of(model, runner.map_reduce(todo.work, todo.refs, todo.reduce, progress))
 
 
 def judging(model: Model, candidates: list[Params], dataset: Dataset, goal: Goal, *, repeated: bool = True) -> Round:
-    """The round that gives every candidate's metric; ``values_of`` reads it."""
+    """The round that sums every candidate's metric; ``values_of`` turns the sums into means."""
     if dataset.manifest.partition == "expert" and len(dataset.plan()) > 1:
-        raise UsageError(f"{model.name} chooses by a metric on whole queries, and the dataset is partitioned by expert")
+        raise UsageError(
+            f"{model.name} is chosen by a metric on whole queries, but the dataset is partitioned by expert"
+        )
     goal = goal.on(dataset)
     payload = (model, candidates, goal, highest_label(dataset.manifest))
     work = Work(_candidates_task, payload, ids=goal.protocol == "trec", repeated=repeated)
@@ -64,29 +71,23 @@ def judging(model: Model, candidates: list[Params], dataset: Dataset, goal: Goal
 def values_of(model: Model, total: np.ndarray | None) -> np.ndarray:
     """Mean metric of every candidate."""
     if total is None or not total[1].any():
-        raise UsageError(f"no labelled query to choose the parameters of {model.name} on")
+        raise UsageError(f"no labelled query to choose the parameters of {model.name}")
     return np.asarray(total[0] / np.maximum(total[1], 1))
 
 
 def _candidates_task(chunk: Chunk, index: int, payload: tuple[Any, ...]) -> np.ndarray:
-    """Sum of the metric and number of queries that have one, for each candidate, shape (2, candidates)."""
+    """Sum of the metric and number of queries with a metric, for each candidate, shape (2, candidates)."""
     model, candidates, goal, max_grade = payload
     metrics = [parse_metric(goal.metric)]
     total = np.zeros((2, len(candidates)))
     for n, params in enumerate(candidates):
         scores = model.score(chunk, params)
         if np.isnan(scores).any() or (isinstance(model, Trained) and not np.isfinite(scores).all()):
-            total[:, n] = -np.inf, 1  # numbers that overflow choose nothing
+            total[:, n] = -np.inf, 1  # a candidate that overflows is never chosen
             continue
         values = score_chunk(chunk, scores, metrics, protocol=goal.protocol, max_grade=max_grade)[:, 0]
         total[:, n] = np.nansum(values), np.isfinite(values).sum()
     return total
-
-
-# Training in rounds: the driver decides, chunks do the work, sums merge in the fixed tree.
-
-
-TRAIN_ENTRIES = 1 << 17  # smaller chunks than a single pass takes: a round should keep all workers busy
 
 
 def train(
@@ -98,30 +99,30 @@ def train(
     progress: Progress = silent,
     keeper: Keeper | None = None,
 ) -> Params:
-    """The weights that do best on the validation queries, among those after each round.
+    """Train in rounds and return the weights of the round that scores best on the validation queries.
 
-    Without ``valid`` they are validated on the training queries: early stopping then only saves time. Experts of
-    ``valid`` are matched by name. Training ends after ``rounds``, or after ``patience`` rounds without a better
-    value; weights or scores that are no longer finite end it too, and are said. Beside the weights, the result holds
-    ``curve`` (the value after each round) and ``round`` (that of the weights kept). A ``keeper`` is offered the state
-    after each round, and training goes on from the state that it kept.
+    Without ``valid`` the training queries serve for validation: early stopping then only saves time. Experts of
+    ``valid`` are matched by name. Training ends after ``rounds`` rounds, after ``patience`` rounds without a better
+    value, or with a warning as soon as weights or scores are no longer finite. Besides the weights, the result holds
+    ``curve`` (the value after each round) and ``round`` (the number of the best round). Training offers its state to
+    ``keeper`` after each round, and resumes from the state that ``keeper`` stored.
     """
     runner, goal, keeper = runner or InlineRunner(), goal or Goal(), keeper or NoKeeper()
     judged = valid if valid is not None else train
     for dataset in (train, judged):
         if not dataset.manifest.labels:
-            raise UsageError(f"{model.name} learns from labels, and {dataset.path or 'the dataset'} has none")
+            raise UsageError(f"{model.name} learns from labels, but {dataset.path or 'the dataset'} has none")
     params = {
         **model.start(train.manifest.experts),
         "round": np.zeros(1), "highest": np.array([float(highest_label(train.manifest))]),
     }  # fmt: skip
-    align_experts(model, params, train.experts, judged.experts)  # refused before any work
+    align_experts(model, params, train.experts, judged.experts)  # refuses unknown experts before any work
     curve: list[float] = []
     best, value, reached = params, -np.inf, 0
     kept = keeper.load()
     if kept is not None:
         params, best = unpacked(kept, "params"), unpacked(kept, "best")
-        curve = [float(one) for one in kept["curve"]]
+        curve = [float(point) for point in kept["curve"]]
         reached = int(kept["reached"][0])
         value = curve[reached - 1] if reached else -np.inf
     ahead: Iterator[Any] = runner.rounds([_learning(model, params, train)])
@@ -131,7 +132,7 @@ def train(
             finite, now = all(np.isfinite(params[name]).all() for name in model.weights), -np.inf
             if finite:
                 aligned = align_experts(model, params, train.experts, judged.experts)
-                # The next round starts from the weights that are validated now: both in one message to workers.
+                # Validation and the next round use the same weights: send both in one message.
                 last = model.mode == "serial" or model.done(params)
                 validation = judging(model, [aligned], judged, goal)
                 ahead = runner.rounds([validation] if last else [validation, _learning(model, params, train)])
@@ -139,20 +140,20 @@ def train(
             if now == -np.inf:
                 not_converged(
                     f"{model.name}: {'scores' if finite else 'weights'} were no longer finite after round "
-                    f"{len(curve) + 1}; the weights of round {reached} are kept; lower rate"
+                    f"{len(curve) + 1}; the weights of round {reached} are kept; lower the rate"
                 )
                 break
             curve.append(now)
             if curve[-1] > value:
                 best, value, reached = params, curve[-1], len(curve)
-            told = {"curve": np.array(curve), "reached": np.array([float(reached)])}
-            keeper.offer(len(curve), {**packed(params=params, best=best), **told})
+            history = {"curve": np.array(curve), "reached": np.array([float(reached)])}
+            keeper.offer(len(curve), {**packed(params=params, best=best), **history})
     learned = {name: best[name] for name in (*model.weights, "highest")}
     return {**learned, "round": np.array([float(reached)]), "curve": np.array(curve)}
 
 
 def _round(model: Trained, params: Params, dataset: Dataset, ahead: Iterator[Any], progress: Progress) -> Params:
-    """One round: through all chunks in turn, or by the sums that come next."""
+    """One round: through all chunks one after the other (serial), or with the next sums from the workers."""
     refs = dataset.plan(TRAIN_ENTRIES)
     if model.mode == "serial":
         learned = 0

@@ -1,4 +1,4 @@
-"""A closer look at a dataset for its report: histograms and coverage, by map-reduce over chunks."""
+"""Statistics of a dataset for its report: histograms and coverage, by map-reduce over chunks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from distagg.dataset.dataset import Dataset
 from distagg.engine.runner import InlineRunner, Runner, Work
 
 BINS = 24
-MOST_EXPERTS = 60  # beyond this, a picture of each expert's coverage says nothing
+MOST_EXPERTS = 60  # with more, a chart of each expert's coverage is unreadable
 
 
 def describe(dataset: Dataset, runner: Runner | None = None) -> dict[str, Any]:
@@ -23,22 +23,22 @@ def describe(dataset: Dataset, runner: Runner | None = None) -> dict[str, Any]:
         "list_length": _edges(dataset.manifest.list_lengths),
         "query_size": _edges(dataset.manifest.query_sizes),
     }
-    found = (runner or InlineRunner()).map_reduce(Work(_describe_task, edges), dataset.plan(), _add)
-    if found is None:
+    sums = (runner or InlineRunner()).map_reduce(Work(_describe_task, edges), dataset.plan(), _add)
+    if sums is None:
         return info
     info["histograms"] = {
-        name: {"edges": edges[name].tolist(), "counts": found[name].tolist()}
+        name: {"edges": edges[name].tolist(), "counts": sums[name].tolist()}
         for name in edges
         if not (name == "query_size" and dataset.manifest.partition == "expert")
     }
     if dataset.manifest.experts <= MOST_EXPERTS:
-        share = found["listed"] / max(dataset.manifest.items, 1)
+        share = sums["listed"] / max(dataset.manifest.items, 1)
         info["coverage"] = dict(zip(dataset.experts, share.tolist(), strict=True))
     return info
 
 
 def _edges(extremes: dict[str, int]) -> np.ndarray:
-    """Whole-number bin edges from the least to the most."""
+    """Integer bin edges from the smallest to the largest value."""
     low, high = extremes["min"], extremes["max"] + 1
     return np.unique(np.linspace(low, max(high, low + 1), BINS + 1).round())
 

@@ -1,4 +1,4 @@
-"""The features of a dataset as one table, or as Parquet files, for any other learner."""
+"""Export the features of a dataset as one table or as Parquet files, for use with any other learner."""
 
 from __future__ import annotations
 
@@ -37,46 +37,46 @@ def features(
     Parameters
     ----------
     dataset
-        Lists; labels where there are some.
+        A dataset of lists, with or without labels.
     kind
-        ``svd``: entries of the leading singular vectors u and v of the expert's pair matrix, and its singular values
-        s, the ``rank`` first ones; ``borda``: points; or ``cp``: u and v of the ``rank`` leading components of all
-        experts' pair matrices at once (Candecomp/Parafac).
+        ``svd``: the ``rank`` leading singular vectors u and v and singular values s of the expert's pair matrix;
+        ``borda``: Borda points; or ``cp``: u and v of the ``rank`` leading components of all experts' pair matrices
+        together (Candecomp/Parafac).
     pairs
         How two ranks become a preference: binary, difference, normalised, log, or all (all but difference).
     rank
-        How many singular triplets, or components of cp.
+        The number of singular triplets, or of cp components.
     combined
-        One set of features of the sum of all experts, under the name ``all``, as cp is always.
+        One set of features for the sum of all experts, under the name ``all``; cp always has one set.
     runner
-        Where to run: None is here; ``distagg.engine.dask`` has ``local_cluster(workers)`` and
-        ``remote_cluster(address)``, context managers that give one.
+        Where to run: None runs in this process; the context managers ``local_cluster(workers)`` and
+        ``remote_cluster(address)`` of ``distagg.engine.dask`` give a runner on a cluster.
     progress
-        Called with the number of chunks (fits, rows) that were done since the last call.
+        Called with the number of chunks finished since the last call.
 
     Returns
     -------
     pyarrow.Table
-        A row for each item of each query.
+        A row per item of each query.
 
     Notes
     -----
-    Where an expert leaves an item out its features are 0 and ``missing`` is 1. The table takes 8 bytes for every item,
-    expert and feature.
+    For an item that an expert does not list, the features are 0 and ``missing`` is 1. The table takes 8 bytes for every
+    item, expert and feature.
     """
     work = _work(dataset, FeatureSettings(kind, pairs, rank, combined))
     pieces = list((runner or InlineRunner()).map(work, dataset.plan(), progress))
     if not pieces:
-        raise UsageError("no query is selected to take features from")
+        raise UsageError("no query is selected to compute features of")
     return pa.concat_tables(pieces)
 
 
 def features_to(
     target: Path, dataset: Dataset, settings: FeatureSettings, runner: Runner | None = None, progress: Progress = silent
 ) -> int:
-    """Write what ``features`` gives as a directory of Parquet files, all or nothing; gives the number of rows.
+    """Write the table of ``features`` as a directory of Parquet files, all or nothing; returns the number of rows.
 
-    Workers write their own chunks, and only one chunk is in memory at a time. The files' metadata have the settings.
+    Workers write their own chunks, one in memory at a time. The metadata of each file contain the settings.
     """
     work = _work(dataset, settings)
     with staged_directory(target) as folder:
@@ -86,9 +86,9 @@ def features_to(
 
 def _work(dataset: Dataset, settings: FeatureSettings) -> Work:
     if dataset.manifest.kind != "lists":
-        raise UsageError(f"features are taken from lists, and the dataset holds {dataset.manifest.kind}")
+        raise UsageError(f"features are computed from lists, but the dataset holds {dataset.manifest.kind}")
     if split_query(dataset):
-        raise UsageError("features are taken from whole queries, and the dataset is partitioned by expert")
+        raise UsageError("features are computed from whole queries, but the dataset is partitioned by expert")
     return Work(_features_task, (dataset.experts, settings), ids=True)
 
 
@@ -101,7 +101,7 @@ def _write_task(chunk: Chunk, index: int, payload: tuple[Any, ...]) -> int:
     experts, settings, folder = payload
     table = feature_table(chunk, experts, settings)
     about = {"distagg features": json.dumps(asdict(settings), sort_keys=True)}
-    # Workers may write a part twice: a rename leaves a whole one.
+    # Two workers may write the same part: a rename leaves a complete one.
     part = Path(folder) / f"part-{index:05d}.parquet"
     staging = part.with_name(f".{part.name}-{uuid.uuid4().hex[:8]}")
     pq.write_table(table.replace_schema_metadata(about), staging)

@@ -1,13 +1,14 @@
-"""Expert quality: useful, unused or inverted, with the figures behind the word; and training without the unused.
+"""Expert quality: classify experts as useful, unused or inverted, with figures; and retrain without the unused ones.
 
-Paper 000, section 3.7.4, reads it from the weights of the CRF; here it is read from what experts do to the scores
-(``engine.lifts``), so that it can be said of any model. An expert moves items in two ways:
+Volkovs & Zemel 2014, section 3.7.4, read expert quality from the weights of the CRF. Here it comes from the
+leave-one-expert-out score differences (``engine.inspect.attribution``), so that it works for any model. An expert moves
+items in two ways:
 
-- ``order``: what it puts first goes up (or down: then it is inverted) beside what it puts last;
-- ``listed``: what it lists at all goes up (or down) beside what it leaves out.
+- ``order``: the items it ranks first go up (or down: then it is inverted) relative to those it ranks last;
+- ``listed``: the items it lists go up (or down) relative to those it does not list.
 
-Both are root mean squares over the items of its queries, signed, and 1 is what the root mean square of all experts is.
-Squared, they add up to all that the expert moves, where the score is a sum over experts.
+Both are signed root mean squares over the items of its queries, scaled so that the root mean square over all experts is
+1. Where the score is a sum over experts, the squares of both add up to the expert's total effect.
 """
 
 from __future__ import annotations
@@ -31,21 +32,21 @@ from distagg.metrics import highest_label, parse_metric, score_chunk
 from distagg.models.trained import Trained
 from distagg.types import Floats
 
-LEAST = 0.1  # an expert that moves items less than this part of what others do is not used
-PROBED = 10  # items that an expert lists, of twice as many, when there is no data to try it on
-PROBES, COMPANY = 10, 50  # lists that each expert has then, and the most experts of a query
+LEAST = 0.1  # an expert counts as unused if its effect is below this fraction of the typical effect
+PROBED = 10  # items that an expert lists in a synthetic query, of twice as many
+PROBES, COMPANY = 10, 50  # synthetic lists per expert, and the largest number of experts in a query
 SUMS = ("queries", "items", "moved", "within", "along", "above", "loss", "loss_squared")
 
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """One expert: the verdict and what is behind it. ``loss`` is what the metric would lose without it."""
+    """The verdict on one expert and its figures. ``loss`` is what the metric would lose without the expert."""
 
     expert: str
     verdict: str
     order: float
     listed: float
-    queries: int  # that it has a list in
+    queries: int  # with a list by this expert
     loss: float | None = None
     error: float | None = None  # standard error of the loss
 
@@ -59,61 +60,61 @@ def judge_experts(
     runner: Runner | None = None,
     progress: Progress = silent,
 ) -> list[Quality]:
-    """Whether each expert is useful to a fitted model, unused or inverted.
+    """Classify each expert of a fitted model as useful, unused or inverted.
 
     Parameters
     ----------
     fitted
-        What ``fit`` gives.
+        The result of ``fit``.
     dataset
-        What to try experts on; without one they are tried together on made-up queries of twenty items, of which each
-        expert lists ten in an order drawn at random: models that weigh the experts of a query against one another
-        (theta_mpm, bestinput, blend) say nothing of an expert alone.
+        The data to test experts on. Without it they are tested on synthetic queries of twenty items, where each expert
+        lists ten in random order; several experts share a query, because models that weigh experts against each other
+        (theta_mpm, bestinput, blend) cannot rank with one expert alone.
     goal
-        The metric whose loss is measured where there are labels: on the queries the model was fitted on it flatters.
+        The metric whose loss is measured if there are labels; it is optimistic on the queries used for fitting.
     allow_unseen
-        Go on where more than half of the entries are by experts that a fitted model does not know.
+        Continue even if more than half of the entries come from experts that the fitted model has not seen.
     runner
-        Where to run: None is here; ``distagg.engine.dask`` has ``local_cluster(workers)`` and
-        ``remote_cluster(address)``, context managers that give one.
+        Where to run: None runs in this process; the context managers ``local_cluster(workers)`` and
+        ``remote_cluster(address)`` of ``distagg.engine.dask`` give a runner on a cluster.
     progress
-        Called with the number of chunks (fits, rows) that were done since the last call.
+        Called with the number of chunks finished since the last call.
 
     Returns
     -------
     list of Quality
-        Every expert that the model was fitted on and that is heard in the data: ``verdict``, ``order``, ``listed``,
-        ``queries``, and with labels ``loss`` and ``error``.
+        One for each expert that the model was fitted on and that has a list in the data: ``verdict``, ``order``,
+        ``listed``, ``queries``, and with labels ``loss`` and ``error``.
     """
     tried = dataset if dataset is not None else _probe(fitted.experts)
     check_whole_lists(fitted.model, tried)
     params, goal = fitted.params_on(tried, runner, allow_unseen=allow_unseen), (goal or Goal()).on(tried)
     highest = highest_label(tried.manifest) if tried.manifest.labels else None
     work = Work(_sums_task, (fitted.model, params, goal, highest), ids=goal.protocol == "trec")
-    found = (runner or InlineRunner()).map_reduce(work, tried.plan(), np.add, progress)
-    if found is None:
+    total = (runner or InlineRunner()).map_reduce(work, tried.plan(), np.add, progress)
+    if total is None:
         raise UsageError("no query is selected to judge experts on")
-    labelled, sums = found[-1, 0], dict(zip(SUMS, found[:-1].T, strict=True))
+    labelled, sums = total[-1, 0], dict(zip(SUMS, total[:-1].T, strict=True))
     items = np.maximum(sums["items"], 1.0)
     order = np.sign(sums["along"]) * np.sqrt(sums["within"] / items)
     listed = np.sign(sums["above"]) * np.sqrt(np.maximum(sums["moved"] - sums["within"], 0.0) / items)
-    heard = np.flatnonzero(sums["queries"])
-    order, listed = order / _typical(order[heard]), listed / _typical(listed[heard])
+    present = np.flatnonzero(sums["queries"])
+    order, listed = order / _typical(order[present]), listed / _typical(listed[present])
     mean = sums["loss"] / max(labelled, 1.0)
     error = np.sqrt(np.maximum(sums["loss_squared"] / max(labelled, 1.0) - mean**2, 0.0) / max(labelled - 1.0, 1.0))
-    made = [
+    qualities = [
         Quality(
             tried.experts[e], verdict(order[e], listed[e]), float(order[e]), float(listed[e]),
             int(sums["queries"][e]), *((float(mean[e]), float(error[e])) if labelled else ()),
         )
-        for e in heard
+        for e in present
     ]  # fmt: skip
     kinds = ("useful", "inverted", "unused")
-    return sorted(made, key=lambda one: (kinds.index(one.verdict), -(one.order**2 + one.listed**2)))
+    return sorted(qualities, key=lambda q: (kinds.index(q.verdict), -(q.order**2 + q.listed**2)))
 
 
 def verdict(order: float, listed: float) -> str:
-    """Inverted, where its order counts backwards; useful, where its order counts, or its choice; unused otherwise.
+    """``inverted`` if its order counts backwards, ``useful`` if its order or its choice counts, else ``unused``.
 
     >>> verdict(0.5, -0.3), verdict(-0.5, 2.0), verdict(0.05, 0.8), verdict(-0.02, -0.8)
     ('useful', 'inverted', 'useful', 'unused')
@@ -133,37 +134,36 @@ def retrain(
     runner: Runner | None = None,
     progress: Progress = silent,
 ) -> Fitted:
-    """The same model, fitted as if those experts had said nothing (Table 6).
+    """Fit the same model again without the lists of the experts ``without`` (Volkovs & Zemel 2014, table 6).
 
-    Its weights do not hear them later either; what it takes from all lists together, as lambdamart does, still holds
-    theirs, unless the data are ``unheard`` too.
+    The new model ignores these experts also when it ranks. Features of all lists together, as lambdamart has, still
+    include their lists, unless the data to rank are filtered by ``drop_experts`` too.
     """
-    heard, judged = unheard(train, without), valid if valid is None else unheard(valid, without)
-    params = fit(fitted.model, heard, valid=judged, goal=goal, runner=runner, progress=progress)
+    kept, judged = drop_experts(train, without), valid if valid is None else drop_experts(valid, without)
+    params = fit(fitted.model, kept, valid=judged, goal=goal, runner=runner, progress=progress)
     dropped = [train.experts.index(name) for name in without if name in train.experts]
-    silence = (
-        0.0 if isinstance(fitted.model, Trained) else fitted.model.unseen
-    )  # an unseen expert may share crf's weights
+    # 0 rather than ``unseen`` for trained models: crf gives an unseen expert the shared weights.
+    ignored = 0.0 if isinstance(fitted.model, Trained) else fitted.model.unseen
     for key in params:
         if key.startswith("expert_"):
             params[key] = params[key].copy()
-            params[key][dropped] = silence
+            params[key][dropped] = ignored
     return Fitted(fitted.model, params, train.experts)
 
 
-def unheard(dataset: Dataset, without: list[str]) -> Dataset:
-    """The dataset without those of the experts that it has."""
+def drop_experts(dataset: Dataset, without: list[str]) -> Dataset:
+    """The dataset without the lists of these experts; names that it does not have are ignored."""
     return dataset.select(without=[name for name in without if name in dataset.experts])
 
 
 def as_rows(qualities: list[Quality]) -> list[dict[str, Any]]:
-    return [asdict(one) for one in qualities]
+    return [asdict(quality) for quality in qualities]
 
 
 def weight_rows(fitted: Fitted) -> dict[str, Any]:
-    """The weights of a trained model by expert, for a picture; empty for other models.
+    """The weights of a trained model by expert, for a chart; empty for other models.
 
-    Weights that all experts share, or that serve unknown ones, have a row named ``all``.
+    Weights that all experts share, or that apply to unseen experts, have a row named ``all``.
     """
     model = fitted.model
     if not isinstance(model, Trained):
@@ -181,7 +181,7 @@ def _typical(values: Floats) -> float:
 
 
 def _probe(experts: tuple[str, ...]) -> Dataset:
-    """Queries in which experts list half of the items at random, in other company each time, so that it evens out."""
+    """Synthetic queries where experts, in random groups, list a random half of the items."""
     draw = np.random.default_rng(0)
     lists, queries = [], 0
     for _ in range(PROBES):
@@ -191,7 +191,7 @@ def _probe(experts: tuple[str, ...]) -> Dataset:
             queries += 1
     query, expert, item = np.concatenate(lists, axis=1)
     names = pa.array([f"i{n}" for n in range(2 * PROBED)])
-    said = {
+    entries = {
         "query": query, "expert": pa.array(experts).take(pa.array(expert)), "item": names.take(pa.array(item)),
         "rank": np.tile(np.arange(1, PROBED + 1), len(item) // PROBED),
     }  # fmt: skip
@@ -199,11 +199,11 @@ def _probe(experts: tuple[str, ...]) -> Dataset:
         "query": np.repeat(np.arange(queries), 2 * PROBED), "item": names.to_pylist() * queries,
         "label": pa.nulls(2 * PROBED * queries, pa.int32()),
     }  # fmt: skip
-    return Dataset.from_arrow(pa.table(said), labels=pa.table(whole))
+    return Dataset.from_arrow(pa.table(entries), labels=pa.table(whole))
 
 
 def _sums_task(chunk: Chunk, index: int, payload: tuple[Any, ...]) -> Floats:
-    """Sums for every expert, (experts, SUMS), and a row that starts with the number of queries with a metric."""
+    """Sums for every expert (experts, SUMS), and a last row that starts with the number of queries with a metric."""
     model, params, goal, highest = payload
     total = np.zeros((chunk.n_experts + 1, len(SUMS)))
     score = solved(model, chunk, params).score
@@ -214,24 +214,24 @@ def _sums_task(chunk: Chunk, index: int, payload: tuple[Any, ...]) -> Floats:
 
     whole = values(chunk, score) if highest is not None else np.zeros(0)
     total[-1, 0] = np.isfinite(whole).sum()
-    for one in chunk_lifts(model, chunk, params, score):
-        total[one.expert, :6] = _movement(one)
+    for lift in chunk_lifts(model, chunk, params, score):
+        total[lift.expert, :6] = _movement(lift)
         if highest is not None:
-            loss = whole[one.queries] - values(one.heard, one.without)
-            total[one.expert, 6:] = np.nansum(loss), np.nansum(loss**2)
+            loss = whole[lift.queries] - values(lift.present, lift.without)
+            total[lift.expert, 6:] = np.nansum(loss), np.nansum(loss**2)
     return total
 
 
-def _movement(one: Lift) -> tuple[float, ...]:
-    """Queries, items, squares moved in all, inside the list; order along the list, height of what is listed."""
-    chunk, lift = one.heard, one.lift
+def _movement(of: Lift) -> tuple[float, ...]:
+    """The first six of SUMS: queries, items, squared lift of all items and within the list, direction of both."""
+    chunk, lift = of.present, of.lift
     sizes = np.diff(chunk.entry_offsets)
-    own = np.repeat(chunk.list_expert == one.expert, sizes)
-    place = (np.arange(chunk.n_entries) - np.repeat(chunk.entry_offsets[:-1], sizes))[own]
+    own = np.repeat(chunk.list_expert == of.expert, sizes)
+    position = (np.arange(chunk.n_entries) - np.repeat(chunk.entry_offsets[:-1], sizes))[own]
     rows = chunk.entry_row()[own]
     query = chunk.item_query()[rows]
     count = np.maximum(np.bincount(query, minlength=chunk.n_queries), 1)
     mean = np.bincount(query, lift[rows], chunk.n_queries) / count
     within = lift[rows] - mean[query]
-    along = float((within * -(place / count[query])).sum())
+    along = float((within * -(position / count[query])).sum())
     return chunk.n_queries, chunk.n_items, float((lift**2).sum()), float((within**2).sum()), along, float(mean.sum())

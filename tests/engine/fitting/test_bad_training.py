@@ -82,7 +82,7 @@ def test_nothing_but_queries_that_teach_nothing(kind: type[Trained], mode: str, 
 def test_no_labels_at_all(kind: type[Trained], mode: str) -> None:
     good, blank = (Dataset.from_arrow(table(q)) for q in (GOOD, ODD["no label"]))
     for train, valid in ((blank, good), (good, blank), (blank, None)):
-        with pytest.raises(UsageError, match=f"{kind.name} learns from labels, and the dataset has none"):
+        with pytest.raises(UsageError, match=f"{kind.name} learns from labels, but the dataset has none"):
             fit(kind(mode=mode), train, valid=valid)
 
 

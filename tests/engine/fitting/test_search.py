@@ -123,7 +123,7 @@ def test_fits_side_by_side_have_the_same_bits(planted: Path, cluster: DaskRunner
 def test_an_error_of_a_fit_arrives_as_it_is(planted: Path, cluster: DaskRunner):
     lists = pa.table({"query": ["q"] * 2, "expert": ["a"] * 2, "item": ["x", "y"], "rank": [1, 2]})
     trials = [Trial(Crf(rounds=1), data, None, Goal()) for data in (Dataset.open(planted), Dataset.from_arrow(lists))]
-    with pytest.raises(UsageError, match="crf learns from labels, and the dataset has none"):
+    with pytest.raises(UsageError, match="crf learns from labels, but the dataset has none"):
         fit_each(trials, cluster)
 
 

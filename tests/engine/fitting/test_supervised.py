@@ -81,7 +81,7 @@ def test_a_negative_label_teaches_what_0_teaches(name: str, settings: dict) -> N
 
 
 def test_labels_beyond_those_of_lightgbm_are_refused() -> None:
-    with pytest.raises(UsageError, match="label 31, and LightGBM takes labels up to 30"):
+    with pytest.raises(UsageError, match="label 31, but LightGBM takes labels up to 30"):
         learned(model_named("lambdamart", SMALL["lambdamart"]), taught((31, 0, 1)), "letor")
 
 

@@ -16,7 +16,7 @@ from distagg.engine import Fitted, fit, rank
 from distagg.engine.dask import DaskRunner
 from distagg.engine.fitting.fit import Goal
 from distagg.engine.inspect.attribution import centred, chunk_lifts, explain
-from distagg.engine.inspect.quality import judge_experts, retrain, unheard, weight_rows
+from distagg.engine.inspect.quality import drop_experts, judge_experts, retrain, weight_rows
 from distagg.errors import UsageError
 from distagg.models import Model
 from distagg.models.crf.model import Crf
@@ -133,7 +133,7 @@ def test_loss_is_the_difference_of_two_evaluations(mixed: Dataset) -> None:
     for one in judge_experts(fitted, mixed, goal=Goal("ndcg@3")):
         whole, less = (
             evaluate_model(fitted.model, fitted.params, data, ["ndcg@3"])[1][:, 0]
-            for data in (mixed, unheard(mixed, [one.expert]))
+            for data in (mixed, drop_experts(mixed, [one.expert]))
         )
         assert one.loss == pytest.approx((whole - less).mean(), abs=1e-12)
         assert one.error == pytest.approx((whole - less).std(ddof=1) / np.sqrt(len(whole)), abs=1e-12)
@@ -151,7 +151,7 @@ def test_retraining_is_training_on_data_without_them(name: str, mixed: Dataset) 
     model = LambdaRank(rounds=4, hidden=2) if name == "hidden" else Crf(rounds=4, sharing=name)
     fitted, gone = fit(model, mixed), ["noise", "coin"]
     fewer = retrain(fitted, gone, mixed)
-    less = unheard(mixed, gone)
+    less = drop_experts(mixed, gone)
     np.testing.assert_array_equal(fewer.params["curve"], fit(model, less).params["curve"])
     whole, part = (np.concatenate([model.score(c, fewer.params) for c in data.chunks()]) for data in (mixed, less))
     np.testing.assert_allclose(whole, part, atol=1e-12)  # they are not heard when they speak again
@@ -193,7 +193,7 @@ def test_what_cannot_be_explained(mixed: Dataset, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(UsageError, match="no query 'none' in the dataset; it has q0, q1"):
         explain(fit("rrf", mixed), mixed, "none")
     battles = Dataset.from_arrow(pa.table({"winner": ["x"], "loser": ["y"]}))
-    with pytest.raises(UsageError, match="by their lists, and the dataset holds pairs"):
+    with pytest.raises(UsageError, match="by their lists, but the dataset holds pairs"):
         explain(fit("borda", battles), battles, "all")
     monkeypatch.setattr("distagg.engine.inspect.attribution.split_query", lambda dataset: True)
     with pytest.raises(UsageError, match="judged on whole queries"):

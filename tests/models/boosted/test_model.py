@@ -20,7 +20,7 @@ from distagg.dataset.chunk import Chunk
 from distagg.engine import Fitted, load_model, rank, save_model
 from distagg.engine.compare import evaluate_model
 from distagg.engine.dask import DaskRunner
-from distagg.engine.fitting.boost import _grown_by_workers, _settings, boost, grow
+from distagg.engine.fitting.boost import _grow_on_workers, _settings, boost, grow
 from distagg.engine.fitting.fit import fit
 from distagg.engine.fitting.folds import hold_outs, make_folds
 from distagg.errors import UsageError
@@ -163,7 +163,7 @@ def test_what_teaches_nothing_is_refused(hostile: Dataset) -> None:
     lists = pa.table({"query": ["q"] * 2, "expert": ["a"] * 2, "item": ["x", "y"], "rank": [1, 2]})
     with pytest.raises(UsageError, match="lambdamart learns from labels"):
         fit(model, Dataset.from_arrow(lists))
-    with pytest.raises(UsageError, match="10,001 labelled items, and LightGBM takes 10,000"):
+    with pytest.raises(UsageError, match="10,001 labelled items, but LightGBM takes 10,000"):
         fit(model, labelled([1] + [0] * 10_000))
     assert len(fit(model, labelled([2, 1, 0]))["curve"]) == 3
 
@@ -184,7 +184,7 @@ def test_a_comparison_of_all_leaves_out_what_is_not_installed(
     assert {"blend", "lambdamart", "crf"} <= set(all_models(hostile, "letor5"))
     monkeypatch.setattr("distagg.cli.commands.find_spec", lambda name: None)
     assert set(MODELS) - set(all_models(hostile, "letor5")) == {"blend", "lambdamart"}
-    assert "lambdamart is left out: lightgbm is not installed" in capsys.readouterr().err
+    assert "lambdamart is skipped: lightgbm is not installed" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("settings", [{"trees": 1.5}, {"columns": 1.1}, {"items": 2.0}, {"leaves": 1}], ids=str)
@@ -207,7 +207,7 @@ def test_workers_grow_trees_together(halves: tuple[Dataset, Dataset], cluster: D
 def test_unencrypted_connections_between_machines_are_refused(halves: tuple[Dataset, Dataset]) -> None:
     client = SimpleNamespace(nthreads=lambda: {"tls://10.0.0.7:4000": 1, "tls://127.0.0.1:4001": 1})
     with pytest.raises(UsageError, match=r"10\.0\.0\.7.*not encrypted"):
-        _grown_by_workers(LambdaMart(mode="spread"), halves[0], SimpleNamespace(client=client))
+        _grow_on_workers(LambdaMart(mode="spread"), halves[0], SimpleNamespace(client=client))
 
 
 @pytest.mark.usefixtures("_short_members")
