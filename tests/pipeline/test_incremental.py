@@ -229,7 +229,10 @@ def test_what_is_damaged_in_the_run_before_is_not_taken_over() -> None:
     result.write_bytes(result.read_bytes() + b" ")
     third = run(job(), "steps.more.do=rank", "steps.more.model=borda", "steps.more.dataset=data")
     whys = {one["step"]: one.get("why") for one in events(third, "step")}
-    assert whys == {"checked": ["its output in the previous run is damaged"], "more": ["the previous run had no such step"]}
+    assert whys == {
+        "checked": ["its output in the previous run is damaged"],
+        "more": ["the previous run had no such step"],
+    }
 
 
 def test_a_run_that_stopped_takes_over_from_the_same_run_when_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
