@@ -1,12 +1,12 @@
-"""The one jit policy.
+"""The jit policy of all kernels.
 
-Kernels are serial and release the GIL; parallelism belongs to the engine. They are compiled on first use, for the
-types of their arguments, and kept on disk (see ``cache``). ``error_model="numpy"`` makes division by zero give inf or
-nan, as numpy does; no fastmath, and none of Intel's vector logarithms, whose last bit depends on where in a loop a
-number stands: the same bits everywhere.
+Kernels are serial and release the GIL; parallelism belongs to the engine. They are compiled on first use, for the types
+of their arguments, and cached on disk (see ``jit_cache``). With ``error_model="numpy"`` division by zero gives inf or
+nan, as in numpy. Results must have the same bits everywhere, so there is no fastmath, and Intel's vector logarithms are
+off, because their last bit depends on a number's position in a loop.
 
-Few signatures: floats are float64, offsets int64, items and experts int32, all contiguous. A kernel never takes a
-function as an argument, because its code could not be kept: it takes a flag.
+Kernels have few signatures: floats are float64, offsets int64, items and experts int32, all contiguous. A kernel takes
+a flag instead of a function argument, because code with function arguments cannot be cached.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 class Kernel:
-    """A function that is compiled when it is called for the first time; other kernels may call it."""
+    """A function that is compiled on its first call; other kernels may call it."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
@@ -35,12 +35,12 @@ class Kernel:
 
     @property
     def compiled(self) -> Any:
-        """The function as Python calls it; numba is loaded here."""
+        """Call the kernel from Python; the first call imports numba."""
         return self._dispatcher(inner=False)
 
     @property
     def _numba_type_(self) -> Any:
-        """What numba takes it for where another kernel calls it."""
+        """The numba type of the kernel, for calls from another kernel."""
         return _numba().types.Dispatcher(self._dispatcher(inner=True))
 
     def _dispatcher(self, inner: bool) -> Any:
@@ -55,7 +55,7 @@ class Kernel:
 
 
 def kernel(function: F) -> F:
-    """Compile a bare loop over arrays."""
+    """Decorator: compile a loop over arrays."""
     return Kernel(function)  # type: ignore[return-value]
 
 
@@ -66,18 +66,18 @@ def _numba() -> Any:
 
 
 def _dispatcher(function: Callable[..., Any], inner: bool) -> Any:
-    """The function as numba has it: nothing is compiled before its first call.
+    """The numba dispatcher of a function; compiles nothing before its first call.
 
-    An inner function becomes a part of the kernels that call it: it is not kept, and Python cannot call it.
+    An inner function becomes part of the kernels that call it: it is not cached, and Python cannot call it.
     """
     dispatcher = _numba().njit(
         nogil=True, error_model="numpy", no_cpython_wrapper=inner, no_cfunc_wrapper=inner
     )(function)  # fmt: skip
     if dispatcher is function:  # NUMBA_DISABLE_JIT
         return function
-    if not inner and function.__module__.startswith("distagg."):  # the cache's digest knows no other sources
+    if not inner and function.__module__.startswith("distagg."):  # the cache's digest covers only this package
         dispatcher._cache = KernelCache(function)
-        # numba's extensions (sparse has one) are loaded to compile, not to find that nothing is to be compiled.
+        # numba's extensions (sparse has one) are loaded only if something must be compiled.
         dispatcher._compilation_chain_init_hook = _nothing
     if _numba().config.USING_SVML:
         dispatcher.compile = partial(_compile_without_svml, dispatcher.compile)
@@ -89,12 +89,12 @@ def _nothing() -> None:
 
 
 def _compile_without_svml(compile: Callable[[Any], Any], signature: Any) -> Any:
-    """Compile with the C library's functions, and leave Intel's to everybody else's code in this process."""
+    """Compile our kernels with the C library's functions; other code in this process may still use Intel's."""
     from llvmlite.binding import set_option
     from numba.core.compiler_lock import global_compiler_lock
 
     with global_compiler_lock:
-        _compiling.append(signature)  # kernels compile those that they call
+        _compiling.append(signature)  # kernels compile the kernels that they call
         set_option("distagg", "-vector-library=none")
         try:
             return compile(signature)

@@ -1,16 +1,16 @@
-"""Compiled kernels on disk: every machine compiles a kernel once.
+"""The cache of compiled kernels on disk: each kernel is compiled once per machine.
 
-Code from here is run, so the folder must be as private as Python's own bytecode files: it belongs to the user and
-nobody else can write to it, or it is not used. One subfolder holds the code of one state of things: all kernel
-sources, the versions of numba, llvmlite, numpy and Python, numba's settings and the processor. numba's own cache looks
-at a function's own file alone, and would go on with an old callee from another file.
+Processes execute code from this cache, so the folder must be as private as Python's bytecode files: it is used only if
+the user owns it and nobody else can write to it. Each subfolder has the code for one digest of all kernel sources, the
+versions of numba, llvmlite, numpy and Python, numba's settings and the processor. numba's own cache is not enough: it
+checks only a function's own file, and would reuse old code of a callee from another file.
 
-A kernel and signature have one file: a SHA-256 and what it is of. Files are written under a name of their own and
-renamed, so processes at once do no harm: a lost race costs a compilation. A file that is not what its SHA-256 says
-counts as missing, and is replaced.
+A kernel with a signature has one file: a SHA-256, then the code. Files are written under unique names and renamed, so
+that concurrent processes do no harm: a lost race costs a compilation. A file that does not match its SHA-256 counts as
+missing and is replaced.
 
-DISTAGG_CACHE=0 turns it off, DISTAGG_CACHE_DIR names another folder. When the folder cannot be used, kernels are
-compiled in memory and one line on stderr says why.
+DISTAGG_CACHE=0 turns the cache off, DISTAGG_CACHE_DIR sets another folder. If the folder cannot be used, kernels are
+compiled in memory, and one line on stderr says why.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from pathlib import Path
 from typing import Any
 
 PACKAGE = Path(__file__).parent
-CONSTANTS = PACKAGE / "types.py"  # numbers that kernels take from a module without kernels
+CONSTANTS = PACKAGE / "types.py"  # constants of kernels, in a module without kernels
 DAY = 86_400.0  # seconds
-KEPT_DAYS = 30  # that an unused state is kept
+KEPT_DAYS = 30  # after the last use of a digest
 CHECKSUM = hashlib.sha256().digest_size
-# Settings of numba that change the code it makes.
+# Settings of numba that change the generated code.
 SETTINGS = ("OPT", "BOUNDSCHECK", "LOOP_VECTORIZE", "SLP_VECTORIZE", "DEBUGINFO_DEFAULT", "ENABLE_AVX")
 
 
 class Store:
-    """The files of one state in a private folder."""
+    """The files of one digest in a private folder."""
 
     def __init__(self, root: Path, digest: str) -> None:
         root = root.resolve()
@@ -51,12 +51,12 @@ class Store:
             with contextlib.suppress(FileExistsError):
                 folder.mkdir(mode=0o700, parents=folder == root)
             _refuse_shared(folder)
-        self.full = ""  # why nothing more is written
-        with contextlib.suppress(OSError):  # a folder that can only be read
+        self.full = ""  # why writing stopped, if it did
+        with contextlib.suppress(OSError):  # a read-only folder
             self._sweep()
 
     def read(self, name: str) -> bytes | None:
-        """What was written under a name; None where nothing was, or not all of it is there."""
+        """The content of a file, or None if it is missing or damaged."""
         try:
             file = os.open(self.folder / name, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
             with os.fdopen(file, "rb") as opened:
@@ -69,7 +69,7 @@ class Store:
         return content if hashlib.sha256(content).digest() == checksum else None
 
     def write(self, name: str, content: bytes) -> None:
-        """Keep content under a name. After a failure (a full disk) no more is tried."""
+        """Write a file. After a failure (a full disk) further writes are skipped."""
         if self.full:
             return
         temporary = ""
@@ -86,7 +86,7 @@ class Store:
                     os.unlink(temporary)
 
     def _sweep(self) -> None:
-        """Once a day: mark this state as used, remove those that nobody has used for weeks, and abandoned files."""
+        """Once a day: mark this digest as used, remove digests unused for weeks, and abandoned files."""
         now = time.time()
         used = self.folder.stat().st_mtime
         if now - used < DAY and any(self.folder.iterdir()):
@@ -101,7 +101,7 @@ class Store:
 
 
 class KernelCache:
-    """Where numba's dispatcher looks for a kernel's compiled code before it compiles, and leaves it afterwards."""
+    """The cache interface of numba's dispatcher: load a kernel's code before compiling, save it afterwards."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.name = f"{function.__module__}.{function.__qualname__}".removeprefix("distagg.")
@@ -122,7 +122,7 @@ class KernelCache:
             outside, result = pickle.loads(content)
             _provide(target, outside)
             return CompileResult._rebuild(target, *result)
-        except Exception:  # whatever it is, compiling gives the answer
+        except Exception:  # after any error the kernel is simply compiled
             return None
 
     def save_overload(self, signature: Any, compiled: Any) -> None:
@@ -138,17 +138,17 @@ class KernelCache:
 
 
 def _outside(library: Any) -> list[str]:
-    """Names of all that a library calls or reads and does not have itself."""
+    """The external symbols of a library."""
     module = library._final_module
     declared = (value.name for value in (*module.functions, *module.global_variables) if value.is_declaration)
     return [name for name in declared if not name.startswith("llvm.")]
 
 
 def _provide(target: Any, outside: list[str]) -> None:
-    """Have all names that compiled code needs: most code is content with numba's runtime.
+    """Load the symbols that compiled code needs; for most code numba's runtime is enough.
 
-    Everything that numba knows to compile takes half a second to load, scipy's linear algebra among it. It is loaded
-    where a name is missing, because LLVM ends the process at a name that it does not find.
+    All of numba's symbols, with scipy's linear algebra, take half a second to load. They are loaded only if a symbol is
+    missing, because LLVM ends the process at an unknown symbol.
     """
     from llvmlite.binding import address_of_symbol
     from numba.core.runtime import rtsys
@@ -162,7 +162,7 @@ _lock = threading.Lock()
 
 
 def store() -> Store | None:
-    """This process's store; None where compiled code is not kept."""
+    """This process's cache, or None if compiled code is not cached."""
     with _lock:
         return _store()
 
@@ -198,7 +198,7 @@ def folder() -> Path:
 
 
 def digest() -> str:
-    """A name for all that compiled code depends on."""
+    """A digest of everything that compiled code depends on."""
     import llvmlite
     import numba
     import numpy as np
@@ -207,11 +207,11 @@ def digest() -> str:
 
     versions = (numba.__version__, llvmlite.__version__, np.__version__, sys.version, platform.python_implementation())
     settings = [(name, getattr(config, name, None)) for name in SETTINGS]
-    made = hashlib.sha256(repr((versions, settings, cpu_target.target_context.codegen().magic_tuple())).encode())
+    total = hashlib.sha256(repr((versions, settings, cpu_target.target_context.codegen().magic_tuple())).encode())
     for source in sources():
         content = source.read_bytes()
-        made.update(f"\0{source.relative_to(PACKAGE).as_posix()}\0{len(content)}\0".encode() + content)
-    return made.hexdigest()[:32]
+        total.update(f"\0{source.relative_to(PACKAGE).as_posix()}\0{len(content)}\0".encode() + content)
+    return total.hexdigest()[:32]
 
 
 def sources() -> list[Path]:
@@ -237,12 +237,12 @@ _notes: list[str] = []
 
 
 def why_not() -> str:
-    """Why compiled code is not kept, as said on stderr; empty where it is."""
+    """Why compiled code is not cached, as printed on stderr; empty if it is."""
     return _notes[0] if _notes else ""
 
 
 def note(reason: str) -> None:
-    """Say on stderr, once in a process, why compiled code is not kept."""
+    """Print on stderr, once per process, why compiled code is not cached."""
     _notes.append(reason)
     if len(_notes) == 1:
         print(

@@ -1,4 +1,4 @@
-"""Read attributes of users and items: u.user, u.item, users.dat, movies.dat, movies.csv (MovieLens), any CSV or Parquet.
+"""Read attributes of users and items: u.user, u.item, users.dat, movies.dat, movies.csv (MovieLens), CSV or Parquet.
 
 The first column is the id, as text. Another column is integer or numeric if all its values are, else text.
 """
