@@ -1,7 +1,7 @@
-"""numpy arrays as Arrow arrays over the same memory, and back; Python's words as Arrow's.
+"""Convert numpy arrays to Arrow arrays over the same memory, and back; and Python strings to Arrow.
 
-``pa.array``, ``pa.scalar`` and ``to_numpy`` do it too, but import pandas where it is installed: a third of a second
-and 36 MB for nothing.
+``pa.array``, ``pa.scalar`` and ``to_numpy`` can do it too, but import pandas if it is installed, which costs a third of
+a second and 36 MB.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def as_words(words: Sequence[str]) -> pa.StringArray:
     """
     encoded = [word.encode() for word in words]
     ends = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
-    if ends[-1] >= 2**31:  # more than one array holds
+    if ends[-1] >= 2**31:  # too long for one array
         return pa.array(words, pa.string())
     return pa.StringArray.from_buffers(len(words), pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(b"".join(encoded)))
 
@@ -72,7 +72,7 @@ def as_lists(rows: Sequence[NDArray[Any]], dtype: type[np.generic]) -> pa.ListAr
 
 
 def one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    """A table's column as one array; without copying where it is one, which ``combine_chunks`` does not spare."""
+    """A table's column as one array, without a copy if it has one chunk (``combine_chunks`` always copies)."""
     if isinstance(column, pa.Array):
         return column
     if column.num_chunks == 1:

@@ -1,7 +1,7 @@
 """Order the items of every query by score: stable, descending, O(n log n).
 
-Spans of one length are the rows of a table that numpy sorts at once: about twice as long as a compiled merge sort
-takes, and nothing to compile.
+Spans of equal length form the rows of a table that numpy sorts together. This takes about twice as long as a compiled
+merge sort, but needs no compilation.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from distagg.types import Floats, Indices, Offsets
 
 
 def by_length(offsets: Offsets) -> tuple[Offsets, list[tuple[slice, int]]]:
-    """Positions of all values with spans of one length side by side (I,), and where each length's stand among them."""
+    """Positions of all values, with spans of equal length side by side (I,), and the range of each length."""
     sizes = np.diff(offsets)
     spans = np.argsort(sizes, kind="stable")
     ends = np.concatenate([[0], np.cumsum(sizes[spans])])
@@ -29,7 +29,7 @@ def by_length(offsets: Offsets) -> tuple[Offsets, list[tuple[slice, int]]]:
 def order_spans(offsets: Offsets, values: Floats) -> tuple[Indices, Floats]:
     """Sort every span of ``values`` (I,) descending; ``offsets`` (S + 1,). Equal values keep their order. No NaN.
 
-    Gives positions inside the span (I,) and the sorted values (I,).
+    Returns positions inside the span (I,) and the sorted values (I,).
     """
     at, tables = by_length(offsets)
     keys, order = -values[at], np.empty(len(values), dtype=np.int32)
@@ -51,7 +51,7 @@ def order_items(item_offsets: Offsets, scores: Floats) -> Indices:
 
 @kernel
 def count_ascents(offsets: Offsets, values: Floats) -> Offsets:  # (S + 1,), (I,) -> (S,)
-    """Pairs of every span that stand in strictly ascending order, by merge sort (Knight 1966)."""
+    """The number of pairs of every span in strictly ascending order, by merge sort (Knight 1966)."""
     count = np.zeros(len(offsets) - 1, dtype=np.int64)
     for s in range(len(offsets) - 1):
         size = offsets[s + 1] - offsets[s]
@@ -76,7 +76,7 @@ def count_ascents(offsets: Offsets, values: Floats) -> Offsets:  # (S + 1,), (I,
 
 @kernel
 def falling_order(key: Floats) -> Offsets:  # (size,) -> (size,)
-    """Positions by falling key, by merge sort: equal ones keep their order.
+    """Positions in descending order of key, by merge sort; equal keys keep their order.
 
     numba's ``argsort`` does the same and takes two seconds to compile.
     """

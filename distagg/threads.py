@@ -1,4 +1,4 @@
-"""Work of several threads, in order: for functions that release the GIL (pyarrow, numpy, kernels)."""
+"""An ordered map on several threads, for functions that release the GIL (pyarrow, numpy, kernels)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ T = TypeVar("T")
 def ordered_map(function: Callable[[S], T], values: Iterable[S], workers: int = 2) -> Iterator[T]:
     """``map`` on a few threads, results in the order of ``values``.
 
-    At most ``workers + 1`` values are under way, so memory stays bounded however long ``values`` is; they are
-    drawn in the caller's thread. An error surfaces where its result would have come.
+    At most ``workers + 1`` values are in progress, so that memory is bounded for any length of ``values``, which the
+    caller's thread iterates. An error is raised in place of its result.
 
     >>> list(ordered_map(abs, [-1, 2, -3]))
     [1, 2, 3]

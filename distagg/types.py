@@ -27,7 +27,7 @@ Bools = NDArray[np.bool_]
 
 SCHEMA_VERSION = 1
 
-EXPERT_NAMES = ("judge", "annotator", "worker", "user")  # what tables call the expert's column
+EXPERT_NAMES = ("judge", "annotator", "worker", "user")  # other names of the expert column in tables
 
 
 def expert_column(names: Collection[str]) -> str:
@@ -40,8 +40,8 @@ def expert_column(names: Collection[str]) -> str:
     return others[0] if len(others) == 1 and "expert" not in names else "expert"
 
 
-# What sources hand over: long tables, in the order of the source. An entry with a score and a null rank is
-# ranked by score when its list is whole: rank = 1 + number of strictly larger scores.
+# The tables of sources: long tables, in the order of the source. An entry with a score and a null rank is
+# ranked by score when its list is complete: rank = 1 + number of strictly larger scores.
 ENTRIES = pa.schema(
     [("query", pa.string()), ("expert", pa.string()), ("item", pa.string()), ("rank", pa.float64()),
      ("score", pa.float64())]
@@ -52,7 +52,7 @@ PAIRS = pa.schema(
      ("weight", pa.float64()), ("tie", pa.bool_())]
 )  # fmt: skip
 
-# What a dataset holds on disk. ``query`` in lists and pairs is the query's position in the dataset,
+# The tables of a dataset on disk. ``query`` in lists and pairs is the query's position in the dataset,
 # ``item`` (and winner, loser) the item's position in its query, ``expert`` a row of experts.parquet.
 QUERIES_TABLE = pa.schema(
     [("query", pa.string()), ("part", pa.string()), ("item", pa.list_(pa.string())),

@@ -10,7 +10,7 @@
 #SBATCH --open-mode=append
 #SBATCH --signal=B:TERM@300
 # --requeue: after a lost node SLURM starts it again; --open-mode: its log goes on; --signal: five minutes before the
-# time is up the driver is told, saves its checkpoint and ends with 143.
+# time is up the driver gets a signal, saves its checkpoint and ends with 143.
 set -uo pipefail
 job=$1
 export DASK_CONFIG=$2

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Start a Dask cluster over ssh: the scheduler on the first host, worker processes on every host.
 #   start.sh HOSTS CERTIFICATES [WORKERS]
-# HOSTS is a file with a host a line, CERTIFICATES what 'distagg certificates' made, at the same path on every host,
+# HOSTS is a file with one host per line, CERTIFICATES the folder of 'distagg certificates', at the same path on every host,
 # WORKERS how many worker processes each host runs (default 1). Set PYTHON to the interpreter that has distagg there.
 set -euo pipefail
 hosts=$1 certificates=$2 workers=${3:-1}

@@ -1,7 +1,7 @@
 """The chunk: whole queries (or whole experts of one query) as flat, sorted arrays.
 
-Queries -> lists -> entries, every level an offsets array over the next; entries of a list are sorted
-by rank, lists of a query by expert. Kernels walk these arrays and nothing else.
+Queries -> lists -> entries: each level has an array of offsets into the next. Lists of a query are sorted by expert,
+entries of a list by rank. Kernels read only these arrays.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ class Chunk:
     item_ids: pa.StringArray  # (I,); zero-length when loaded without ids
     labels: Labels  # (I,) NO_LABEL where unknown
     missed_offsets: Offsets  # (Q + 1,)
-    missed_labels: Labels  # (J,) labels of judged items that are not to be ranked (in no TREC run)
+    missed_labels: Labels  # (J,) labels of judged items that are not ranked (in no TREC run)
     list_offsets: Offsets  # (Q + 1,)
     list_expert: Indices  # (L,)
     entry_offsets: Offsets  # (L + 1,)
     entry_item: Indices  # (E,) position of the item inside its query
     entry_rank: Floats  # (E,) ascending inside a list
-    entry_score: Floats  # (E,) the expert's own scores, or zero-length when it gave none
+    entry_score: Floats  # (E,) the expert's own scores; zero-length if there are none
     pair_offsets: Offsets  # (Q + 1,)
     pair_expert: Indices  # (P,)
     pair_winner: Indices  # (P,)
@@ -59,14 +59,14 @@ class Chunk:
     pair_tie: Bools  # (P,)
 
     def __post_init__(self) -> None:
-        # All arrays read-only: nobody changes shared data, and kernels see one array type, so each
-        # is compiled once whether a chunk came from a Parquet buffer or was built in memory.
+        # Read-only arrays protect shared data, and give kernels a single array type, so that each kernel is
+        # compiled once for chunks from Parquet buffers and chunks built in memory.
         for value in self._values():
             if isinstance(value, np.ndarray):
                 value.setflags(write=False)
 
     def _values(self) -> Iterator[Any]:
-        # Not by __slots__: the weak reference among them cannot be read in Python 3.11.0 to 3.11.2.
+        # Not via __slots__: Python 3.11.0 to 3.11.2 cannot read the weak reference slot.
         return (getattr(self, field.name) for field in fields(self))
 
     @property
@@ -98,7 +98,7 @@ class Chunk:
         return sum(int(getattr(value, "nbytes", 0)) for value in self._values())
 
     def grades(self) -> Labels:
-        """Labels to learn from, shape (I,): negative ones are 0, judged and not relevant, as in every metric."""
+        """Labels for training, shape (I,): a negative label becomes 0 (judged, not relevant), as in every metric."""
         negative = (self.labels < 0) & (self.labels != NO_LABEL)
         if not negative.any():
             return self.labels
@@ -118,7 +118,7 @@ class Chunk:
         return rows
 
     def select(self, queries: Bools) -> Chunk:
-        """The chunk of only those queries for which the mask (Q,) is true."""
+        """A chunk of the queries where the mask (Q,) is true."""
         if queries.all():
             return self
         keep = np.flatnonzero(queries)
@@ -152,7 +152,7 @@ class Chunk:
         )
 
     def without(self, experts: Collection[int]) -> Chunk:
-        """The chunk as if those experts had said nothing; its items and queries stay."""
+        """The chunk without the lists of these experts; its items and queries stay."""
         if not experts:
             return self
         times = np.ones(self.n_experts, dtype=OFFSET)
@@ -160,7 +160,7 @@ class Chunk:
         return self.repeat_experts(times)
 
     def repeat_experts(self, times: Offsets) -> Chunk:
-        """The chunk in which each expert (n_experts,) speaks so many times: 0 leaves it out."""
+        """The chunk with each expert's lists repeated ``times`` (n_experts,) times; 0 drops them."""
         often, pair_often = times[self.list_expert], times[self.pair_expert]
         if (often == 1).all() and (pair_often == 1).all():
             return self
@@ -210,7 +210,7 @@ class Chunk:
 
 
 def spans(offsets: Offsets, keep: np.ndarray) -> tuple[np.ndarray, Offsets]:
-    """Flat positions covered by the kept spans, and the offsets of the kept spans."""
+    """The flat positions inside the kept spans, and the offsets of these spans."""
     sizes = offsets[keep + 1] - offsets[keep]
     new = np.zeros(len(keep) + 1, dtype=OFFSET)
     np.cumsum(sizes, out=new[1:])
@@ -243,7 +243,7 @@ def chunk_from_tables(
     n_experts: int,
     first_query: int = 0,
 ) -> Chunk:
-    """The chunk held by rows of the dataset tables (see ``distagg.types``).
+    """Build a chunk from rows of the dataset tables (see ``distagg.types``).
 
     ``first_query`` is the dataset position of the first row of ``queries``. Columns ``item`` of
     queries and ``score`` of lists may be absent.

@@ -1,6 +1,6 @@
-"""A dataset, on disk or in memory, and the plan that cuts it into chunks.
+"""A dataset, on disk or in memory, and the plan that divides it into chunks.
 
-The plan depends on the data and the chunk budget alone, never on the number of workers.
+The plan depends only on the data and the chunk budget, never on the number of workers.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ CHUNK_ENTRIES = 1 << 20  # about 12 MB of ranks; tens of milliseconds of work fo
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which queries of a dataset: those of some source parts, or some residues of the position. And which experts:
-    those for whom a condition holds, or as many drawn from them with replacement, by seed and number of the draw;
-    and whom not to hear.
+    """A selection of a dataset.
+
+    Queries are selected by source parts, or by residues of their position. Experts are selected by a condition, drawn
+    from the selected ones with replacement (by seed and number of the draw), or excluded.
     """
 
     parts: frozenset[str] | None = None
@@ -58,7 +59,7 @@ EVERYTHING = Selection()
 
 @dataclass(frozen=True, slots=True)
 class ChunkRef:
-    """How to load one chunk: recomputable anywhere from a few words. ``held`` is a chunk in memory."""
+    """A chunk reference: how any process can load one chunk. ``held`` is a chunk in memory."""
 
     path: str
     kind: Kind
@@ -68,7 +69,7 @@ class ChunkRef:
     scores: bool
     where: Selection = EVERYTHING
     held: Chunk | None = None
-    pieces: tuple[Piece, ...] = ()  # of a view, for each block: how it is made
+    pieces: tuple[Piece, ...] = ()  # of a view (``expanded``): how to make each block
 
     @property
     def entries(self) -> int:
@@ -91,7 +92,7 @@ class ChunkRef:
             return read_pieces(self, ids)
         query_columns = ["query", "part", "label", "missed"] + (["item"] if ids else [])
         columns = ["query", "expert", "item", "rank"] + (["score"] if self.scores else [])
-        if self.partition == "expert":  # every block holds lists of the one query
+        if self.partition == "expert":  # every block has lists of the same query
             queries = read_groups(place(self.path) / "queries-00000.parquet", [0], query_columns)
         else:
             queries = self._rows("queries", query_columns)
@@ -114,7 +115,7 @@ class ChunkRef:
 
 
 def read_groups(file: Place, groups: list[int] | None, columns: list[str] | None) -> pa.Table:
-    """Row groups (None: all) of a Parquet file; damage is an InputError that names the file."""
+    """Read row groups (None: all) of a Parquet file; a damaged file is an InputError that names it."""
     try:
         with open_parquet(file) as parquet:
             wanted = list(range(parquet.num_row_groups)) if groups is None else groups
@@ -129,14 +130,14 @@ def read_groups(file: Place, groups: list[int] | None, columns: list[str] | None
 
 
 def open_parquet(file: Place) -> pq.ParquetFile:
-    """A Parquet file on a disk or in a store."""
-    if isinstance(file, Store):  # many small reads are joined into few
+    """Open a Parquet file on disk or in an object store."""
+    if isinstance(file, Store):  # joins many small reads into a few
         return pq.ParquetFile(file.inside, filesystem=file.filesystem, pre_buffer=True)
     return pq.ParquetFile(file, memory_map=False)
 
 
 def _sizes(directory: Place, names: list[str]) -> dict[str, int | None]:
-    """Bytes of the files that a directory should hold; None where there is none."""
+    """The sizes of the files that a directory should have; None for a missing file."""
     if isinstance(directory, Store):
         there = directory.sizes()
         return {name: there.get(name) for name in names}
@@ -148,8 +149,8 @@ def _sizes(directory: Place, names: list[str]) -> dict[str, int | None]:
 class Dataset:
     """Queries, items, lists and labels: opened from a directory, or built in memory.
 
-    ``path`` is its directory, ``manifest`` what it holds, ``experts`` their names; ``where`` is what ``select`` chose,
-    ``held`` the chunks of a dataset in memory, ``pieces`` how those of a view (``expanded``) are made. Make one with
+    ``path`` is its directory, ``manifest`` its contents, ``experts`` their names; ``where`` is the selection of
+    ``select``, ``held`` the chunks of a dataset in memory, ``pieces`` the recipe of a view (``expanded``). Get one from
     ``open``, ``from_arrow``, ``from_pandas``, ``from_polars``, or ``distagg.import_dataset``.
 
     >>> import pyarrow as pa
@@ -163,7 +164,7 @@ class Dataset:
     experts: tuple[str, ...]
     where: Selection = EVERYTHING
     held: tuple[Chunk, ...] = ()
-    pieces: tuple[Piece, ...] = ()  # of a view (``expanded``), for each block
+    pieces: tuple[Piece, ...] = ()  # of a view (``expanded``): how to make each block
 
     @classmethod
     def open(cls, path: str | Place) -> Dataset:
@@ -186,17 +187,17 @@ class Dataset:
     def from_arrow(
         cls, table: pa.Table, *, labels: pa.Table | None = None, judgements: pa.Table | None = None
     ) -> Dataset:
-        """A dataset in memory from a long table.
+        """Build a dataset in memory from a long table.
 
         Parameters
         ----------
         table
-            Columns query, expert, item and rank or score, and perhaps label; or winner, loser, and perhaps query,
-            expert, weight, tie. Without a query column all rows are of one query, "all".
+            Columns query, expert, item, rank or score, and optionally label; or winner, loser, and optionally query,
+            expert, weight, tie. Without a query column all rows belong to one query, "all".
         labels
-            Columns query, item, label: items to rank in this order, ranked by somebody or not.
+            Columns query, item, label: the items to rank, in this order, including those in no list.
         judgements
-            The same columns, labels only: an item that nobody ranks is missed, not to be ranked.
+            The same columns, but labels only: an item in no list counts as missed and is not ranked.
         """
         from distagg.dataset.frames import dataset_from_arrow
 
@@ -240,20 +241,20 @@ class Dataset:
         audience: str | None = None,
         draw: tuple[int, int] | None = None,
     ) -> Dataset:
-        """Some queries, or some experts.
+        """Select queries, or experts.
 
         Parameters
         ----------
         parts
-            The queries of these source parts.
+            Select the queries of these source parts.
         fold
-            The queries whose position has some residues (modulus, residues).
+            Select the queries whose position has one of these residues: (modulus, residues).
         without
-            Experts that are not heard: they stay among ``experts``, and have no lists.
+            Experts to exclude: they stay in ``experts``, but have no lists.
         audience
-            The experts for whom a condition on their columns holds: ``age < 25 and gender = 'F'``.
+            Select the experts that match a condition on their columns: ``age < 25 and gender = 'F'``.
         draw
-            As many experts as are heard, drawn with replacement: seed, and number of the draw.
+            Draw as many experts as are selected, with replacement: (seed, number of the draw).
         """
         where = self.where
         if parts is not None:
@@ -275,25 +276,25 @@ class Dataset:
 
     def _checked_audience(self, text: str) -> str:
         if not self.path or self.pieces:
-            raise UsageError("experts are chosen by the columns of a dataset on disk; import it with --users")
+            raise UsageError("a condition needs a dataset on disk with attributes of experts; import it with --users")
         if not audience(self.path, text).any():
-            raise UsageError(f"condition {text!r}: it holds for none of the {self.manifest.experts:,} experts")
+            raise UsageError(f"condition {text!r}: it matches none of the {self.manifest.experts:,} experts")
         return text
 
     @property
     def audience_size(self) -> int:
-        """How many experts are heard."""
+        """The number of selected experts."""
         return int(audience(self.path, self.where.audience).sum()) if self.where.audience else self.manifest.experts
 
     @property
     def titles(self) -> pa.Table | None:
-        """Columns item, title and whatever else was imported about items; None where nothing was."""
+        """Attributes of items (item, title and others) if they were imported, else None."""
         if all(file.path != ITEMS_FILE for file in self.manifest.files):
             return None
         return read_groups(place(self.path) / ITEMS_FILE, None, None)
 
     def plan(self, chunk_entries: int = CHUNK_ENTRIES) -> tuple[ChunkRef, ...]:
-        """Consecutive blocks gathered up to the budget; one entry per chunk, in dataset order."""
+        """Chunk references in dataset order: consecutive blocks up to the budget make a chunk."""
         make = functools.partial(
             ChunkRef,
             self.path,
@@ -310,7 +311,7 @@ class Dataset:
         for block in self.manifest.blocks:
             if self.where.parts is not None and self.where.parts.isdisjoint(block.parts):
                 continue
-            # Lists of one query share its items: they count once, and little.
+            # Lists of one query share its items, which therefore count once.
             weight = block.entries + (block.items if self.manifest.partition == "query" else 0)
             if groups and groups[-1] and cost + weight <= chunk_entries and _adjacent(groups[-1][-1], block):
                 groups[-1].append(block)
@@ -318,16 +319,16 @@ class Dataset:
             else:
                 groups.append([block])
                 cost = weight
-        made = dict(zip(self.manifest.blocks, self.pieces, strict=True)) if self.pieces else {}
-        return tuple(make(tuple(group), pieces=tuple(made[b] for b in group if made)) for group in groups)
+        pieces = dict(zip(self.manifest.blocks, self.pieces, strict=True)) if self.pieces else {}
+        return tuple(make(tuple(group), pieces=tuple(pieces[b] for b in group if pieces)) for group in groups)
 
     def chunks(self, *, ids: bool = True) -> Iterator[Chunk]:
-        """The chunks of the plan, loaded one at a time; without ``ids`` their ids are left on disk."""
+        """Load the chunks of the plan one at a time; without ``ids`` the item ids stay on disk."""
         for ref in self.plan():
             yield ref.load(ids=ids)
 
     def info(self) -> dict[str, Any]:
-        """What is in the dataset, as ``distagg info --json`` prints it."""
+        """Facts about the dataset, as printed by ``distagg info --json``."""
         m = self.manifest
         return {
             "source": m.source or "unknown", "kind": m.kind, "partition": m.partition, "queries": m.queries,
@@ -338,5 +339,5 @@ class Dataset:
 
 
 def _adjacent(a: Block, b: Block) -> bool:
-    """Whether the queries of ``b`` follow those of ``a``, or both hold lists of the same query."""
+    """Whether the queries of ``b`` follow those of ``a``, or both have lists of the same query."""
     return b.first_query in (a.first_query + a.queries, a.first_query)

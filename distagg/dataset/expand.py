@@ -1,7 +1,12 @@
-"""Datasets made larger: the same experts, or the same items, several times over. Paper 000, section 3.7.3.
+"""Replicate the experts or items of a dataset, as in Volkovs & Zemel 2014, section 3.7.3.
 
-Copies of experts repeat every list; copies of items stand in every list at the rank of the original. The rest (labels,
-sparsity, the shape of lists) stays as it is, so that growth can be measured on real data.
+A copy of an expert repeats all its lists; a copy of an item has the rank of the original in every list. Labels,
+sparsity and the shape of lists stay the same, so that growth can be measured on real data.
+
+``expand_dataset`` writes the larger dataset. ``expanded`` is a view without files: it makes every block from the base
+dataset whenever the block is read, by the same code and from the same pieces, so that plans, rankings and fits have the
+same bits. Creating a view takes one pass over the base; reading it needs memory for a chunk of the view and a small one
+of the base.
 """
 
 from __future__ import annotations
@@ -18,8 +23,15 @@ import pyarrow.compute as pc
 from distagg.arrow import as_arrow
 from distagg.dataset.build.block import BlockTables, list_column, lists_schema, nullable
 from distagg.dataset.build.merge import run_starts
-from distagg.dataset.build.tally import Tally, count_labels, count_values
-from distagg.dataset.build.writer import BLOCK_ENTRIES, FILE_BLOCKS, DatasetWriter, Layout, make_block, make_manifest
+from distagg.dataset.build.tally import BlockCounts, count_labels, count_values
+from distagg.dataset.build.writer import (
+    BLOCK_ENTRIES,
+    FILE_BLOCKS,
+    DatasetWriter,
+    TableLayout,
+    make_block,
+    make_manifest,
+)
 from distagg.dataset.chunk import Chunk, chunk_from_tables, spans
 from distagg.dataset.dataset import EVERYTHING, ITEMS_FILE, ChunkRef, Dataset
 from distagg.dataset.manifest import MANIFEST, Block, Manifest, Partition
@@ -40,12 +52,12 @@ def expand_dataset(
     block_entries: int = BLOCK_ENTRIES,
     progress: Callable[[int], None] = lambda entries: None,
 ) -> Manifest:
-    """Write a dataset with every expert ``experts`` times and every item ``items`` times; ``progress`` by entries.
+    """Write a dataset with each expert ``experts`` times and each item ``items`` times; ``progress`` counts entries.
 
-    One block is held at a time, and it holds at least one whole query. Copies are named ``NAME~2``, ``NAME~3``, ...
+    One block is in memory at a time; it has at least one whole query. Copies are named ``NAME~2``, ``NAME~3``, ...
     """
     check_expansion(dataset.manifest, experts, items)
-    layout = Layout(
+    layout = TableLayout(
         "lists",
         dataset.manifest.partition,
         dataset.manifest.scores,
@@ -65,19 +77,19 @@ def expand_dataset(
             manifest = make_manifest(layout, writer.total, tuple(writer.blocks), files)
             (staging / MANIFEST).write_text(manifest.to_json(), encoding="utf-8")
     except OSError as error:
-        raise InfrastructureError(f"expanding into {target} failed: {error}; check the disk, run it again") from error
+        raise InfrastructureError(f"expansion into {target} failed: {error}; check the disk, then run again") from error
     return manifest
 
 
 def without_query(tables: BlockTables) -> BlockTables:
-    """A further block of the one query, whose items are there already."""
+    """Another block of a single query, whose items are written already."""
     tally = replace(tables.tally, queries=0, items=0, labels=Counter(), query_sizes=Counter())
     return replace(tables, queries=None, tally=tally)
 
 
 def check_expansion(manifest: Manifest, experts: int, items: int) -> None:
     if manifest.kind != "lists":
-        raise UsageError(f"lists can be expanded, and the dataset holds {manifest.kind}")
+        raise UsageError(f"only lists can be expanded, but the dataset holds {manifest.kind}")
     for name, times in (("experts", experts), ("items", items)):
         if times < 1:
             raise UsageError(f"--{name}: found {times}, expected a whole number of at least 1")
@@ -90,7 +102,7 @@ def expert_names(dataset: Dataset, times: int) -> list[str]:
 
 
 def expand_chunk(chunk: Chunk, *, experts: int = 1, items: int = 1) -> Chunk:
-    """The chunk with copies; copy t of expert e is expert e + t x experts, items likewise in each query."""
+    """The chunk with copies: copy t of expert e is expert e + t x experts, and likewise for items in each query."""
     return _more_items(_more_experts(chunk, experts), items)
 
 
@@ -125,7 +137,7 @@ def _more_items(chunk: Chunk, times: int) -> Chunk:
     ).astype(INDEX)
     rank = np.repeat(chunk.entry_rank, times)
     score = np.repeat(chunk.entry_score, times)
-    if tied(chunk).any():  # equal ranks stand in the order of items
+    if tied(chunk).any():  # entries of equal rank are in the order of items
         order = np.lexsort((item, rank, np.repeat(np.arange(chunk.n_lists), np.diff(chunk.entry_offsets) * times)))
         item, score = item[order], score[order] if len(score) else score
     return replace(
@@ -141,24 +153,24 @@ def _more_items(chunk: Chunk, times: int) -> Chunk:
 
 
 def tied(chunk: Chunk) -> Bools:
-    """Which entries share their rank with another of their list, shape (E,)."""
+    """Whether an entry shares its rank with another of its list, shape (E,)."""
     same = chunk.entry_rank[1:] == chunk.entry_rank[:-1]
     first = chunk.entry_offsets[1:-1]
     same[first[(first > 0) & (first < chunk.n_entries)] - 1] = False
-    found: Bools = np.zeros(chunk.n_entries, dtype=np.bool_)
-    found[1:] |= same
-    found[:-1] |= same
-    return found
+    shared: Bools = np.zeros(chunk.n_entries, dtype=np.bool_)
+    shared[1:] |= same
+    shared[:-1] |= same
+    return shared
 
 
 def _copied(ids: pa.StringArray, copy: np.ndarray) -> pa.StringArray:
-    """Ids with ``~2``, ``~3``, ... behind those of copies."""
+    """Ids, with the suffix ``~2``, ``~3``, ... for copies."""
     tails = pa.array(["", *(f"~{t}" for t in range(2, int(copy.max(initial=0)) + 2))])
     return pc.binary_join_element_wise(ids, tails.take(as_arrow(copy)), "")
 
 
 def _pieces(dataset: Dataset, times: int, block_entries: int) -> Iterator[Chunk]:
-    """Chunks that hold about a block each once they are expanded; of expert-partitioned data, runs of lists."""
+    """Chunks of about one block each after expansion; runs of lists for expert-partitioned data."""
     for ref in dataset.plan(READ_ENTRIES):
         chunk = ref.load()
         for first, last in cuts(chunk, ref.partition, times, block_entries):
@@ -166,7 +178,7 @@ def _pieces(dataset: Dataset, times: int, block_entries: int) -> Iterator[Chunk]
 
 
 def cuts(chunk: Chunk, partition: Partition, times: int, block_entries: int) -> Iterator[tuple[int, int]]:
-    """Where a chunk is cut: ranges of its queries, or of its lists, of about a block each once they are expanded."""
+    """Ranges of a chunk's queries, or of its lists, of about one block each after expansion."""
     whole = partition == "query"
     cost = np.diff(chunk.entry_offsets[chunk.list_offsets] if whole else chunk.entry_offsets) * times
     starts = run_starts(np.cumsum(cost) // max(block_entries, 1))
@@ -174,14 +186,14 @@ def cuts(chunk: Chunk, partition: Partition, times: int, block_entries: int) -> 
 
 
 def piece_of(chunk: Chunk, partition: Partition, first: int, last: int) -> Chunk:
-    """The queries, or the lists of the one query, from ``first`` to ``last`` (exclusive)."""
+    """The queries, or the lists of a single query, from ``first`` to ``last`` (exclusive)."""
     keep = np.zeros(chunk.n_queries if partition == "query" else chunk.n_lists, dtype=np.bool_)
     keep[first:last] = True
     return chunk.select(keep) if partition == "query" else _lists(chunk, keep)
 
 
 def _lists(chunk: Chunk, keep: Bools) -> Chunk:
-    """The one query's chunk with only some of its lists."""
+    """The chunk of a single query with only some of its lists."""
     lists = np.flatnonzero(keep)
     entries, entry_offsets = spans(chunk.entry_offsets, lists)
     return replace(
@@ -195,15 +207,15 @@ def _lists(chunk: Chunk, keep: Bools) -> Chunk:
     )
 
 
-def _tables(chunk: Chunk, layout: Layout) -> BlockTables:
-    """A chunk as the dataset's tables hold it."""
+def _tables(chunk: Chunk, layout: TableLayout) -> BlockTables:
+    """A chunk as rows of the dataset's tables."""
     parts = tuple(dict.fromkeys(chunk.parts.to_pylist()))
     rows = lists_table(chunk, layout.scores)
     return BlockTables(int(chunk.positions[0]), queries_of(chunk), rows, parts, tally_of(chunk))
 
 
 def queries_of(chunk: Chunk, *, ids: bool = True) -> pa.Table:
-    """The table of a chunk's queries; without ``ids`` it has no column of items."""
+    """The table of a chunk's queries; without ``ids`` it has no item column."""
     columns = {"query": chunk.query_ids, "part": chunk.parts}
     if ids:
         columns["item"] = list_column(chunk.item_offsets, chunk.item_ids)
@@ -225,25 +237,18 @@ def lists_table(chunk: Chunk, scores: bool) -> pa.Table:
     return pa.table(columns, schema=lists_schema(scores))
 
 
-def tally_of(chunk: Chunk) -> Tally:
-    """What a chunk holds."""
-    return Tally(
+def tally_of(chunk: Chunk) -> BlockCounts:
+    """The counts of a chunk."""
+    return BlockCounts(
         queries=chunk.n_queries, items=chunk.n_items, lists=chunk.n_lists, entries=chunk.n_entries,
         ties=int(tied(chunk).sum()), positive=bool((chunk.entry_rank > 0).all()), labels=count_labels(chunk.labels),
         list_lengths=count_values(np.diff(chunk.entry_offsets)), query_sizes=count_values(np.diff(chunk.item_offsets)),
     )  # fmt: skip
 
 
-# An expanded dataset that is on no disk: every block is made from the base dataset whenever it is read.
-#
-# The blocks are those that ``expand_dataset`` would write, made by the same code from the same pieces of the base, so
-# plans, rankings and fits have the same bits as with the copy. Making the view takes one pass over the base; reading
-# holds a chunk of the view and a small one of the base.
-
-
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """How a block is made: some consecutive queries (or lists of the one query) of a base chunk, several times."""
+    """The recipe of a block: consecutive queries (or lists of a single query) of a base chunk, replicated."""
 
     base: ChunkRef
     first: int
@@ -257,7 +262,7 @@ class Piece:
 
 
 def expanded(dataset: Dataset, *, experts: int = 1, items: int = 1, block_entries: int = BLOCK_ENTRIES) -> Dataset:
-    """The dataset with every expert ``experts`` times and every item ``items`` times, without a copy of it.
+    """A view of the dataset with each expert ``experts`` times and each item ``items`` times, without copying it.
 
     >>> import pyarrow as pa
     >>> table = pa.table({"query": ["q"] * 2, "expert": ["a"] * 2, "item": ["x", "y"], "rank": [1, 2]})
@@ -267,9 +272,9 @@ def expanded(dataset: Dataset, *, experts: int = 1, items: int = 1, block_entrie
     base = dataset.manifest
     check_expansion(base, experts, items)
     if dataset.where != EVERYTHING or dataset.pieces:
-        raise UsageError("a whole dataset is expanded; expand it first, then select from it")
-    layout = Layout("lists", base.partition, base.scores, expert_names(dataset, experts), base.source)
-    total, nothing = Tally(), pa.table({})
+        raise UsageError("a selection cannot be expanded; expand the whole dataset first, then select from it")
+    layout = TableLayout("lists", base.partition, base.scores, expert_names(dataset, experts), base.source)
+    total, nothing = BlockCounts(), pa.table({})
     blocks: list[Block] = []
     pieces: list[Piece] = []
     for ref in dataset.plan(READ_ENTRIES):
@@ -285,18 +290,18 @@ def expanded(dataset: Dataset, *, experts: int = 1, items: int = 1, block_entrie
             total.add(tables.tally)
             blocks.append(make_block(tables, total, *divmod(len(blocks), FILE_BLOCKS)))
             pieces.append(Piece(ref, first, last, experts, items))
-    files = tuple(file for file in base.files if file.path != ITEMS_FILE)  # they tell what the view is made of
+    files = tuple(file for file in base.files if file.path != ITEMS_FILE)  # their hashes identify the base of the view
     manifest = make_manifest(layout, total, tuple(blocks), files)
     return Dataset(dataset.path, manifest, tuple(layout.experts), pieces=tuple(pieces))
 
 
 def read_pieces(ref: ChunkRef, ids: bool) -> Chunk:
-    """The chunk of a view: its blocks made, then joined as blocks that are read from disk are."""
-    made = [piece.make(ids=ids) for piece in ref.pieces]
-    queries = [queries_of(chunk, ids=ids) for chunk in (made[:1] if ref.partition == "expert" else made)]
+    """The chunk of a view: make its blocks, then join them like blocks read from disk."""
+    chunks = [piece.make(ids=ids) for piece in ref.pieces]
+    queries = [queries_of(chunk, ids=ids) for chunk in (chunks[:1] if ref.partition == "expert" else chunks)]
     return chunk_from_tables(
         pa.concat_tables(queries),
-        pa.concat_tables([lists_table(chunk, ref.scores) for chunk in made]),
+        pa.concat_tables([lists_table(chunk, ref.scores) for chunk in chunks]),
         None,
         n_experts=ref.n_experts,
         first_query=ref.blocks[0].first_query,
@@ -305,12 +310,12 @@ def read_pieces(ref: ChunkRef, ids: bool) -> Chunk:
 
 @functools.lru_cache(maxsize=1)
 def _loaded(ref: ChunkRef, ids: bool) -> Chunk:
-    """The base chunk that neighbouring blocks share."""
+    """Load a base chunk, cached because neighbouring blocks share it."""
     return ref.load(ids=ids)
 
 
-def _times(tally: Tally, experts: int, items: int) -> Tally:
-    """What a piece holds once it is expanded, without expanding it."""
+def _times(tally: BlockCounts, experts: int, items: int) -> BlockCounts:
+    """The counts of a piece after expansion, without expanding it."""
     entries = tally.entries * experts * items
     return replace(
         tally,

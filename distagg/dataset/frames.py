@@ -1,4 +1,7 @@
-"""Tables in memory to datasets, and back: Arrow, pandas, polars."""
+"""Convert Arrow, pandas and polars tables to datasets in memory, and back.
+
+A dataset in memory consists of the blocks that ``write_dataset`` would write, as chunks.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ import pyarrow.compute as pc
 from distagg.arrow import as_arrow, as_words
 from distagg.dataset.build.intake import Progress, Regroup, RowSource
 from distagg.dataset.build.regroup import MEMORY_BYTES, no_progress, regroup
-from distagg.dataset.build.tally import Tally
+from distagg.dataset.build.tally import BlockCounts
 from distagg.dataset.build.writer import layout_of, make_block, make_manifest
 from distagg.dataset.chunk import Chunk, chunk_from_tables
 from distagg.dataset.dataset import CHUNK_ENTRIES, Dataset
@@ -26,13 +29,14 @@ from distagg.types import NO_LABEL, PAIRS, expert_column
 ENTRY_COLUMNS = ("query", "expert", "item", "rank", "score", "label")
 PAIR_COLUMNS = ("query", "expert", "winner", "loser", "weight", "tie")
 LABEL_COLUMNS = ("query", "item", "label")
-ALL = "all"  # the query, or the pairs' expert, of a table that names none
+ALL = "all"  # name of the query, or of the pairs' expert, if a table has none
+HELD_ENTRIES = 1 << 16  # of a block: building two at once needs memory besides the dataset
 _IDS = frozenset({"query", "expert", "item", "winner", "loser"})
 
 
 @dataclass(frozen=True, slots=True)
 class TableRows:
-    """Checked rows, as regrouping takes them."""
+    """A table of checked rows, for regrouping."""
 
     kind: Literal["entries", "items", "judgements", "pairs"]
     table: pa.Table
@@ -40,18 +44,18 @@ class TableRows:
 
 
 class TableSource:
-    """Arrow tables in the place of files; an error's line is the row, from 1.
+    """A source that reads Arrow tables instead of files; in errors, the line is the row, from 1.
 
     Parameters
     ----------
     table
-        Columns query, expert, item and rank or score, and perhaps label; or winner, loser, and perhaps query,
-        expert, weight, tie. Without a query column all rows are of one query, "all". The expert's column may be called
-        judge, annotator, worker or user, where only one of these is there.
+        Columns query, expert, item, rank or score, and optionally label; or winner, loser, and optionally query,
+        expert, weight, tie. Without a query column all rows belong to one query, "all". The expert column may also be
+        named judge, annotator, worker or user, if there is only one of them.
     labels
-        Columns query, item, label: items to rank in this order, ranked by somebody or not.
+        Columns query, item, label: the items to rank, in this order, including those in no list.
     judgements
-        The same columns, labels only: an item that nobody ranks is missed, not to be ranked.
+        The same columns, but labels only: an item in no list counts as missed and is not ranked.
     """
 
     name = "table"
@@ -76,7 +80,7 @@ class TableSource:
         return (rows for _, rows in self._tables)
 
     def locate(self, query: str, expert: str | None, item: str) -> list[tuple[str, int]]:
-        """Rows that mention the item, by the expert or (None) with its label."""
+        """Rows that mention the item: by the expert, or (None) with a label."""
         found = []
         for name, rows in self._tables:
             if (expert is None) != (rows.kind in ("items", "judgements")):
@@ -86,7 +90,7 @@ class TableSource:
                 mask = pc.and_(mask, pc.equal(rows.table["expert"], expert))
             else:
                 mask = pc.and_(mask, pc.is_valid(rows.table["label"]))
-            # What pairs can do wrong is to set an item against itself, so both sides must name it.
+            # The only possible clash of pairs is an item paired with itself, so both sides must match.
             for column in ("winner", "loser") if rows.kind == "pairs" else ("item",):
                 mask = pc.and_(mask, pc.equal(rows.table[column], item))
             found += [(name, int(row) + 1) for row in np.flatnonzero(mask.to_numpy(zero_copy_only=False))]
@@ -102,15 +106,15 @@ def dataset_from_arrow(
     >>> next(dataset_from_arrow(table).chunks()).entry_rank.tolist()
     [1.0, 2.0]
     """
-    pa.default_memory_pool().release_unused()  # what reading the table needed: we are about to need as much
+    pa.default_memory_pool().release_unused()  # of reading the table: building needs as much again
     source = TableSource(table, labels, judgements)
     return held(regroup(source, Path(), memory_bytes=1 << 62), source, CHUNK_ENTRIES)
 
 
 def dataset_to_arrow(dataset: Dataset) -> pa.Table:
-    """The rows of a dataset with their ids: what ``dataset_from_arrow`` takes.
+    """The rows of a dataset with their ids, as ``dataset_from_arrow`` reads them.
 
-    Items that nobody ranks, and labels of missed items, are not among them.
+    Items in no list, and labels of missed items, are omitted.
     """
     experts = pa.array(dataset.experts, pa.string())
     kind = dataset.manifest.kind
@@ -149,7 +153,7 @@ def _pairs_table(chunk: Chunk, experts: pa.StringArray) -> pa.Table:
 
 
 def _checked(table: pa.Table, known: tuple[str, ...], name: str) -> pa.Table:
-    """The known columns with their types, every value checked."""
+    """The known columns, converted to their types, with every value checked."""
     expert = expert_column(table.column_names)
     if "expert" in known and expert in table.column_names:
         table = table.rename_columns(["expert" if column == expert else column for column in table.column_names])
@@ -173,7 +177,7 @@ def _checked(table: pa.Table, known: tuple[str, ...], name: str) -> pa.Table:
 
 
 def _values(name: str, column: str, values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """One column, checked: ids are text, ranks positive, scores finite, labels whole or null."""
+    """Check one column: ids are text, ranks positive, scores finite, labels whole or null."""
     if pa.types.is_dictionary(values.type):
         values = values.cast(values.type.value_type)
     if column in _IDS:
@@ -185,7 +189,7 @@ def _values(name: str, column: str, values: pa.ChunkedArray) -> pa.ChunkedArray:
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         raise InputError(name, found=f"column {column} of type {values.type}", expected="numbers") from None
     if column == "label":
-        null = pc.or_(pc.is_null(numbers), pc.fill_null(pc.is_nan(numbers), False))  # pandas has NaN for no label
+        null = pc.or_(pc.is_null(numbers), pc.fill_null(pc.is_nan(numbers), False))  # pandas uses NaN for no label
         numbers = pc.if_else(null, pa.scalar(None, pa.float64()), numbers)
         whole = pc.and_(pc.equal(pc.round(numbers), numbers), pc.less(pc.abs(numbers), 2.0**31))
         _good(name, column, values, pc.or_(null, pc.fill_null(whole, False)), "a whole number, or none")
@@ -217,12 +221,6 @@ def _good(name: str, column: str, values: pa.ChunkedArray, good: pa.ChunkedArray
     return values
 
 
-# A dataset held in memory: the blocks that ``write_dataset`` would write, as chunks.
-
-
-HELD_ENTRIES = 1 << 16  # of a block: what building two at once needs is held beside the dataset
-
-
 def read_dataset(
     source: RowSource, *, progress: Progress = no_progress, memory_bytes: int = MEMORY_BYTES,
     block_entries: int = HELD_ENTRIES,
@@ -234,19 +232,19 @@ def read_dataset(
             return held(grouped, source, block_entries, progress)
     except OSError as error:
         raise InfrastructureError(
-            f"importing into memory failed: {error}; check the disk for temporary files and run it again"
+            f"import into memory failed: {error}; check the disk for temporary files, then run again"
         ) from error
 
 
 def held(grouped: Regroup, source: RowSource, block_entries: int, progress: Progress = no_progress) -> Dataset:
-    """What was regrouped, a chunk for every block."""
-    total = Tally()
+    """A chunk for every block of the regrouped rows."""
+    total = BlockCounts()
     blocks: list[Block] = []
     chunks: list[Chunk] = []
     for tables in grouped.blocks(block_entries):
         total.add(tables.tally)
         blocks.append(make_block(tables, total, 0, len(blocks)))
-        assert tables.queries is not None  # only blocks of one query that many experts rank come without
+        assert tables.queries is not None  # only expert-partitioned blocks come without
         lists, pairs = (tables.rows, None) if grouped.kind == "lists" else (None, tables.rows)
         chunks.append(
             chunk_from_tables(

@@ -1,7 +1,7 @@
-"""The manifest of a dataset: what it holds, which files, which blocks. JSON, versioned, hashed.
+"""The manifest of a dataset: its counts, files (with hashes) and blocks, as versioned JSON.
 
-A block is one row group of each table: the smallest thing that is read. A dataset without its commit
-marker is not a dataset: it is written last (see ``distagg.storage.atomic``).
+A block is one row group of each table, the smallest unit to read. The commit marker is written last (see
+``distagg.storage.atomic``): readers refuse a directory without it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from distagg.storage.paths import P, Place
 from distagg.types import SCHEMA_VERSION
 
 MANIFEST = "manifest.json"
-HIDDEN_MANIFEST = "_manifest.json"  # of rankings: readers of Parquet directories pass over it
+HIDDEN_MANIFEST = "_manifest.json"  # of rankings: readers of Parquet directories skip it
 FORMAT = "distagg-dataset"
 
 Partition = Literal["query", "expert"]
@@ -66,16 +66,16 @@ class Manifest:
     parts: tuple[str, ...]
     files: tuple[File, ...]
     blocks: tuple[Block, ...]
-    source: str = ""  # what it was made from: a kind of source, "table" or "synthetic"; "" where 0.1 did not say
+    source: str = ""  # a kind of source, "table" or "synthetic"; "" if version 0.1 did not record it
 
     @property
     def protocol(self) -> Literal["letor", "trec"]:
-        """How metrics are counted unless somebody asks for the other way: LETOR files as LETOR's scripts do."""
+        """The default protocol for metrics: ``letor`` for LETOR files, else ``trec``."""
         return "letor" if self.source in ("letor", "") else "trec"
 
     @property
     def missing(self) -> float:
-        """Share of (item, expert) cells that hold no rank."""
+        """The share of (item, expert) cells without a rank."""
         cells = self.items * self.experts
         return 1.0 - self.entries / cells if cells and self.kind == "lists" else 0.0
 
@@ -85,7 +85,7 @@ class Manifest:
 
 
 def load_manifest(directory: P) -> tuple[P, Manifest]:
-    """Read and check the manifest of a committed dataset directory; gives the folder of its files too."""
+    """Read and check the manifest of a committed dataset directory; also returns the folder of its files."""
     directory, body = read_committed_json(directory, FORMAT, "a dataset made by 'distagg import'")
     del body["format"], body["schema"]
     try:
@@ -105,8 +105,7 @@ def load_manifest(directory: P) -> tuple[P, Manifest]:
 
 
 def read_committed_json(directory: P, fmt: str, what: str, version: int = SCHEMA_VERSION) -> tuple[P, dict[str, Any]]:
-    """The folder of a committed directory's files, and its manifest with format and version (at most ``version``)
-    checked."""
+    """The folder of a committed directory's files, and its manifest, with format and version checked."""
     directory = committed(directory, what)
     file = manifest_file(directory)
     try:
@@ -114,26 +113,26 @@ def read_committed_json(directory: P, fmt: str, what: str, version: int = SCHEMA
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(str(file), found=f"an unreadable manifest ({error})", expected="JSON") from error
     if not isinstance(body, dict) or body.get("format") != fmt:
-        given = body.get("format") if isinstance(body, dict) else type(body).__name__
-        raise InputError(str(file), found=f"format {given!r}", expected=f"'{fmt}', {what}")
+        actual = body.get("format") if isinstance(body, dict) else type(body).__name__
+        raise InputError(str(file), found=f"format {actual!r}", expected=f"'{fmt}', {what}")
     if not isinstance(body.get("schema"), int) or body["schema"] > version:
         raise InputError(
             str(file),
             found=f"schema version {body.get('schema')}",
             expected=f"at most {version}",
-            remedy="it was written by a newer distagg; upgrade this one",
+            remedy="a newer distagg wrote it; upgrade this one",
         )
     return directory, body
 
 
 def manifest_file(directory: P) -> P:
-    """Where a committed directory's manifest is."""
+    """The path of a committed directory's manifest."""
     hidden = directory / HIDDEN_MANIFEST
     return hidden if hidden.is_file() else directory / MANIFEST  # type: ignore[return-value]
 
 
 def committed(directory: P, what: str) -> P:
-    """The folder of a committed directory's files: itself, or the attempt that its marker names (see ``commit``)."""
+    """The folder of a committed directory's files: the directory itself, or the attempt named by its marker."""
     if not directory.is_dir():
         found = "a file" if directory.exists() else "nothing there"
         raise InputError(str(directory), found=found, expected=what)
@@ -143,7 +142,7 @@ def committed(directory: P, what: str) -> P:
             str(directory),
             found=f"no {MARKER} marker",
             expected=what,
-            remedy="its writing never finished; delete it and make it again",
+            remedy="it was never completed; delete it and run again",
         )
     attempt = marker.read_text(encoding="utf-8").strip()
     if not attempt:

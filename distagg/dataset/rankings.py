@@ -1,8 +1,8 @@
 """Rankings on disk: rows query, item, rank, score as committed Parquet, or one TREC run or CSV file.
 
-Parts are written by whoever ranks a chunk, each under the name of its attempt; the driver takes one attempt for
-each part and publishes all of them at once. What is no row of the ranking has a name that begins with an underscore
-(``_fits/``, ``_manifest.json``), which readers of Parquet directories pass over: to them the directory is one table.
+The worker that ranks a chunk writes its part under the name of its attempt; the driver accepts one attempt of each part
+and publishes all of them together. Files that are not rows of the ranking have names that begin with an underscore
+(``_fits/``, ``_manifest.json``). Readers of Parquet directories skip these, so that they see one table.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SUFFIXES: dict[str, Format] = {".csv": "csv", ".trec": "trec", ".run": "trec", "
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A file as its writer left it: the attempt's name, and what must be true of it."""
+    """A file that a worker wrote: the attempt's name, its row count, bytes and SHA-256."""
 
     attempt: str
     rows: int
@@ -46,7 +46,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class RankedPart:
-    """One chunk's rankings; how its queries' fits ended, where the model iterates; columns; fits not converged."""
+    """One chunk's rankings, its table of fits (of models that iterate), columns, and number of unconverged fits."""
 
     ranking: Written
     fits: Written | None
@@ -62,21 +62,21 @@ def write_part(
     table: pa.Table, folder: Place, index: int, fmt: Format, tag: str, *, fits: pa.Table | None = None,
     unfinished: int = 0,
 ) -> RankedPart:  # fmt: skip
-    """Write one chunk's rankings as a new attempt; only Parquet has a place for fits, the folder ``_fits``."""
+    """Write one chunk's rankings as a new attempt; fits (folder ``_fits``) only with Parquet."""
     if fmt == "parquet":
         body = _as_parquet(table, ["query", "status"])
     else:
         body = as_csv(table, header=False) if fmt == "csv" else as_trec(table, tag)
     ranking = _write_attempt(folder, f"part-{index:05d}", body, len(table))
-    told = None
+    written_fits = None
     if fits is not None and fmt == "parquet":
         (folder / FITS).mkdir(exist_ok=True)
-        told = _write_attempt(folder, f"{FITS}/fits-{index:05d}", _as_parquet(fits, False), len(fits))
-    return RankedPart(ranking, told, tuple(table.column_names), unfinished)
+        written_fits = _write_attempt(folder, f"{FITS}/fits-{index:05d}", _as_parquet(fits, False), len(fits))
+    return RankedPart(ranking, written_fits, tuple(table.column_names), unfinished)
 
 
 def _write_attempt(folder: Place, stem: str, body: bytes, rows: int) -> Written:
-    ending = ".parquet" if isinstance(folder, Store) else ""  # no renames there: the name is the last one
+    ending = ".parquet" if isinstance(folder, Store) else ""  # object stores have no rename: this is the final name
     attempt = f"{stem}.{uuid.uuid4().hex[:8]}{ending}"
     (folder / attempt).write_bytes(body)
     return Written(attempt, rows, len(body), hashlib.sha256(body).hexdigest())
@@ -89,15 +89,14 @@ def _as_parquet(table: pa.Table, dictionary: list[str] | bool) -> bytes:
 
 
 def publish_directory(folder: Place, parts: Iterable[RankedPart], about: dict[str, Any]) -> None:
-    """Give the accepted attempts their final names (on a store: leave them theirs) and write the manifest; other
-    attempts are dropped."""
+    """Rename the accepted attempts to their final names (not on a store), delete the others, write the manifest."""
     parts = list(parts)
     files = [_accept(folder, part.ranking, f"part-{index:05d}") for index, part in enumerate(parts)]
     fits = [_accept(folder, part.fits, f"{FITS}/fits-{index:05d}") for index, part in enumerate(parts) if part.fits]
-    accepted = {str(folder / one["path"]) for one in (*files, *fits)}
-    for left in (*folder.glob("part-*"), *(folder / FITS).glob("fits-*")):
-        if str(left) not in accepted:
-            left.unlink()
+    accepted = {str(folder / entry["path"]) for entry in (*files, *fits)}
+    for file in (*folder.glob("part-*"), *(folder / FITS).glob("fits-*")):
+        if str(file) not in accepted:
+            file.unlink()
     body = {"format": RANKINGS_FORMAT, "schema": SCHEMA_VERSION, **about, "files": files, "fits": fits}
     (folder / HIDDEN_MANIFEST).write_text(json.dumps(body, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
@@ -123,7 +122,7 @@ def publish_file(folder: Place, parts: Iterable[RankedPart], target: Place, fmt:
 
 
 def as_trec(table: pa.Table, tag: str) -> bytes:
-    """``query Q0 item rank score tag`` lines; tag and ids must hold no white space."""
+    """``query Q0 item rank score tag`` lines; tag and ids must not contain white space."""
     columns = [table["query"], table["item"], pc.cast(table["rank"], pa.string()), _shortest(table["score"])]
     for name in ("query", "item"):
         bad = pc.index(pc.match_substring_regex(table[name], r"\s"), True).as_py() if len(table) else -1
@@ -152,7 +151,7 @@ def _shortest(values: pa.ChunkedArray) -> pa.Array:
 
 
 def read_ranked_parts(path: Place) -> pa.Table:
-    """All rows of a directory that 'distagg rank' made."""
+    """All rows of a directory written by 'distagg rank'."""
     folder, body = read_committed_json(path, RANKINGS_FORMAT, "rankings made by 'distagg rank'")
     pieces = [read_groups(folder / file["path"], None, None) for file in body["files"]]
     return pa.concat_tables(pieces or [RANKINGS_TABLE.empty_table()])

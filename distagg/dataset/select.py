@@ -1,7 +1,7 @@
-"""Which experts are heard: conditions on the columns of experts.parquet, and draws with replacement.
+"""Select experts: by conditions on the columns of experts.parquet, and by draws with replacement.
 
-A condition such as ``age < 25 and gender = 'F'`` is evaluated while it is read, column by column. Both are a few words,
-from which any worker finds the same experts again.
+A condition such as ``age < 25 and gender = 'F'`` is parsed and evaluated in one pass. Conditions and draws are small,
+and any worker computes the same experts from them.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ _SIGNS: dict[str, Callable[[Any, Any], Any]] = {
     "=": pc.equal, "==": pc.equal, "!=": pc.not_equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater,
     ">=": pc.greater_equal,
 }  # fmt: skip
-DEEPEST = 100  # parentheses within each other
+DEEPEST = 100  # nested parentheses
 EXAMPLE = "such as \"age < 25 and gender = 'F'\", with =, !=, <, <=, >, >=, in (...), and, or, not, parentheses"
 
 
 def condition(text: str, table: pa.Table) -> pa.ChunkedArray:
-    """For which rows the condition holds; null where a cell that decides is empty.
+    """Whether the condition holds for each row; null if that depends on an empty cell.
 
     >>> people = pa.table({"age": [20, 30, None], "gender": ["F", "M", "M"]})
     >>> condition("age < 25 and not gender in ('M')", people).to_pylist()
     [True, False, False]
     """
     reader = _Reader(text, table)
-    found = reader.either()
+    holds = reader.either()
     if reader.at < len(reader.tokens):
         raise reader.wrong("'and' or 'or'")
-    return found
+    return holds
 
 
 class _Reader:
-    """Recursive descent over the words of a condition."""
+    """A recursive descent parser that evaluates a condition."""
 
     def __init__(self, text: str, table: pa.Table) -> None:
         self.text, self.table, self.at, self.depth = text, table, 0, 0
@@ -64,40 +64,40 @@ class _Reader:
         return UsageError(f"condition {text!r}: found {found}, expected {expected}; write it {EXAMPLE}")
 
     def next_is(self, word: str) -> bool:
-        """Whether the next word is this one, and then it is read."""
+        """Consume the next word if it is this one; returns whether it was."""
         here = self.at < len(self.tokens) and self.tokens[self.at][1].lower() == word
         here = here and self.tokens[self.at][0] != "text"
         self.at += here
         return here
 
     def either(self) -> pa.ChunkedArray:
-        found = self.both()
+        holds = self.both()
         while self.next_is("or"):
-            found = pc.or_kleene(found, self.both())
-        return found
+            holds = pc.or_kleene(holds, self.both())
+        return holds
 
     def both(self) -> pa.ChunkedArray:
-        found = self.one()
+        holds = self.term()
         while self.next_is("and"):
-            found = pc.and_kleene(found, self.one())
-        return found
+            holds = pc.and_kleene(holds, self.term())
+        return holds
 
-    def one(self) -> pa.ChunkedArray:
+    def term(self) -> pa.ChunkedArray:
         self.depth += 1
         if self.depth > DEEPEST:
-            raise self.wrong(f"at most {DEEPEST} times 'not' or '(' within each other")
-        found = self.inner()
+            raise self.wrong(f"at most {DEEPEST} nested 'not' or '('")
+        holds = self.inner()
         self.depth -= 1
-        return found
+        return holds
 
     def inner(self) -> pa.ChunkedArray:
         if self.next_is("not"):
-            return pc.invert(self.one())
+            return pc.invert(self.term())
         if self.next_is("("):
-            found = self.either()
+            holds = self.either()
             if not self.next_is(")"):
                 raise self.wrong("')'")
-            return found
+            return holds
         if self.at >= len(self.tokens) or self.tokens[self.at][0] != "word":
             raise self.wrong("a column")
         name = self.tokens[self.at][1]
@@ -122,12 +122,12 @@ class _Reader:
     def among(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
         if not self.next_is("("):
             raise self.wrong("'(' and values")
-        found = pc.equal(column, self.value(column.type))
+        holds = pc.equal(column, self.value(column.type))
         while self.next_is(","):
-            found = pc.or_kleene(found, pc.equal(column, self.value(column.type)))
+            holds = pc.or_kleene(holds, pc.equal(column, self.value(column.type)))
         if not self.next_is(")"):
             raise self.wrong("',' or ')'")
-        return found
+        return holds
 
     def value(self, column: pa.DataType) -> pa.Scalar:
         kind, word = self.tokens[self.at] if self.at < len(self.tokens) else ("", "")
@@ -144,7 +144,7 @@ class _Reader:
 
 @functools.lru_cache(maxsize=8)
 def audience(path: str, text: str) -> Offsets:
-    """How often each expert of the dataset at ``path`` is heard: 1 where the condition holds, else 0."""
+    """Whether each expert of the dataset at ``path`` matches the condition, as 1 or 0."""
     from distagg.dataset.dataset import read_groups
 
     experts = read_groups(place(path) / "experts.parquet", None, None)
@@ -160,7 +160,7 @@ def audience(path: str, text: str) -> Offsets:
 
 @functools.lru_cache(maxsize=8)
 def drawn(path: str, text: str, n_experts: int, seed: int, number: int) -> Offsets:
-    """How often draw ``number`` holds each expert: as many draws, with replacement, as experts are heard."""
+    """How often draw ``number`` contains each expert; it draws as many as are selected, with replacement."""
     heard = np.flatnonzero(audience(path, text)) if text else np.arange(n_experts)
     draw = np.random.default_rng(np.random.SeedSequence([seed, number]))
     picked = heard[draw.integers(0, len(heard), len(heard))] if len(heard) else heard

@@ -1,9 +1,10 @@
-"""The pictures of the reports, drawn as inline SVG: no library, no script, no network.
+"""The charts of the reports as inline SVG: bars, histograms, strips and Hinton diagrams, without library or script.
 
-Every picture is ``WIDTH`` units wide: about a phone's column, where a unit is then a pixel and the text can be
-read; on a wide screen pictures stand side by side instead of growing. Colours are classes that the
-page's style sheet fills, so that one picture serves light and dark. Cost is linear in what is drawn, and
-what is drawn is bounded: long series are thinned to what a column of pixels can show.
+Every chart is ``WIDTH`` units wide, about the width of a phone, where a unit is a pixel and text is readable; on a wide
+screen charts stand side by side instead of growing. Colours are classes of the page's style sheet, so that a chart
+works in light and dark mode. The cost is linear in the number of drawn elements, which is bounded: long series are
+thinned. A Hinton diagram has a square for each number, with the size as its area and the sign as its colour, as in
+Volkovs & Zemel 2014, figures 9 and 11.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ T = TypeVar("T")
 
 WIDTH = 360
 LETTER = 7.5  # mean advance of a 12-unit letter in a wide sans-serif
-_BOLD = 1.15  # times as wide: the chosen row's
+_BOLD = 1.15  # relative width of bold letters
 _LABEL_COLUMNS = 18
 _ROW = 20
 _STEPS = 300  # points of a thinned curve
 CELLS = 1920  # cells of a thinned strip
-TIE = 1e-12  # a smaller difference between two queries' figures is rounding
+TIE = 1e-12  # a smaller difference between two metrics is rounding
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One row of a bar chart; ``low`` and ``high`` end its confidence interval, ``kind`` is a style class."""
+    """One row of a bar chart; ``low`` and ``high`` are its confidence interval, ``kind`` is a style class."""
 
     label: str
     value: float
@@ -41,7 +42,7 @@ class Bar:
 
 
 def bars(rows: Sequence[Bar], *, title: str, desc: str = "") -> Markup:
-    """Horizontal bars from zero, with intervals where they are known and the figure at the end of the row.
+    """Horizontal bars from zero, with intervals if they are known, and the number at the end of the row.
 
     >>> bars([Bar("rrf", 0.47, "47.18", 0.44, 0.50)], title="ndcg@5").count("<rect")
     1
@@ -55,7 +56,7 @@ def bars(rows: Sequence[Bar], *, title: str, desc: str = "") -> Markup:
     span = (high - low) or 1.0
 
     def across(value: float) -> float:
-        # Divided first: a span may be so small that its inverse is infinite.
+        # Divide first: the inverse of a very small span may be infinite.
         return left + (value - low) / span * (right - left)
 
     drawn: list[Child] = []
@@ -113,7 +114,7 @@ def histogram(edges: Sequence[float], counts: Sequence[float], *, title: str, de
 
 
 def differences(values: Sequence[float], *, limit: float, title: str, desc: str = "") -> Markup:
-    """Per-query differences, largest first, as an area above and below zero; ``limit`` ends the scale.
+    """Per-query differences, largest first, as an area above and below zero; ``limit`` is the end of the scale.
 
     >>> "<path" in differences([0.2, 0.0, -0.1], limit=0.5, title="rrf against borda")
     True
@@ -164,7 +165,7 @@ def heat_strip(shares: Mapping[str, float], *, title: str, desc: str = "") -> Ma
 
 
 def strips(rows: Mapping[str, Sequence[float]], names: Sequence[str], *, title: str, desc: str = "") -> Markup:
-    """A strip of cells for each row, one above the other: dark where the value is 1, pale where it is 0.
+    """A strip of cells for each row, one above the other: dark for 1, pale for 0.
 
     >>> strips({"learned": [0.0, 1.0], "measured": [0.5, 1.0]}, ["a", "b"], title="Adherence").count('class="cell"')
     4
@@ -198,7 +199,7 @@ def thinned(values: Sequence[T], limit: int) -> Sequence[T]:
 
 
 def _steps(heights: Sequence[float], left: float, step: float, zero: float, scale: float) -> str:
-    """The outline of columns of ``heights`` that stand side by side on the zero line; empty if all are zero."""
+    """The outline of adjacent columns of ``heights`` on the zero line; empty if all are zero."""
     standing = [position for position, height in enumerate(heights) if abs(height) > TIE]
     if not standing:
         return ""
@@ -207,7 +208,7 @@ def _steps(heights: Sequence[float], left: float, step: float, zero: float, scal
     for position in range(first, last + 1):
         y = coordinate(zero - heights[position] * scale)
         if y != before:
-            # Columns of one height share one line: ties are long runs, and a run is two numbers.
+            # Columns of equal height share one line, because ties are long runs.
             path.append(f"H{coordinate(left + position * step)}V{y}")
             before = y
     return "".join(path) + f"H{coordinate(left + (last + 1) * step)}V{coordinate(zero)}Z"
@@ -217,9 +218,6 @@ def picture(height: float, title: str, desc: str, drawn: Sequence[Child]) -> Mar
     about = [element("title", title), *([element("desc", desc)] if desc else [])]
     box = f"0 0 {WIDTH} {coordinate(height)}"
     return element("svg", *about, *drawn, viewBox=box, role="img", aria_label=title)
-
-
-# Hinton diagrams: a square for each number, its area the size, its colour the sign. Paper 000, figures 9 and 11.
 
 
 MOST_SIDE, SPACE, LINE, LABEL_COLUMNS = 18.0, 8.0, 12.0, 16
@@ -268,7 +266,7 @@ def hinton(
 
 
 def _square(x: float, y: float, side: float, value: float, tip: str) -> Markup:
-    # A little less than its cell, so that neighbours stay apart; never too small to be pointed at.
+    # A little smaller than its cell, so that neighbours do not touch; never too small for a mouse pointer.
     side = max(0.92 * side, 0.4)
     kind = "better" if value >= 0.0 else "worse"
     shape = element("rect", class_=kind, x=x - side / 2, y=y - side / 2, width=side, height=side)

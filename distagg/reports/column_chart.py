@@ -1,4 +1,4 @@
-"""Groups of upright columns, as the papers draw a few models over several measures."""
+"""Grouped column charts: a few models over several metrics, as in the papers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TOP, _BOTTOM, _LEFT, _RIGHT, _LINE = 12.0, 170.0, 34.0, WIDTH - 4.0, 16.0
 
 
 def columns(groups: Sequence[str], series: Mapping[str, Sequence[float]], *, title: str, desc: str = "") -> Markup:
-    """For every group a column of each series, side by side; the axis starts near the lowest, not at 0.
+    """A column of each series for every group, side by side; the axis starts near the lowest value, not at 0.
 
     >>> columns(["N@1", "N@2"], {"combined": [38.0, 41.0], "individual": [42.0, 45.0]}, title="t").count("<rect")
     6

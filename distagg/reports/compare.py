@@ -1,6 +1,6 @@
-"""The report of a comparison: the table, how sure it is, where the models differ, what they cost.
+"""The report of a comparison: the table, confidence intervals, differences between models, and their cost.
 
-Its input is what ``distagg compare --json`` prints (see ``distagg.reports.comparison``).
+Its input is the output of ``distagg compare --json`` (see ``distagg.reports.comparison``).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from distagg.reports.text import NOTHING, count, number, p_value, percent, plura
 from distagg.reports.top import rankings_section
 
 _WORSE, _BETTER = "▾", "▴"
-_OPEN_MODELS = 16  # above this many, small multiples start folded
+_OPEN_MODELS = 16  # with more, small multiples start folded
 _OPEN_DIFFERENCES = 12
-_LISTED_TESTS = 800  # above this many, pairs without the reference model are left out
+_LISTED_TESTS = 800  # with more, pairs without the reference model are omitted
 _TEST_HEADERS = (
     "models",
     "difference",
@@ -71,7 +71,7 @@ def _subtitle(result: Mapping[str, Any], seen: Comparison, info: Mapping[str, An
 
 
 def _lead(seen: Comparison) -> str:
-    """The finding in a sentence or two."""
+    """The result in a sentence or two."""
     metric = next(iter(seen.metrics), None)
     if metric is None or not seen.best(metric):
         return ""
@@ -97,7 +97,7 @@ def _against(seen: Comparison, metric: str, reference: str | None) -> list[Paire
 
 
 def _adherence_section(found: Mapping[str, Any]) -> Markup:
-    """Every expert's adherence, as paper 000 draws it in figure 7."""
+    """Every expert's adherence, as in Volkovs & Zemel 2014, figure 7."""
     rows = found.get("models") or {}
     if not rows:
         return section("Adherence")
@@ -199,7 +199,7 @@ def _differences_section(seen: Comparison) -> Markup:
 
 
 def _round_limit(value: float) -> float:
-    """The end of a scale that holds ``value`` and reads well."""
+    """A round end of the scale, at or above ``value``."""
     step = 0.1 if value > 0.1 else 0.01
     return max(math.ceil(value / step - 1e-9) * step, step)
 
@@ -248,7 +248,7 @@ def _tests_section(seen: Comparison) -> Markup:
         "Against a model that was chosen for being best on these same queries, p-values are somewhat too small."
     )
     if len(others) > _LISTED_TESTS:
-        note += f" {len(others):,} tests between other pairs of models are left out here; --json has all."
+        note += f" {len(others):,} tests between other pairs of models are omitted here; --json has all."
     elif others:
         tables.append(folded(f"Other pairs of models: {plural(len(others), 'test')}", _others_table(others)))
     return section("Significance", *tables, note=note)

@@ -1,4 +1,4 @@
-"""What a comparison's result dictionary says, read once and asked by every table and picture.
+"""The result dictionary of a comparison, parsed once for all tables and charts.
 
 The dictionary is what ``distagg compare --json`` prints; only ``means`` must be there. Differences are the
 first model's figure minus the second's. Intervals are Student's, of the mean over queries, or over folds
@@ -15,7 +15,7 @@ from typing import Any
 from distagg.errors import InputError
 from distagg.reports.text import number
 
-LEVEL = 0.05  # of the significance marks; the intervals hold 1 - LEVEL
+LEVEL = 0.05  # of the significance marks; the confidence of intervals is 1 - LEVEL
 _DECIMALS = 4  # of a fraction: what two decimals of a percentage show
 
 
@@ -45,7 +45,7 @@ class PairedTest:
         return self.p < LEVEL
 
     def turned(self) -> PairedTest:
-        """The same test, told from the other model's side."""
+        """The same test from the other model's side."""
         return replace(self, a=self.b, b=self.a, difference=-self.difference, low=-self.high, high=-self.low)
 
 
@@ -57,7 +57,7 @@ class Comparison:
     folds: Mapping[tuple[str, str], Mapping[str, float]]  # (model, metric) -> fold -> mean over seeds
     per_query: Mapping[tuple[str, str], Sequence[float]]  # (model, metric) -> one figure per query
     tests: Mapping[tuple[str, str, str], PairedTest]  # (metric, a, b)
-    baseline: str | None  # the model that all others are held against; None: the best one
+    baseline: str | None  # the model to compare the others with; None: the best one
 
     def value(self, model: str, metric: str) -> float:
         return self.means.get(model, {}).get(metric, math.nan)
@@ -68,20 +68,20 @@ class Comparison:
         return sorted(self.models, key=lambda model: -_or_lowest(self.value(model, metric)))
 
     def best(self, metric: str) -> frozenset[str]:
-        """The models with the highest figure as it is shown: a difference that nobody sees makes no winner."""
+        """The models with the highest value after rounding for display."""
         shown = {model: round(self.value(model, metric), _DECIMALS) for model in self.models}
         highest = max((v for v in shown.values() if math.isfinite(v)), default=math.nan)
         return frozenset(model for model, v in shown.items() if v == highest)
 
     def reference(self, metric: str) -> str | None:
-        """The model that the others are held against for ``metric``."""
+        """The model to compare the others with, for ``metric``."""
         if self.baseline is not None:
             return self.baseline
         leader = next(iter(self.ordered(metric)), None)
         return leader if leader is not None and math.isfinite(self.value(leader, metric)) else None
 
     def test(self, metric: str, a: str, b: str) -> PairedTest | None:
-        """The test of ``a`` against ``b``, whichever way round it was made."""
+        """The test of ``a`` against ``b``, also if it was made as ``b`` against ``a``."""
         if (metric, a, b) in self.tests:
             return self.tests[metric, a, b]
         other = self.tests.get((metric, b, a))
@@ -103,7 +103,7 @@ class Comparison:
 
 
 def read_comparison(result: Mapping[str, Any]) -> Comparison:
-    """The comparison that a result dictionary holds.
+    """Parse the result dictionary of a comparison.
 
     >>> seen = read_comparison({"means": {"rrf": {"map": 0.47}, "borda": {"map": 0.41}}})
     >>> seen.models, seen.metrics, sorted(seen.best("map"))

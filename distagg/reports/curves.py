@@ -1,4 +1,4 @@
-"""Curves and clouds of points over two axes, plain or logarithmic, as inline SVG; names stand at the ends of curves."""
+"""Curves and clouds of points over two axes, linear or logarithmic, as inline SVG."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Points = Sequence[tuple[float, float]]
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A name; whether equal ratios are equally far apart; values that must be in sight."""
+    """An axis: its name, whether it is logarithmic, and values that it must include."""
 
     name: str
     log: bool = False
@@ -28,7 +28,7 @@ class Axis:
 
 
 def lines(series: Mapping[str, Points], *, x: Axis, y: Axis, title: str, desc: str = "") -> Markup:
-    """A curve for every series; points that are not finite are left out.
+    """A curve for every series; points that are not finite are omitted.
 
     >>> lines({"a": [(1, 2), (2, 4)], "b": [(1, 3), (2, 9)]}, x=Axis("x"), y=Axis("y"), title="t").count("<polyline")
     2
@@ -37,7 +37,7 @@ def lines(series: Mapping[str, Points], *, x: Axis, y: Axis, title: str, desc: s
 
 
 def clouds(series: Mapping[str, Points], *, x: Axis, y: Axis, title: str, desc: str = "") -> Markup:
-    """A dot for every point, thinned where there are very many; names stand above."""
+    """A dot for every point, thinned if there are very many; names are above."""
     return _drawn(series, x, y, title, desc, clouds=True)
 
 
@@ -47,7 +47,7 @@ def _drawn(series: Mapping[str, Points], x: Axis, y: Axis, title: str, desc: str
     labels = {name: shorten(printable(name), 16) for name in kept}
     ticks_x = round_ticks([*(p[0] for points in kept.values() for p in points), *x.shown], x.log)
     ticks_y = round_ticks([*(p[1] for points in kept.values() for p in points), *y.shown], y.log)
-    left = 12.0 + LETTER * max((columns(_told(tick)) for tick in ticks_y), default=0)
+    left = 12.0 + LETTER * max((columns(_tick_text(tick)) for tick in ticks_y), default=0)
     names = 0 if clouds else max((columns(label) for label in labels.values()), default=0)
     right, bottom = WIDTH - 12.0 - LETTER * names, HEIGHT - BOTTOM
     across, up = Scale(ticks_x, x.log, left, right), Scale(ticks_y, y.log, bottom, TOP)
@@ -81,9 +81,9 @@ def _axes(
     parts: list[Child] = [element("line", class_="axis", x1=left, x2=right, y1=bottom, y2=bottom)]
     for tick in ticks_y:
         parts.append(element("line", class_="grid", x1=left, x2=right, y1=up(tick), y2=up(tick)))
-        parts.append(element("text", _told(tick), class_="tick", x=left - 5, y=up(tick) + 4, text_anchor="end"))
+        parts.append(element("text", _tick_text(tick), class_="tick", x=left - 5, y=up(tick) + 4, text_anchor="end"))
     parts += [
-        element("text", _told(tick), class_="tick", x=across(tick), y=bottom + 15, text_anchor="middle")
+        element("text", _tick_text(tick), class_="tick", x=across(tick), y=bottom + 15, text_anchor="middle")
         for tick in ticks_x
     ]
     middle = (left + right) / 2
@@ -92,7 +92,7 @@ def _axes(
 
 
 class Scale:
-    """Values to places: the first tick to ``start``, the last to ``end``."""
+    """Maps values to coordinates: the first tick to ``start``, the last to ``end``."""
 
     def __init__(self, ticks: list[float], log: bool, start: float, end: float) -> None:
         self._log = log
@@ -132,11 +132,8 @@ def round_ticks(values: Sequence[float], log: bool) -> list[float]:
     return [step * n for n in range(below, max(above, below + 1) + 1)]
 
 
-def _told(tick: float) -> str:
+def _tick_text(tick: float) -> str:
     return f"{tick:,.0f}" if abs(tick) >= 1000 and tick == round(tick) else f"{tick:.4g}"
-
-
-# Clouds of points, as inline SVG like the pictures of ``svg.py``.
 
 
 _TOP, _BOTTOM, _LEFT, _RIGHT = 10.0, 190.0, 44.0, WIDTH - 8.0
@@ -144,7 +141,7 @@ MOST_POINTS = 3000
 
 
 def cloud(x: Sequence[float], y: Sequence[float], *, title: str, desc: str = "", log: bool = False) -> Markup:
-    """A dot for every (x, y); ``log`` spaces x by its logarithm. Evenly thinned where there are very many.
+    """A dot for every (x, y); ``log`` spaces x by its logarithm. Evenly thinned if there are very many.
 
     >>> cloud([1, 10, 100], [0.5, 0.2, 0.1], title="Variance", log=True).count("h0")
     3

@@ -1,6 +1,6 @@
-"""The report of a dataset: how much there is, how it is spread, who covers what.
+"""The report of a dataset: counts, distributions, and the coverage of experts.
 
-Its input is what ``distagg info --json`` prints, with ``histograms`` and ``coverage`` where they were counted.
+Its input is the output of ``distagg info --json``, optionally with ``histograms`` and ``coverage``.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def dataset_report(info: Mapping[str, Any]) -> str:
     True
     """
     sections = [
-        section("What it holds", dataset_facts(info)),
-        section("How it is spread", dataset_pictures(info)),
+        section("Contents", dataset_facts(info)),
+        section("Distributions", dataset_pictures(info)),
         _parts_section(info.get("parts") or ()),
         rankings_section(info.get("rankings") or ()),
     ]
@@ -46,7 +46,7 @@ def dataset_report(info: Mapping[str, Any]) -> str:
 
 
 def dataset_name(info: Mapping[str, Any]) -> str:
-    """What the reports call the dataset: its name, or the last part of its path.
+    """The dataset's name in reports: its name, or the last part of its path.
 
     >>> dataset_name({"path": "data/mq2008-agg/"})
     'mq2008-agg'

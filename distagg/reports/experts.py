@@ -1,4 +1,4 @@
-"""Pages about a fitted model: what each expert is worth to it, and why a query is ranked as it is."""
+"""Pages about a fitted model: how it uses each expert, and which experts moved the items of a query."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from distagg.reports.text import NOTHING, count, number, percent, plural, signed
 MOST_EXPERTS, MOST_ITEMS, NAMED = 60, 40, 4  # in a picture; experts named on each side of an item
 SHOWN, TABLED = 50, 1000  # experts in a terminal, on a page
 MEANING = {
-    "useful": "what it puts first goes up, or what it lists at all does",
-    "inverted": "what it puts first goes down: it is used turned round",
-    "unused": "neither its order nor its choice lifts anything by a tenth of what experts do",
+    "useful": "the items it ranks first go up, or all items it lists do",
+    "inverted": "the items it ranks first go down: the model inverts its order",
+    "unused": "neither its order nor its choice of items has a tenth of the typical effect",
 }
 WEIGHTS = (
-    "The area of a square is the size of a weight. Under missing stands what items get that the expert leaves out: "
-    "below 0 they go down."
+    "The area of a square is the size of a weight. The column missing is the weight of items that the expert does not "
+    "list: below 0 they go down."
 )
 SCALE = (
-    "order: how far the order of its list moves items, below 0 where the first go down. listed: how far being in the "
-    "list moves them. 1 is the root mean square of all experts."
+    "order: the effect of the order of its list, below 0 if its first items go down. listed: the effect of being in "
+    "the list. 1 is the root mean square over all experts."
 )
 
 
 def quality_text(result: Mapping[str, Any]) -> str:
-    """Experts as a table for the terminal, with what the words mean."""
+    """Experts as a table for the terminal, with the meaning of the verdicts."""
     rows = result["experts"]
     heads = _headings(result)
     lines = [render_table(heads, _quality_rows(result)[:SHOWN], "ll" + "r" * (len(heads) - 2))]
@@ -49,7 +49,7 @@ def experts_report(result: Mapping[str, Any]) -> str:
     words = [[kind, meaning] for kind, meaning in MEANING.items()]
     return page(
         f"Experts of {result['model']}",
-        f"tried on {result['data'] or 'a list of ten of twenty items each'}",
+        f"tested on {result['data'] or 'synthetic lists of ten of twenty items'}",
         [
             section("At a glance", facts(found)),
             section("Weights", hinton_figure(result.get("weights") or {}), note=WEIGHTS),
@@ -58,7 +58,7 @@ def experts_report(result: Mapping[str, Any]) -> str:
                 table(_headings(result), _quality_rows(result)[:TABLED], label="Experts", left=(0, 1)),
                 note=" ".join([*_left_out(rows), SCALE, *([_loss_note(result)] if _labelled(rows) else [])]),
             ),
-            section("The words", table(["verdict", "meaning"], words, label="Verdicts", left=(0, 1))),
+            section("Verdicts", table(["verdict", "meaning"], words, label="Verdicts", left=(0, 1))),
         ],
     )
 
@@ -75,13 +75,13 @@ def hinton_figure(weights: Mapping[str, Any]) -> Markup:
     if not rows:
         return Markup("")
     drawn = hinton([values for _, values in rows], [name for name, _ in rows], weights["columns"], title="Weights")
-    left = len(weights["rows"]) - len(rows)
-    more = f" The {left:,} lightest experts are left out." if left else ""
+    omitted = len(weights["rows"]) - len(rows)
+    more = f" The {omitted:,} experts with the smallest weights are omitted." if omitted else ""
     return figures([figure("Weights of experts", drawn, note=f"Blue above 0, brown below.{more}")])
 
 
 def _natural(name: str) -> list[str | int]:
-    """A key that puts 2 before 10."""
+    """A sort key that puts 2 before 10."""
     return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", name)]
 
 
@@ -117,10 +117,10 @@ def explanation_text(result: Mapping[str, Any]) -> str:
 
 
 def explanation_report(results: Sequence[Mapping[str, Any]]) -> str:
-    """The page of ``distagg explain``: for each query what experts said and what it did to the items."""
+    """The page of ``distagg explain``: for each query the experts' lists and their effect on the items."""
     models = ", ".join(dict.fromkeys(str(result["model"]) for result in results))
     return page(
-        f"Why {models} ranks so",
+        f"Explanation of {models}",
         plural(len(results), "query"),
         [
             section(
@@ -144,7 +144,11 @@ def _pictures(result: Mapping[str, Any]) -> Markup:
     return figures(
         [
             what_experts_said(result),
-            figure("What it did", moved, note="Blue: moved up. Brown: moved down. Experts that move most stand first."),
+            figure(
+                "What it did",
+                moved,
+                note="Blue: moved up. Brown: moved down. Experts with the largest effect come first.",
+            ),
         ]
     )
 
@@ -181,7 +185,7 @@ def _item_rows(result: Mapping[str, Any]) -> list[list[str]]:
 
 
 def _digits(result: Mapping[str, Any]) -> int:
-    """Decimals that show the largest lift with three figures."""
+    """The number of decimals that shows the largest lift with three digits."""
     most = max((abs(lift) for item in result["items"] for lift in item["lifts"].values()), default=0.0)
     return max(2 - math.floor(math.log10(most)), 0) if most > 0.0 else 2
 
@@ -198,13 +202,13 @@ def _sizes(result: Mapping[str, Any]) -> str:
 
 def _exactness(result: Mapping[str, Any]) -> str:
     if result["exact"]:
-        return "The score, beside the query's mean, is the sum of what experts add."
-    return "The score is no sum over experts: figures say what would change if that expert alone were left out."
+        return "The score above the query's mean is the sum of the experts' lifts."
+    return "The score is not a sum over experts: a number is the change if only that expert were left out."
 
 
 def _movers(lifts: Mapping[str, float], sign: float, digits: int) -> str:
     """The experts that move an item most to one side."""
-    moved = [one for one in lifts.items() if sign * one[1] >= 0.5 * 10.0**-digits]
-    moved.sort(key=lambda one: -abs(one[1]))
+    moved = [item for item in lifts.items() if sign * item[1] >= 0.5 * 10.0**-digits]
+    moved.sort(key=lambda item: -abs(item[1]))
     named = ", ".join(f"{expert} {signed(lift, digits)}" for expert, lift in moved[:NAMED])
     return named + (f", {len(moved) - NAMED} more" if len(moved) > NAMED else "")

@@ -1,4 +1,4 @@
-"""What a model learned, as text: numbers in a line, what belongs to experts in tables."""
+"""Learned parameters as text: scalars in a line, per-expert parameters in tables."""
 
 from __future__ import annotations
 

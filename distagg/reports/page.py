@@ -1,4 +1,8 @@
-"""The one style sheet of the reports. Text and its ground differ by at least 4.5 to 1 in both schemes."""
+"""The HTML page of every report: one file, no network, no script, light and dark, phone and desktop.
+
+The content security policy forbids everything but the inline style sheet: even if a browser disagreed with our
+escaping, it would load and run nothing. The contrast of text is at least 4.5 to 1 in both colour schemes.
+"""
 
 from __future__ import annotations
 
@@ -97,12 +101,6 @@ font:.9rem/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",mon
 """.strip()
 
 
-# The page that every report is: one file, no network, no script, light and dark, phone and desk.
-#
-# The content security policy forbids everything but the inline style sheet: even a browser that
-# disagreed with our escaping would load and run nothing.
-
-
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
@@ -172,7 +170,7 @@ def figures(pictures: Iterable[Child]) -> Markup:
 
 
 def folded(summary: str, *children: Child, unfolded: bool = False) -> Markup:
-    """What few readers need, one click away."""
+    """A folded block of details that few readers need."""
     return element("details", element("summary", summary), *children, open=unfolded)
 
 
@@ -186,7 +184,7 @@ def facts(pairs: Iterable[tuple[str, str]]) -> Markup:
 
 
 def write_report(html: str, path: str | Place, *, overwrite: bool = False) -> Place:
-    """Write a report whole or not at all; a file that is there already is kept unless ``overwrite``.
+    """Write a report, all or nothing; an existing file is an error unless ``overwrite``.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -199,7 +197,7 @@ def write_report(html: str, path: str | Place, *, overwrite: bool = False) -> Pl
             staged.write_bytes(html.encode("utf-8"))
         return target
     if target.is_dir():
-        raise UsageError(f"output {target} is a directory; name a file in it, such as {target / 'report.html'}")
+        raise UsageError(f"output {target} is a directory; give a file in it, such as {target / 'report.html'}")
     if not overwrite or not (target.exists() or target.is_symlink()):
         with staged_file(target) as staging:
             staging.write_bytes(html.encode("utf-8"))

@@ -1,8 +1,8 @@
-"""Pages that hold a paper's table or figure against ours: what it printed, what we get, which of its claims hold.
+"""Pages that compare a paper's table or figure with our results, and test the paper's claims.
 
-Figures are in percent, as the papers print them. What a page says in words is computed from its figures: a row falls
-short where one of its figures is more than ``SLACK`` below the paper's; a claim holds where every test of it does, by
-paired t-tests over queries, corrected (Holm) over the tests of the claim.
+Numbers are in percent, as in the papers. The text of a page is computed from its numbers: a row falls short if one of
+its numbers is more than ``SLACK`` below the paper's; a claim holds if all its tests do (paired t-tests over queries,
+with Holm's correction over the tests of the claim).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _VERDICTS = ("does not hold", "holds in part", "holds")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One model's figures; ``spread`` is their deviation over seeds, ``reason`` why they fall short."""
+    """One model's numbers; ``spread`` is their deviation over seeds, ``reason`` says why they fall short."""
 
     name: str
     ours: Sequence[float]
@@ -37,12 +37,12 @@ class Row:
 
     @property
     def differences(self) -> list[float]:
-        # What is compared are figures of two decimals.
+        # Compare numbers rounded to two decimals, as printed.
         return [round(round(a, 2) - b, 2) for a, b in zip(self.ours, self.paper, strict=bool(self.paper))]
 
     @property
     def short(self) -> float:
-        """How far the worst figure is below the paper's less ``SLACK``; 0 where none is."""
+        """How far the worst number is below the paper's minus ``SLACK``; 0 if none is."""
         return max(0.0, *(round(-SLACK - d, 2) for d in self.differences), 0.0)
 
 
@@ -59,7 +59,7 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a paper says, and at how many of its points we find it."""
+    """A claim of a paper, and the number of its points that we confirm."""
 
     text: str
     held: int
@@ -74,7 +74,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """All that a page shows."""
+    """The content of a page."""
 
     title: str
     about: str
@@ -95,7 +95,7 @@ class Finding:
 
 
 def above(text: str, pairs: Mapping[str, tuple[Floats, Floats]]) -> Claim:
-    """The claim that the first of each pair is the higher one; values by query, fractions.
+    """The claim that the first of each pair is higher; values are fractions by query.
 
     >>> rise = np.array([0.1, 0.2, 0.3, 0.2])
     >>> above("a is above b", {"map": (rise + 0.1 * rise, rise), "p@1": (rise, rise)}).verdict
@@ -105,12 +105,12 @@ def above(text: str, pairs: Mapping[str, tuple[Floats, Floats]]) -> Claim:
 
 
 def level(text: str, pairs: Mapping[str, tuple[Floats, Floats]]) -> Claim:
-    """The claim that the first of each pair is not the lower one."""
+    """The claim that the first of each pair is not lower."""
     return _tested(text, pairs, lambda test, p: test.difference >= 0.0 or p >= LEVEL, "not significantly below")
 
 
 def fact(text: str, points: Mapping[str, bool]) -> Claim:
-    """A claim that is looked at, not tested; points say what was looked at.
+    """A claim checked point by point, without a significance test.
 
     >>> fact("both are 8", {"8 users": True, "9 items": False}).said
     'yes: 8 users; no: 9 items'
@@ -138,7 +138,7 @@ def _tested(
 
 
 def summary(found: Finding) -> str:
-    """What holds and what does not, in a sentence or two."""
+    """Which rows and claims hold, in a sentence or two."""
     rows, said = found.rows, []
     if rows:
         short = [f"{row.name} ({title}, by {SLACK + row.short:.2f})" for title, row in rows if row.short]

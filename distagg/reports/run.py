@@ -1,4 +1,4 @@
-"""What changed since the run before, as sections of a run's report."""
+"""The report of a run: steps, metrics, rankings, changes since the previous run, environment and events."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NAMES = 20
 
 
 def changes_sections(changes: Mapping[str, Any] | None) -> list[Markup]:
-    """Rankings, figures and experts' weights beside those of the run before; nothing without one.
+    """Changes of rankings, metrics and experts' weights since the previous run; empty without one.
 
     >>> changes_sections(None)
     []
@@ -90,7 +90,7 @@ def _model(name: str, one: Mapping[str, Any]) -> list[Child]:
             head = ["expert", "before", "now", "moved"]
             parts.append(folded("Experts that moved furthest", table(head, rows, label=f"{name} {array}")))
     if not one["same model"]:
-        parts.append(element("p", "The model, or its settings, are others than before."))
+        parts.append(element("p", "The model or its settings changed."))
     return parts + _named(("experts new", one["new"]), ("experts vanished", one["vanished"]))
 
 
@@ -101,9 +101,6 @@ def _weights(values: Sequence[float]) -> str:
 
 def _named(*kinds: tuple[str, Sequence[str]]) -> list[Child]:
     return [element("p", f"{what}: {', '.join(map(str, names[:_NAMES]))}") for what, names in kinds if names]
-
-
-# The report of a run: its steps, figures, rankings, what it ran with, and everything that happened.
 
 
 _EVENTS = 200
@@ -123,7 +120,7 @@ def run_report(run: Mapping[str, Any]) -> str:
         *(_figures(name, models, run) for name, models in (run.get("figures") or {}).items()),
         *(part for name, found in (run.get("scaling") or {}).items() for part in scaling_sections(name, found)),
         rankings_section(run.get("rankings") or ()),
-        section("Where it came from", *_origin(run)),
+        section("Origin", *_origin(run)),
     ]
     drivers = int(run.get("drivers") or 1)
     told = "in one go" if drivers == 1 else f"by {drivers} drivers, one after the other"
@@ -162,7 +159,7 @@ def _figures(name: str, models: Mapping[str, Mapping[str, Any]], run: Mapping[st
 
 
 def _origin(run: Mapping[str, Any]) -> list[Child]:
-    kinds = {"The job, resolved": "job", "What it ran with": "environment"}
+    kinds = {"The job with defaults": "job", "Environment": "environment"}
     told: list[Child] = [
         folded(title, preformatted(json.dumps(run[key], indent=1))) for title, key in kinds.items() if run.get(key)
     ]

@@ -1,4 +1,4 @@
-"""Scaling experiments as tables, for terminals and pages, and as pictures."""
+"""Scaling experiments as tables, for terminals and pages, and as charts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Table = tuple[str, list[str], list[list[str]]]  # title, headings, rows
 
 
 def scaling_tables(found: Mapping[str, Any]) -> list[Table]:
-    """What a scale step found: the round's cost and its verdict first, then every axis, then the laws."""
+    """The tables of a scale step: the cost of a round, then every axis, then the fitted laws."""
     cost = found["round"]
     verdict = "met" if statistics.median(cost["rounds"]) < GOAL else "SHORT"
     ratio = statistics.median(cost["naive"]) / statistics.median(cost["rounds"])
@@ -52,7 +52,7 @@ def scaling_tables(found: Mapping[str, Any]) -> list[Table]:
 
 
 def overtaken(runs: Runs) -> int | None:
-    """The fewest workers at which a round spends longer on coordination than on computing.
+    """The smallest number of workers where a round spends more time on coordination than on computing.
 
     >>> overtaken({"10": [{"seconds": 3, "compute": 2, "coordination": 1}]}) is None
     True
@@ -62,7 +62,7 @@ def overtaken(runs: Runs) -> int | None:
 
 
 def middle(runs: Sequence[Mapping[str, float]]) -> Mapping[str, float]:
-    """The run whose time is in the middle."""
+    """The run with the median time."""
     return sorted(runs, key=lambda run: run["seconds"])[len(runs) // 2]
 
 

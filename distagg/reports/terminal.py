@@ -1,4 +1,4 @@
-"""Text tables for the terminal: monospaced, aligned by the columns that names take, plain unless asked."""
+"""Text tables for the terminal, aligned by display width; colours only on request."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def render_table(
     bold
         (row, column) of the cells to print bold, where ``colour`` allows it.
     colour
-        Whether the terminal takes ANSI codes; without it the text holds none.
+        Whether to use ANSI codes.
 
     Examples
     --------
@@ -86,7 +86,7 @@ def comparison_table(result: Mapping[str, Any], *, colour: bool = False) -> str:
 
 
 def counted_by(protocol: str) -> str:
-    """The line under a table of metrics that says how they were counted.
+    """The line under a table of metrics that names the protocol.
 
     >>> counted_by("trec")
     'percent, trec protocol'
@@ -95,7 +95,7 @@ def counted_by(protocol: str) -> str:
 
 
 def _chosen(chosen: Mapping[str, Any]) -> list[str]:
-    """What was chosen on the validation queries of each fold, a line for every model and setting."""
+    """The settings chosen on the validation queries of each fold, a line per model and setting."""
     lines = [
         f"{model} {key}: " + ", ".join(printable(fold[key]) for fold in folds)
         for model, folds in chosen.items()

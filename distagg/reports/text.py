@@ -1,7 +1,7 @@
-"""How names and numbers are written, in HTML and on a terminal alike.
+"""Format names and numbers, for HTML and for the terminal.
 
-Names come from people's files: control characters never reach a page or a terminal, and widths count the
-columns that a name takes, not its code points. A number that is not there, or not a number, is ``–``.
+Names come from input files: control characters are replaced, and widths count display columns, not code points. A
+missing number or NaN is printed as ``–``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _JOINER = "\u200d"
 
 
 def printable(text: object) -> str:
-    """``text`` with what cannot be shown replaced by U+FFFD.
+    """``text`` with unprintable characters replaced by U+FFFD.
 
     >>> printable("a\\x1b[1m")
     'a\ufffd[1m'
@@ -35,7 +35,7 @@ def columns(text: str) -> int:
 
 
 def shorten(text: str, limit: int) -> str:
-    """``text`` cut to at most ``limit`` columns, with an ellipsis where something went.
+    """``text`` cut to at most ``limit`` columns, with an ellipsis if it was cut.
 
     >>> shorten("bradley_terry", 8)
     'bradley…'
@@ -52,7 +52,7 @@ def shorten(text: str, limit: int) -> str:
 
 
 def number(value: object) -> float:
-    """``value`` as a float; NaN when it is null, text or anything else that is no number."""
+    """``value`` as a float; NaN if it is not a number."""
     if isinstance(value, bool) or value is None or isinstance(value, str):
         return math.nan
     try:
@@ -62,7 +62,7 @@ def number(value: object) -> float:
 
 
 def percent(value: object, *, signed: bool = False) -> str:
-    """A fraction as the papers print it: percent with two decimals, no sign of percent.
+    """A fraction as the papers print it: percent with two decimals, without the percent sign.
 
     >>> percent(0.47178), percent(float("nan")), percent(0.012, signed=True)
     ('47.18', '–', '+1.20')
@@ -99,7 +99,7 @@ def share(value: object) -> str:
 
 
 def count(value: object) -> str:
-    """A count with thousands apart; a fraction keeps what it needs.
+    """A count with thousands separators; fractions keep their decimals.
 
     >>> count(15211), count(2.5)
     ('15,211', '2.5')

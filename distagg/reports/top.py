@@ -1,7 +1,11 @@
-"""The top of a few rankings, as a section of any report.
+"""The top of rankings as a section of a report; and the report of one ranking from very many experts.
 
 A report's ``rankings`` is a list of {"model", "query", "items": [{"item", "rank", "score", "label"}]}; ``model``,
-``score`` and ``label`` may be left out.
+``score`` and ``label`` are optional.
+
+The report of one ranking shows both ends with their support, and the uncertainty. Its input is a dictionary with
+optional keys: ``title``; ``ends`` {model: {"top": rows, "bottom": rows}} with rows of rank, title (or item), experts or
+comparisons, won, lost; ``variance`` {"support", "unit", "rank", "uncertainty"}, where unit names what support counts.
 """
 
 from __future__ import annotations
@@ -44,13 +48,6 @@ def _one_ranking(ranking: Mapping[str, Any]) -> Markup:
     body = table(["rank", "item", *extra], rows, label=title, left=(1,))
     more = f"{len(items) - _ITEMS:,} more items" if len(items) > _ITEMS else ""
     return element("div", element("h3", title), body, *([element("p", more, class_="note")] if more else []))
-
-
-# The report of one ranking from very many experts: both ends with their support, and how sure it is.
-#
-# Its input is a dictionary of which everything may be absent: ``title``; ``ends`` {model: {"top": rows, "bottom":
-# rows}} with rows of rank, title (or item), experts or comparisons, won, lost; ``variance`` {"support", "unit", "rank",
-# "uncertainty"}, where unit says what support counts.
 
 
 def consensus_report(found: Mapping[str, Any]) -> str:

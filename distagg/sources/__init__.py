@@ -1,6 +1,6 @@
-"""Sources: what reads other people's files. ``SOURCES`` names those that ``distagg import`` knows.
+"""Sources: readers of input files. ``SOURCES`` has those of ``distagg import`` by name.
 
-``SyntheticSource`` stays in its module: it needs scipy, which takes longer to load than most imports take to run.
+``SyntheticSource`` is not imported here, because it needs scipy, which loads slower than most imports run.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""About users and items: MovieLens' u.user, u.item, users.dat, movies.dat, movies.csv, or any CSV or Parquet.
+"""Read attributes of users and items: u.user, u.item, users.dat, movies.dat, movies.csv (MovieLens), CSV or Parquet.
 
-The first column is the id, as text. Other columns are whole numbers or numbers where every value is one, else text.
+The first column is the id, as text. Another column is integer or numeric if all its values are, else text.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ GENRES = (
     "unknown", "action", "adventure", "animation", "children", "comedy", "crime", "documentary", "drama", "fantasy",
     "film_noir", "horror", "musical", "mystery", "romance", "sci_fi", "thriller", "war", "western",
 )  # fmt: skip
-# Files without a header, by what stands between fields and how many there are.
+# Files without a header, by delimiter and number of fields.
 _KNOWN = {
     ("|", 5): ("id", "age", "gender", "occupation", "zip"),
     ("|", 24): ("id", "title", "released", "video", "url", *GENRES),
@@ -31,7 +31,7 @@ _KNOWN = {
 
 
 def read_about(file: Path) -> pa.Table:
-    """The table, the id (string) in its first column.
+    """Read a table of attributes, with the id (string) in the first column.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -70,8 +70,8 @@ def _read_text(file: Path) -> pa.Table:
     try:
         text = body.decode("utf-8-sig")
     except UnicodeDecodeError:
-        text = body.decode("latin-1")  # as MovieLens' older sets are
-    lines = re.split("\r\n|\r|\n", text)  # not splitlines(), which ends a line at letters of Latin-1 too
+        text = body.decode("latin-1")  # the encoding of MovieLens' older sets
+    lines = re.split("\r\n|\r|\n", text)  # not splitlines(), which also splits at some Latin-1 characters
     if not text.strip():
         raise InputError(str(file), found="an empty file", expected="rows about users or items")
     between = next((mark for mark in ("::", "|") if mark in lines[0]), ",")
@@ -95,7 +95,7 @@ def _read_text(file: Path) -> pa.Table:
 
 
 def _read_table(file: Path, text: str, between: str) -> tuple[tuple[str, ...], list[tuple[int, list[str]]]]:
-    """The header, and line and cells of every row."""
+    """The header, and the line number and cells of every row."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=between)  # a stray carriage return ends a line
     try:
         rows = [(reader.line_num, cells) for cells in reader if cells]
@@ -107,7 +107,7 @@ def _read_table(file: Path, text: str, between: str) -> tuple[tuple[str, ...], l
 
 
 def typed(column: pa.Array) -> pa.Array:
-    """Whole numbers or numbers where every value is one; an empty cell is none."""
+    """Convert a column to integers or numbers if all its values are; an empty cell is null."""
     column = pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), column)
     for dtype in (pa.int64(), pa.float64()):
         try:

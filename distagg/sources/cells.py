@@ -1,7 +1,7 @@
-"""The columns of a long table: what a cell may hold, checked a batch at a time.
+"""The columns of a long table: convert and check cells, a batch at a time.
 
-A column converts strings (CSV) and native types (Parquet, JSON) alike. When a batch does not convert, the same
-conversion on ever smaller slices finds the first bad cell, so there is one rule and no second parser to disagree.
+A column converts strings (CSV) as well as native types (Parquet, JSON). If a batch does not convert, bisection with the
+same conversion finds the first bad cell, so that no second parser is needed.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ import pyarrow.compute as pc
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: its name, what it holds, and in words what an error says was expected."""
+    """One column: its name, kind of values, and the text of ``expected`` in errors."""
 
     name: str
     kind: Literal["id", "text", "number", "integer", "flag"]
     expected: str
-    above: float = -np.inf  # numbers must exceed this
-    least: float = -np.inf  # and numbers and integers reach this
+    above: float = -np.inf  # numbers must be greater
+    least: float = -np.inf  # numbers and integers must be at least this
     blank: bool = False  # whether a cell may be empty
-    alias: str = ""  # what the file calls it, where that is another name
+    alias: str = ""  # its name in the file, if different
 
     @property
     def heading(self) -> str:
@@ -32,7 +32,7 @@ class Column:
         return self.alias or self.name
 
     def convert(self, values: pa.ChunkedArray) -> pa.ChunkedArray:
-        """Values as string, float64, int32 or bool; ArrowInvalid when a cell is not what it should be."""
+        """Values as string, float64, int32 or bool; raises ArrowInvalid for a bad cell."""
         if pa.types.is_dictionary(values.type):
             values = values.cast(values.type.value_type)
         if pa.types.is_large_string(values.type) or pa.types.is_string_view(values.type):
@@ -88,7 +88,7 @@ def _blank_to_null(values: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _ids(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Text as it stands ("007" stays "007") or whole numbers; never numbers that print in several ways."""
+    """Text unchanged ("007" stays "007") or whole numbers; not floats, which can be printed in several ways."""
     if pa.types.is_integer(values.type):
         return pc.cast(values, pa.string())
     if not pa.types.is_string(values.type):

@@ -1,7 +1,7 @@
-"""Lines of fields, fast and exact: Arrow's CSV parser for blocks of regular lines, a line parser for the others.
+"""Parse delimited lines: Arrow's CSV parser for blocks of regular lines, a line parser as fallback.
 
-The line parser takes what Arrow refuses but a reader accepts (several blanks, "+1.5") and names the line of what
-nobody accepts. Blocks are parsed on two threads and come in order.
+The line parser accepts valid lines that Arrow refuses (several blanks, "+1.5"), and names the line of an invalid one.
+Two threads parse the blocks, which come in order.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from distagg.types import NO_LABEL
 BLOCK_BYTES = BATCH_BYTES // 4
 WORD = pa.string()
 REPEATED = pa.dictionary(pa.int32(), pa.string())  # words with few distinct values in a block
-_CHECK_BYTES = 1 << 17  # looked at together, so that the masks stay in the cache
+_CHECK_BYTES = 1 << 17  # checked together, so that the masks stay in the processor's cache
 _NUMBER = re.compile(rb"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _WHOLE = re.compile(rb"[+-]?[0-9]{1,18}")
 
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A numeric field: its type, which values are good, and what an error says was expected."""
+    """A numeric field: its type, the test of valid values, and the text of ``expected`` in errors."""
 
     type: pa.DataType
     expected: str
@@ -46,7 +46,7 @@ WHOLE = Number(pa.int64(), "a whole number of 32 bits", lambda values: (values >
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The fields of a line, and which of them are kept."""
+    """The fields of a line, and which of them to keep."""
 
     fields: tuple[str, ...]
     keep: Mapping[str, pa.DataType | Number] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class Lines:
 
 
 def read_tables(files: Iterable[tuple[Path, Layout]]) -> Iterator[tuple[Path, pa.Table]]:
-    """The kept fields of every file, in order, a table for each block of lines."""
+    """The kept fields of all files in order, a table per block of lines."""
 
     def parse(work: tuple[Lines, Layout]) -> tuple[Path, pa.Table]:
         return work[0].file, parse_lines(*work)
@@ -103,10 +103,10 @@ def parse_lines(lines: Lines, layout: Layout) -> pa.Table:
 
 
 def find_lines(file: Path, layout: Layout, wanted: Mapping[str, str]) -> list[tuple[str, int]]:
-    """File and line of every line whose fields are the wanted ones."""
+    """File and number of every line with the wanted fields."""
     needle = max((value.encode() for value in wanted.values()), key=len)
     places = {layout.fields.index(name): value.encode() for name, value in wanted.items()}
-    found = []
+    mentions = []
     for lines in read_lines(file, layout.header):
         if needle not in lines.text:
             continue
@@ -115,12 +115,12 @@ def find_lines(file: Path, layout: Layout, wanted: Mapping[str, str]) -> list[tu
             if needle in line:
                 words = layout.split(line.strip())
                 if all(at < len(words) and words[at] == value for at, value in places.items()):
-                    found.append((str(file), number))
-    return found
+                    mentions.append((str(file), number))
+    return mentions
 
 
 def _first_line(lines: Lines) -> int:
-    """The number of the first line; counted only when an error needs it."""
+    """The number of the first line, counted only for errors."""
     number, left = 1, lines.offset
     with open_bytes(lines.file) as stream:
         while left and (text := stream.read(min(left, BLOCK_BYTES))):
@@ -130,7 +130,7 @@ def _first_line(lines: Lines) -> int:
 
 
 def _parse_fast(text: bytes, layout: Layout) -> pa.Table | None:
-    """What Arrow makes of the lines, or None when it is not sure to be right."""
+    """The lines parsed by Arrow, or None if Arrow might parse them wrongly."""
     delimiter = _plain_delimiter(text, layout)
     if delimiter is None:
         return None
@@ -151,14 +151,14 @@ def _parse_fast(text: bytes, layout: Layout) -> pa.Table | None:
                 strings_can_be_null=False,
                 check_utf8=not text.isascii(),
             ),
-            memory_pool=pa.system_memory_pool(),  # gives back what one block needed: 30 MB less than the default one
+            memory_pool=pa.system_memory_pool(),  # returns memory after each block: 30 MB less than the default pool
         )
     except pa.ArrowInvalid:
         return None
     for name, kind in layout.keep.items():
         if isinstance(kind, Number):
             good = all(kind.good(as_numpy(chunk)).all() for chunk in table[name].chunks)
-        else:  # between blanks there is always something
+        else:  # fields between blanks are never empty
             good = not layout.delimiter or not pc.any(pc.equal(table[name].cast(WORD), ""), min_count=0).as_py()
         if not good:
             return None
@@ -166,10 +166,10 @@ def _parse_fast(text: bytes, layout: Layout) -> pa.Table | None:
 
 
 def _plain_delimiter(text: bytes, layout: Layout) -> bytes | None:
-    """The one byte between fields; None where blanks stand in other places or something else is odd."""
+    """The single byte between fields; None if blanks occur elsewhere or the block is otherwise irregular."""
     if b"\r" in text and text.count(b"\r") != text.count(b"\r\n"):
         return None
-    if layout.delimiter and _ends_in(text, layout.delimiter):  # an empty last field: the line may have been cut
+    if layout.delimiter and _ends_in(text, layout.delimiter):  # an empty last field: the line may be truncated
         return None
     if layout.delimiter == b",":
         return b","
@@ -193,14 +193,14 @@ def _plain_delimiter(text: bytes, layout: Layout) -> bytes | None:
 
 
 def _ends_in(text: bytes, delimiter: bytes) -> bool:
-    """Whether a line ends in the delimiter; of a table with a header only the last line, and only without its end."""
+    """Whether a line ends in the delimiter; with a header, only a last line without a line end is checked."""
     if text.endswith(delimiter):
         return True
     return delimiter != b"," and (delimiter + b"\n" in text or delimiter + b"\r\n" in text)
 
 
 def _parse_exact(lines: Lines, layout: Layout) -> pa.Table:
-    """Line by line; the first line that is wrong is an InputError."""
+    """Parse line by line; the first invalid line is an InputError."""
     places = {name: layout.fields.index(name) for name in layout.keep}
     values: dict[str, list[str | float]] = {name: [] for name in layout.keep}
     raws = lines.text.split(b"\n")
@@ -210,8 +210,8 @@ def _parse_exact(lines: Lines, layout: Layout) -> pa.Table:
             continue
         try:
             words = layout.split(line)
-            cut = at == len(raws) - 1 and not words[-1]  # the file's last line, without its end
-            # A table with a header may leave cells empty in the columns that are not kept.
+            cut = at == len(raws) - 1 and not words[-1]  # the file's last line, without a line end
+            # In a table with a header, columns that are not kept may have empty cells.
             needed = words if layout.delimiter != b"," else [words[n] for n in places.values() if n < len(words)]
             if len(words) != len(layout.fields) or b"" in needed or cut:
                 raise _WrongLineError(f"{len([w for w in words if w])} fields", layout.shape)

@@ -1,7 +1,8 @@
-"""The lines of LETOR files, parsed a block at a time.
+"""LETOR 4.0 aggregation files: ``label qid:Q 1:NULL 2:17 ... #docid = X inc = .. prob = ..``.
 
-A block is parsed column by column in Arrow, some 50 MB/s a core; one with anything odd in it goes to the line parser,
-which reads it or names the line.
+Feature numbers are the experts. A value is the item's position in that engine's full list (small = top); NULL means
+that the engine does not list the item. Arrow parses a block of lines column by column, some 50 MB/s per core; an
+irregular block goes to the line parser, which reads it or names the bad line.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Lines:
 
 
 def read_lines(file: Path) -> Iterator[Lines]:
-    """The file's lines, a block at a time; InputError at the first that is wrong."""
+    """Parse the file's lines, a block at a time; the first bad line is an InputError."""
     docid = re.compile(_DOCID.encode())
     named = False  # whether lines have docids
     for first_line, block in _blocks(file):
@@ -50,7 +51,7 @@ def read_lines(file: Path) -> Iterator[Lines]:
             before, _, last = block.rpartition(b"\n")
             if last.strip() and not docid.search(last) and (named or docid.search(before)):
                 line = first_line + block.count(b"\n")
-                found = "a last line that is cut: it has no end, and no docid as others have"
+                found = "a truncated last line: without a line end, and without the docid that other lines have"
                 raise InputError(str(file), line=line, found=found, expected=f"lines like {LINE_SHAPE}")
             block += b"\n"
         named = named or docid.search(block) is not None
@@ -59,7 +60,7 @@ def read_lines(file: Path) -> Iterator[Lines]:
 
 
 def _blocks(file: Path) -> Iterator[tuple[int, bytes]]:
-    """Whole lines, and the number of the first one; the file's last line may be without its end."""
+    """Blocks of whole lines with the number of the first; the file's last line may lack its line end."""
     line = 1
     with open_bytes(file) as stream:
         while block := stream.read(BLOCK_BYTES):
@@ -75,10 +76,10 @@ def _blocks(file: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def _cut(strings: pa.Array, byte: bytes) -> tuple[pa.Array, pa.Array]:
-    """Every string before and after its first ``byte``; the second is empty where there is none.
+    """Split every string at its first ``byte``; the second part is empty if there is none.
 
-    Offsets that alternate left, separator, right over the same text do it without touching the text, several
-    times faster than ``pc.split_pattern``. ``strings`` must start at offset 0.
+    Offsets alternate left, separator, right over the same buffer, so that no text is copied: several times faster than
+    ``pc.split_pattern``. ``strings`` must start at offset 0.
     """
     n = len(strings)
     _, offsets_buffer, text = strings.buffers()
@@ -99,7 +100,7 @@ def _cut(strings: pa.Array, byte: bytes) -> tuple[pa.Array, pa.Array]:
 
 
 def _parse_block(block: bytes, first_line: int) -> Lines | None:
-    """The lines of a block, all columns at once; None when something in it is not as it should be."""
+    """Parse the lines of a block, all columns at once; None if the block is irregular."""
     newlines = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n"))
     offsets = np.concatenate([[0], newlines + 1]).astype(np.int32)
     raw = pa.StringArray.from_buffers(len(newlines), pa.py_buffer(offsets), pa.py_buffer(block))
@@ -160,7 +161,7 @@ def _parse_columns(head: pa.StringArray, comment: pa.StringArray, line: np.ndarr
 
 
 def _repeats(row: np.ndarray, feature: np.ndarray) -> bool:
-    """Whether some row has a feature number twice."""
+    """Whether a row has a feature number twice."""
     if ((row[1:] > row[:-1]) | (feature[1:] > feature[:-1])).all():  # in order, as they nearly always are
         return False
     order = np.lexsort((feature, row))
@@ -175,7 +176,7 @@ class _LineError(Exception):
 
 
 def _parse_lines(file: Path, block: bytes, first_line: int) -> Lines:
-    """The same as ``_parse_block`` line by line, for blocks that it refused; names the line that is wrong."""
+    """Parse the lines one by one, for blocks that ``_parse_block`` refused; names a bad line."""
     queries: list[str] = []
     items: list[str] = []
     labels, numbers, rows, experts, ranks = [], [], [], [], []
@@ -238,14 +239,8 @@ def _parse_line(raw: bytes) -> tuple[int, str, str | None, list[tuple[str, float
     return int(words[0]), words[1][4:], found["item"] if found else None, entries
 
 
-# LETOR 4.0 aggregation files: ``label qid:Q 1:NULL 2:17 ... #docid = X inc = .. prob = ..``.
-#
-# Feature numbers are the experts, a value is the item's position in that engine's full list (small = top), NULL means
-# that the engine does not list the item.
-
-
 class LetorSource:
-    """LETOR aggregation files; every file is a part. An item without a docid is called after its line, "L17".
+    """LETOR aggregation files; every file is a part. An item without a docid gets its line as id, "L17".
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -287,7 +282,7 @@ class LetorSource:
 
     def locate(self, query: str, expert: str | None, item: str) -> list[tuple[str, int]]:
         """File and line of every mention of the item, by the expert or (None) of its label."""
-        found = []
+        mentions = []
         for file in self.files:
             for lines in read_lines(file):
                 rows = np.flatnonzero(
@@ -296,14 +291,14 @@ class LetorSource:
                 if expert is not None and len(rows):
                     by_expert = pc.equal(lines.expert.cast(pa.string()), expert).to_numpy(zero_copy_only=False)
                     rows = rows[np.isin(rows, lines.row[by_expert])]
-                found += [(str(file), int(line)) for line in lines.line[rows]]
-        return found
+                mentions += [(str(file), int(line)) for line in lines.line[rows]]
+        return mentions
 
 
 class _SeenItems:
-    """Refuses an item that has two lines in its query, holding the items of one query at a time.
+    """Refuses an item with two lines in its query; keeps the items of one query in memory.
 
-    Queries stand together in LETOR files; one that returns later is rare, and checked by reading again.
+    The lines of a query are together in LETOR files. A query that returns later is rare, and checked by reading again.
     """
 
     def __init__(self, source: LetorSource) -> None:
@@ -311,7 +306,7 @@ class _SeenItems:
         self.queries: set[str] = set()
         self.returned: set[str] = set()
         self.last = ""
-        self.last_items: set[str] = set()  # of the last query, which may go on in the next block
+        self.last_items: set[str] = set()  # of the last query, which may continue in the next block
 
     def add(self, lines: Lines) -> None:
         if len(lines.item) == 0:

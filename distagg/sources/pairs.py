@@ -1,8 +1,8 @@
 """Observed pairs as long tables: winner, loser, and optionally expert, query, weight, tie.
 
 Battles between two named models are read too: model_a, model_b, and winner, one of ``model_a``, ``model_b``, ``tie``,
-``tie (bothbad)`` (or ``both_bad``). Battle logs carry much else, so their other columns are passed over, and named. The
-expert may be called judge, annotator, worker or user, where only one of these columns is there.
+``tie (bothbad)`` (or ``both_bad``). The other columns of a battle log are ignored, and listed in the log. The expert
+column may also be named judge, annotator, worker or user, if there is only one of them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ NO_NAME = "all"  # the one expert, or query, of a table without that column
 
 
 class PairsSource:
-    """Pairs in long tables; every file is a part. Without queries, chunks are cut between experts.
+    """Pairs in long tables; every file is a part. Without queries, the dataset is partitioned by expert.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -58,13 +58,13 @@ class PairsSource:
     def tables(self) -> Iterator[SourceTable]:
         """The pairs of each batch of rows."""
         for table in self._tables:
-            shared = "query" not in table.header and len(self.files) > 1  # one query, told in several files
+            shared = "query" not in table.header and len(self.files) > 1  # one query in several files
             for pairs in _pairs(table):
                 yield SourceTable("pairs", pairs, "" if shared else table.file.name)
 
     def locate(self, query: str, expert: str | None, item: str) -> list[tuple[str, int]]:
         """File and line (in Parquet: row) of every pair with the item, by the expert or (None) by anyone."""
-        found: list[tuple[str, int]] = []
+        mentions: list[tuple[str, int]] = []
         for table in self._tables:
             rows: list[int] = []
             first = 0
@@ -75,8 +75,8 @@ class PairsSource:
                     mask = pc.and_(mask, pc.equal(pairs["expert"].cast(pa.string()), expert))
                 rows += (first + np.flatnonzero(mask.to_numpy(zero_copy_only=False))).tolist()
                 first += len(pairs)
-            found += [(str(table.file), line) for line in table.lines(rows)]
-        return found
+            mentions += [(str(table.file), line) for line in table.lines(rows)]
+        return mentions
 
 
 def _open(file: Path) -> LongTable:
@@ -126,7 +126,7 @@ def _plain(batch: pa.Table) -> tuple[pa.ChunkedArray, pa.ChunkedArray, pa.Array 
 def _battle(
     table: LongTable, batch: pa.Table, first_row: int
 ) -> tuple[pa.ChunkedArray, pa.ChunkedArray, pa.Array | pa.ChunkedArray]:
-    """Winner, loser and tie of battles; in a tie model_a stands first."""
+    """Winner, loser and tie of battles; of a tie, model_a counts as the winner."""
     outcome = batch["winner"]
     unknown = pc.index(pc.is_in(outcome, pa.array(list(OUTCOMES))), False).as_py()
     if unknown >= 0:

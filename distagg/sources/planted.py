@@ -2,8 +2,8 @@
 
 An item has a true score t ~ N(0, 1); an expert of quality a sees a t + sqrt(1 - a^2) N(0, 1), so that quality is the
 correlation of what it sees with the truth: near 1 good, 0 random, below 0 adversarial. Everything about block b comes
-from ``SeedSequence([seed, stream, b])``, so any block can be drawn again alone. Cost: linear in the cells of a block,
-plus a sort of its entries.
+from ``SeedSequence([seed, stream, b])``, so that any block can be drawn again on its own. Cost: linear in the cells of
+a block, plus a sort of its entries.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def random_numbers(*key: int) -> np.random.Generator:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlantedExperts:
-    """Who the experts are: kind (a row of KINDS), quality, and mean share of the items that each one lists."""
+    """The experts: kind (a row of KINDS), quality, and mean share of the items that each lists."""
 
     kind: Ints
     quality: Floats
@@ -53,7 +53,7 @@ def plant_experts(n: int, *, seed: int, missing: float, random: float, adversari
     )
     kind = np.repeat(np.arange(3), [n_good, n_random, n_adversarial])
     order = rng.permutation(n)
-    # Even steps around the mean, so that the missing share comes out right however few experts there are.
+    # Even steps around the mean, so that the share of missing cells is right even with few experts.
     spread = 0.6 * min(missing, 1 - missing)
     steps = (np.arange(n) + 0.5) / n * 2 - 1
     share = (1 - missing) + spread * rng.permutation(steps)
@@ -88,7 +88,7 @@ def plant_truth(
 def plant_lists(
     rng: np.random.Generator, offsets: Offsets, truth: Floats, experts: PlantedExperts, missing: float
 ) -> Lists:
-    """What the experts list of a block: the items that they see above a threshold, at positions of a longer list."""
+    """The experts' lists of a block: items seen above a threshold, at positions of a longer list."""
     n_queries, n_experts, n_items = len(offsets) - 1, len(experts.quality), len(truth)
     jitter = 0.4 * min(missing, 1 - missing)
     share = experts.share + jitter * rng.uniform(-1, 1, (n_queries, n_experts))
@@ -113,7 +113,7 @@ def plant_lists(
 
 
 def _sort_lists(a_list: Ints, place: NDArray[np.float32], item: Ints, n_items: int) -> tuple[Ints, Floats, Ints]:
-    """Entries by list and place. Packed in one integer each, they sort several times faster than by argsort."""
+    """Sort entries by list and position. Packed into one integer each, they sort faster than with argsort."""
     item_bits = int(n_items).bit_length()
     place_bits = min(24, 63 - item_bits - int(a_list[-1] if len(a_list) else 0).bit_length())
     scale = 1 << place_bits
@@ -152,7 +152,7 @@ def plant_ratings(
     wanted = np.clip(np.rint(activity), 1, max(1, 0.7 * n_items)).astype(np.int64)
     rated = np.zeros(0, np.int64)
     owner = np.arange(n_experts)
-    for _ in range(6):  # what is drawn twice is drawn again; the little that is left after that is let go
+    for _ in range(6):  # draw duplicates again; drop the few that remain
         short = wanted - np.bincount(rated // n_items, minlength=n_experts)
         drawn = np.repeat(owner, short) * n_items + popular[_by_popularity(rng, int(short.sum()), n_items)]
         rated = np.sort(np.concatenate([rated, drawn]))

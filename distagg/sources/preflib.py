@@ -1,9 +1,9 @@
 """PrefLib ordinal files (.soc, .soi, .toc, .toi): ``count: 1,2,{3,4},5`` below a header of ``# KEY: value`` lines.
 
-A row with count n becomes n experts with the same list, "v1", "v2", ... in file order, so the entries multiply
-with the counts; a count of 0 is nobody's order. Alternatives in braces share a rank, as in competitions: 1, 2, 3, 3, 5.
-The file's stem is the query; its alternatives are the items, under their names where these are distinct, else under
-their numbers.
+A row with count n becomes n experts with the same list, "v1", "v2", ... in file order, so the entries multiply with the
+counts; an order with count 0 is skipped. Alternatives in braces share a rank, as in competitions: 1, 2, 3, 3, 5. The
+file's stem is the query; its alternatives are the items, under their names where these are distinct, else under their
+numbers.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _COUNT = re.compile(r"NUMBER (ALTERNATIVES|VOTERS)\s*:\s*([0-9]+)\s*", re.IGNORE
 
 @dataclass(slots=True)
 class Header:
-    """What the ``#`` lines say."""
+    """The content of the ``#`` lines."""
 
     names: dict[int, str] = field(default_factory=dict)
     alternatives: int = 0
@@ -94,7 +94,7 @@ def preflib_tables(file: Path) -> Iterator[SourceTable]:
             remedy="the file may have been cut short; fetch it again",
         )
     if nobodys:
-        log.info("%s: %d orders with a count of 0 were passed over", file, nobodys)
+        log.info("%s: skipped %d orders with a count of 0", file, nobodys)
     if batch:
         yield SourceTable("entries", _entries(query, items, batch), file.name)
 

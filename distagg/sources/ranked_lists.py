@@ -1,8 +1,8 @@
 """Rankings as long tables (query, expert, item, rank or score, label) and as PrefLib files.
 
-The suffix tells the format: .csv, .tsv, .jsonl, .ndjson (all also .gz), .parquet, and .soc, .soi, .toc, .toi for
+The suffix determines the format: .csv, .tsv, .jsonl, .ndjson (all also .gz), .parquet, and .soc, .soi, .toc, .toi for
 PrefLib. Ids stay text as written. With scores and no ranks, an item's rank is 1 + the number of larger scores in
-its list; that needs whole lists, so such entries leave here with a null rank and are ranked when grouped.
+its list; that needs whole lists, so such entries get a null rank here and are ranked after grouping.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class RankingsSource:
                 yield from preflib_tables(file)
 
     def _long(self, table: LongTable) -> Iterator[SourceTable]:
-        shared = "query" not in table.header and len(self.files) > 1  # one query, told in several files
+        shared = "query" not in table.header and len(self.files) > 1  # one query in several files
         part = "" if shared else table.file.name
         for batch in table.batches():
             query = _query(batch)
@@ -79,12 +79,12 @@ class RankingsSource:
 
     def locate(self, query: str, expert: str | None, item: str) -> list[tuple[str, int]]:
         """File and line (in Parquet: row) of every mention of the item, by the expert or (None) of its label."""
-        found: list[tuple[str, int]] = []
+        mentions: list[tuple[str, int]] = []
         wanted = {"query": query, "item": item} | ({} if expert is None else {"expert": expert})
         for file in self.files:
             table = self._tables.get(file)
             if table is None:
-                found += locate_preflib(file, query, expert, item)
+                mentions += locate_preflib(file, query, expert, item)
             elif ("query" in table.header or query == NO_QUERY) and (expert is not None or "label" in table.header):
                 rows: list[int] = []
                 first = 0
@@ -94,8 +94,8 @@ class RankingsSource:
                         here = here[batch["label"].take(pa.array(here)).is_valid().to_numpy()]
                     rows += (first + here).tolist()
                     first += len(batch)
-                found += [(str(file), line) for line in table.lines(rows)]
-        return found
+                mentions += [(str(file), line) for line in table.lines(rows)]
+        return mentions
 
 
 def _open(file: Path) -> LongTable:
@@ -121,6 +121,6 @@ def _query(batch: pa.Table) -> pa.Array | pa.ChunkedArray:
 
 
 def _labels(query: pa.Array | pa.ChunkedArray, batch: pa.Table) -> pa.Table:
-    """Each item of the batch in order, once with each label that it has; grouping refuses a second label."""
+    """Each item of the batch in order, once per label; grouping refuses a second label."""
     rows = pa.table({"query": query, "item": batch["item"], "label": batch["label"]})
     return rows.group_by(["query", "item", "label"], use_threads=False).aggregate([]).cast(ITEMS)

@@ -1,11 +1,10 @@
 """Ratings, larger is better: MovieLens' u.data (tabs), ratings.dat (``::``), ratings.csv (header), or Parquet.
 
-Every user is an expert of the one query "all", whose list has rank = -rating: rank differences are then the papers'
-rating differences. Timestamps are not read. A user who rates an item twice is an error that names both lines: which
-of the two holds is not ours to say.
+Every user is an expert of the single query "all", with rank = -rating, so that rank differences equal the papers'
+rating differences. Timestamps are ignored. If a user rates an item twice, an error names both lines.
 
-With a table of items, they are the items of the query, in its order, rated or not; a rating of any other is an error.
-So is a rating by a user who is not in the table of users, or outside the scale, where these are given.
+A table of items defines the items of the query and their order, rated or not; a rating of any other item is an error.
+So is a rating by a user who is not in the table of users, or a rating outside the scale, if these are given.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _PARQUET_ROWS = 1 << 17
 
 
 class RatingsSource:
-    """Files of ratings, one format each.
+    """Rating files; the format may differ between files.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -59,9 +58,9 @@ class RatingsSource:
     ) -> None:
         self.files: tuple[Path, ...] = tuple(Path(file) for file in files)
         if not self.files:
-            raise UsageError("no rating files given; name at least one")
+            raise UsageError("no rating files given; give at least one")
         if scale is not None and not scale[0] < scale[1]:
-            raise UsageError(f"scale {scale[0]:g},{scale[1]:g}: expected the least rating and then the largest")
+            raise UsageError(f"scale {scale[0]:g},{scale[1]:g}: expected the smallest and then the largest rating")
         self._known = {
             name: table.column(0).combine_chunks()
             for name, table in (("user", users), ("item", items))
@@ -83,18 +82,18 @@ class RatingsSource:
                 yield SourceTable("entries", _entries(table), part)
 
     def _check(self, file: Path, table: pa.Table) -> None:
-        """Refuse ids that are in no table, and ratings outside the scale."""
+        """Refuse ids that are not in the tables of users and items, and ratings outside the scale."""
         for name, ids in self._known.items():
             words = pc.unique(table[name])
             words = words.dictionary_decode() if pa.types.is_dictionary(words.type) else words
-            strange = words.filter(pc.invert(pc.is_in(words, ids)))
-            if len(strange):
-                word = strange[0].as_py()
+            unknown_ids = words.filter(pc.invert(pc.is_in(words, ids)))
+            if len(unknown_ids):
+                word = unknown_ids[0].as_py()
                 line = next((line for _, line in self._find(file, {name: word})), None)
                 raise InputError(
                     str(file), line=line, found=f"{name} '{word}'",
                     expected=f"one of the {len(ids):,} in the table of {name}s",
-                    remedy=f"complete the table, or leave --{name}s out",
+                    remedy=f"complete the table, or omit --{name}s",
                 )  # fmt: skip
         if self._scale is None:
             return
@@ -118,13 +117,13 @@ class RatingsSource:
     def _find(self, file: Path, wanted: dict[str, str]) -> list[tuple[str, int]]:
         if not _is_parquet(file):
             return find_lines(file, text_layout(file), wanted)
-        found: list[tuple[str, int]] = []
+        mentions: list[tuple[str, int]] = []
         row = 1
         for table in _parquet_tables(file):
             same = functools.reduce(pc.and_, (pc.equal(table[name], word) for name, word in wanted.items()))
-            found += [(str(file), row + at.as_py()) for at in pc.indices_nonzero(same)]
+            mentions += [(str(file), row + at.as_py()) for at in pc.indices_nonzero(same)]
             row += len(table)
-        return found
+        return mentions
 
 
 def _entries(table: pa.Table) -> pa.Table:
@@ -138,7 +137,7 @@ def _text_tables(file: Path) -> Iterator[pa.Table]:
 
 
 def text_layout(file: Path) -> Layout:
-    """How a text file's lines read, judged by its first line."""
+    """The layout of a text file, determined by its first line."""
     with open_bytes(file) as stream:
         first = stream.readline().removeprefix(b"\xef\xbb\xbf").strip()
     if b"," in first:
@@ -163,7 +162,7 @@ def _header(file: Path, first: bytes) -> tuple[str, ...]:
 
 
 def _match(words: Sequence[str]) -> dict[int, str]:
-    """Which column is the user, the item, the rating; the first one where several fit."""
+    """The columns of user, item and rating; the first if several match."""
     found: dict[str, int] = {}
     for at, word in enumerate(words):
         for name, aliases in NAMES.items():

@@ -1,8 +1,8 @@
-"""What a source is: an iterator of long Arrow tables, and a way back to the line of a clash.
+"""The interface of sources: an iterator of long Arrow tables, and ``locate``, which finds the lines of a clash.
 
-Sources parse and check each row on its own; what needs several rows (the same item twice in a list, a label
-that changes) is found when rows are grouped, and ``locate`` then names the lines by reading again, so that the
-good case carries no line numbers.
+A source parses and checks each row on its own. Clashes between rows (an item twice in a list, two labels of an item)
+are found when rows are grouped; ``locate`` then reads the files again to name the lines, so that valid data need no
+line numbers.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ class SourceTable:
 
     entries
         (ENTRIES) ranks that experts gave; their items are items of the query. ``score`` may be absent.
-        A null rank with a score means: rank by score inside the list, when the list is whole
-        (rank = 1 + number of strictly larger scores). Regrouping does it.
+        A null rank with a score means that regrouping ranks the list by score
+        (rank = 1 + number of strictly larger scores).
     items
-        (ITEMS) items of the query, in this order, ranked by somebody or not; labels may be null.
+        (ITEMS) items of the query, in this order, in a list or not; labels may be null.
     judgements
-        (ITEMS) labels only: an item that nothing else names is not ranked, but counts as missed.
+        (ITEMS) labels only: an item that occurs nowhere else is not ranked, but counts as missed.
     pairs
         (PAIRS) winner over loser.
     """
 
     kind: Literal["entries", "items", "judgements", "pairs"]
     table: pa.Table
-    part: str  # what the query's part will be: the file's name, or "" where queries span files
+    part: str  # the part of its queries: the file's name, or "" if queries span files
 
 
 class Source(Protocol):
     """A set of files of one format."""
 
-    name: str  # as ``distagg import`` knows it; datasets remember it
-    partition: Literal["query", "expert"]  # "expert" where one query has very many experts
+    name: str  # in ``distagg import`` and in the dataset's manifest
+    partition: Literal["query", "expert"]  # "expert" if one query has very many experts
     files: tuple[Path, ...]
 
     def tables(self) -> Iterator[SourceTable]: ...
@@ -60,10 +60,12 @@ class Source(Protocol):
 
 @contextmanager
 def open_bytes(file: Path) -> Iterator[IO[bytes]]:
-    """A file's bytes, gunzipped when it ends in .gz; a damaged or missing one is an InputError."""
+    """Open a file, decompressed if it ends in .gz; a damaged or missing file is an InputError."""
     try:
         with file.open("rb") as raw:
-            plain = raw if isinstance(raw, io.BufferedIOBase) else io.BufferedReader(raw)  # Arrow's reads no lines
+            plain = (
+                raw if isinstance(raw, io.BufferedIOBase) else io.BufferedReader(raw)
+            )  # Arrow's stream cannot read lines
             with gzip.open(plain, "rb") if file.suffix == ".gz" else plain as stream:
                 yield cast("IO[bytes]", stream)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:

@@ -1,7 +1,7 @@
 """Synthetic data of any size with a planted truth, shaped like MQ2008-agg, MQ2007-agg or MovieLens.
 
-Who is good, random or adversarial is known and in the experts' names; labels are the planted scores cut at the
-quantiles of the real label shares. Blocks are drawn one after another, so memory does not grow with the size.
+The experts' names say who is good, random or adversarial; labels are the planted scores, cut at the quantiles of the
+real label shares. Blocks are drawn one after another, so that memory does not grow with the size.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from distagg.sources.planted import (
 from distagg.sources.source import SourceTable
 from distagg.types import ITEMS, Floats
 
-N_PARTS = 5  # as LETOR has, so that its five folds can be made
+N_PARTS = 5  # as in LETOR, for its five folds
 BLOCK_CELLS = 1 << 18
 BLOCK_QUERIES = 256
 BLOCK_EXPERTS = 1024
@@ -66,13 +66,13 @@ class SyntheticSource:
     queries, items, experts
         Numbers of each (items: a query, on average); by default those of the shape.
     shape
-        "mq2008", "mq2007", or "movielens": one query, ratings by many experts, cut between experts.
+        "mq2008", "mq2007", or "movielens": one query, ratings by many experts, partitioned by expert.
     missing
         Share of (item, expert) cells without a rank.
     random, adversarial
         Shares of such experts; the others are good.
     seed
-        The same seed gives the same data, whatever the batch.
+        The same seed gives the same data for any batch.
     batch
         Queries (movielens: experts) in one table.
 
@@ -117,7 +117,7 @@ class SyntheticSource:
         sizes = np.array(self._like.size, float)
         self._spread = np.array(self._like.size_at, float), sizes / np.trapezoid(sizes, self._like.size_at)
         self._block_queries = int(np.clip(BLOCK_CELLS // (self.items * self.experts), 1, BLOCK_QUERIES))
-        self._drawn: tuple[int, Lists] | None = None  # the last block, which the next batch may need too
+        self._drawn: tuple[int, Lists] | None = None  # the last block, because the next batch may need it again
 
     def _check(self, random: float, adversarial: float) -> None:
         for name in ("queries", "items", "experts", "batch"):

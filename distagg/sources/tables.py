@@ -101,15 +101,15 @@ class LongTable:
         if self.format == "parquet":
             return [row + 1 for row in rows]
         wanted = iter(rows)
-        found: list[int] = []
+        mentions: list[int] = []
         row = next(wanted, None)
         for position, line in enumerate(self._line_numbers()):
             while row == position:
-                found.append(line)
+                mentions.append(line)
                 row = next(wanted, None)
             if row is None:
                 break
-        return found
+        return mentions
 
     def error(self, found: str, expected: str, *, remedy: str = "", line: int | None = None) -> InputError:
         return InputError(str(self.file), line=line, found=found, expected=expected, remedy=remedy)

@@ -1,7 +1,7 @@
 """TREC runs, ``query Q0 item rank score tag``, and relevance judgements (qrels), ``query 0 item label``.
 
-As in trec_eval the order of a list is by descending score, and its rank column is not even read; ``by="rank"`` takes
-the rank column. Fields are separated by blanks or tabs; files may be gzipped. Parsing is Arrow's, about 150 ns a line.
+As in trec_eval, lists are ordered by descending score and the rank column is ignored; ``by="rank"`` uses the rank
+column instead. Fields are separated by blanks or tabs; files may be gzipped. Parsing is Arrow's, about 150 ns a line.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class TrecSource:
     files
         Run files.
     qrels
-        Judgement files. A judged item that no run has is missed: it counts in recall, not in rankings.
+        Judgement files. A judged item in no run is missed: it counts in recall, but is not ranked.
     expert
-        What an expert is called after: the run's "file" (without .gz), or its "tag".
+        The expert's name: the run's "file" (without .gz), or its "tag".
     by
-        What orders a list: the "score", larger first and equal ones sharing the better rank, or the "rank".
+        Order lists by "score", larger first, where equal scores share the better rank, or by "rank".
 
     Examples
     --------
@@ -81,13 +81,13 @@ class TrecSource:
         self.qrels = tuple(Path(file) for file in ([qrels] if isinstance(qrels, str | Path) else qrels or ()))
         self.files: tuple[Path, ...] = self.runs + self.qrels
         if not self.runs:
-            raise UsageError("no run files given; name at least one")
+            raise UsageError("no run files given; give at least one")
         self.expert, self.by = expert, by
         if expert == "file":
             _refuse_same_names(self.runs)
 
     def tables(self) -> Iterator[SourceTable]:
-        """Entries of the runs, then the judgements. Queries span files, so they belong to no part."""
+        """Entries of the runs, then the judgements. Queries span files, so they have no part."""
         layout = self._layout
         for file, table in read_tables((file, layout) for file in self.runs):
             yield SourceTable("entries", self._entries(file, table), "")
@@ -126,7 +126,7 @@ class TrecSource:
 
 
 def run_name(file: Path) -> str:
-    """What a run is called after its file: the name without .gz.
+    """The name of a run: its file name without .gz.
 
     >>> run_name(Path("runs/input.bm25.gz"))
     'input.bm25'

@@ -1,12 +1,12 @@
-"""All there or not there: directories and files that appear whole, at the end, or never.
+"""All-or-nothing writes: directories and files appear complete, at the end, or not at all.
 
-On a local disk work happens in a staging neighbour of the target; a rename publishes it. An interrupted run leaves
-only the staging neighbour, which the error path removes.
+On a local disk, files are written to a staging path beside the target, and a rename publishes them. After an
+interruption only the staging path is left, and the error handler removes it.
 
-A store has no renames. There a directory's files go to a folder ``attempt-XXXXXXXX`` inside the target, a name that
-nobody else uses, and the marker, written last, holds that name: one small write publishes everything. An attempt that
-no marker names is never read, and another attempt may be made beside it. A single file is written under a name of its
-own and copied to the target inside the store, in one step.
+An object store has no rename. There the files of a directory go to a folder ``attempt-XXXXXXXX`` inside the target,
+with a unique name. The marker, written last, contains this name: one small write publishes everything. Readers never
+read an attempt that the marker does not name, so that another attempt can be made beside it. A single file is written
+under a unique name and copied to the target inside the store, in one step.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from pathlib import Path
 from distagg.errors import DistaggError, UsageError
 from distagg.storage.paths import P, Place, Store
 
-MARKER = "_SUCCESS"  # written last: what it lies beside is complete
+MARKER = "_SUCCESS"  # written last: the directory is complete
 ATTEMPT = re.compile(r"attempt-[0-9a-f]{8}")
 
 
 def refuse_existing(target: Place) -> None:
-    """Refuse an output path that is taken, or whose parent cannot be written."""
+    """Refuse an output path that exists, or whose parent is not writable."""
     if isinstance(target, Store):
         taken = any(not ATTEMPT.fullmatch(name) for name in target.sizes()) or target.is_file()
     else:
         taken = target.exists() or target.is_symlink()
     if taken:
-        raise UsageError(f"output {target} exists already; name another path or remove it first")
+        raise UsageError(f"output {target} exists already; choose another path or remove it first")
 
 
 @contextmanager
 def staged_directory(target: P) -> Iterator[P]:
-    """A staging directory that becomes ``target``, marker included, when the block ends well."""
+    """A staging directory that becomes ``target``, with its marker, when the block ends without an error."""
     refuse_existing(target)
     if isinstance(target, Store):
         attempt = target / f"attempt-{uuid.uuid4().hex[:8]}"
@@ -51,7 +51,7 @@ def staged_directory(target: P) -> Iterator[P]:
             with suppress(DistaggError):
                 attempt.rmdir()
             raise
-        (target / MARKER).write_text(attempt.name)  # if this fails nobody knows whether it arrived: the files stay
+        (target / MARKER).write_text(attempt.name)  # after a failure here the marker may exist, so the files must stay
         return
     assert isinstance(target, Path)
     staging = _staging(target)
@@ -59,7 +59,7 @@ def staged_directory(target: P) -> Iterator[P]:
     try:
         yield staging
         (staging / MARKER).touch()
-        for inside in staging.rglob("*"):  # files, and the names in folders
+        for inside in staging.rglob("*"):  # files, and folders for the names in them
             sync(inside)
         sync(staging)
         refuse_existing(target)
@@ -72,7 +72,7 @@ def staged_directory(target: P) -> Iterator[P]:
 
 @contextmanager
 def staged_file(target: P, *, overwrite: bool = False) -> Iterator[P]:
-    """A staging file that becomes ``target`` when the block ends well; ``overwrite`` is for stores."""
+    """A staging file that becomes ``target`` when the block ends without an error; ``overwrite`` is for stores."""
     if isinstance(target, Store):
         if not overwrite:
             refuse_existing(target)
@@ -103,7 +103,7 @@ def staged_file(target: P, *, overwrite: bool = False) -> Iterator[P]:
 
 @contextmanager
 def scratch(staging: Place, name: str) -> Iterator[Path]:
-    """A local folder to work in that is gone afterwards: inside a local staging directory, else a temporary one."""
+    """A local working folder that is removed afterwards: in a local staging directory, or a temporary folder."""
     if isinstance(staging, Store):
         with tempfile.TemporaryDirectory(prefix="distagg-") as folder:
             yield Path(folder)
@@ -117,11 +117,8 @@ def _staging(target: P) -> P:
     return target.with_name(f".{target.name}.staging-{uuid.uuid4().hex[:8]}")  # type: ignore[return-value]
 
 
-# Small files that are written whole or not at all, over what was there before.
-
-
 def write_whole(target: Place, body: bytes) -> None:
-    """Put ``body`` at ``target`` in one step: a reader, or whoever comes after a crash, sees the old or the new."""
+    """Write or replace a small file atomically: readers see the old or the new content, also after a crash."""
     if isinstance(target, Store):
         target.write_bytes(body)
         return
@@ -138,7 +135,7 @@ def write_whole(target: Place, body: bytes) -> None:
 
 
 def sync(path: Place) -> None:
-    """Make a file's bytes, or the names in a folder, last; what a store has taken lasts."""
+    """Flush a file's bytes, or the names in a folder, to disk (fsync); object stores need no flush."""
     if isinstance(path, Store):
         return
     handle = os.open(path, os.O_RDONLY)

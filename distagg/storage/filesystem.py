@@ -1,8 +1,8 @@
-"""The file system behind a store's URL, and what its errors mean.
+"""The file system of an object store's URL, and the translation of its errors.
 
 Endpoint and region come from the URL (``?endpoint_override=HOST:PORT&scheme=http&region=R``) or the usual variables
-(AWS_ENDPOINT_URL, AWS_REGION), credentials from variables or profile. There are three tries, of at most five seconds
-to connect and ten without a byte.
+(AWS_ENDPOINT_URL, AWS_REGION), credentials from variables or profile. A request has three attempts, each
+with a timeout of five seconds to connect and ten seconds without data.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pyarrow as pa
 from distagg.errors import DistaggError, InfrastructureError, InputError, UsageError
 
 CONNECT_SECONDS = 5.0
-SILENT_SECONDS = 10.0  # without a byte
+SILENT_SECONDS = 10.0  # timeout without data
 TRIES = 3
 _DENIED = re.compile(
     r"ACCESS_DENIED|INVALID_ACCESS_KEY|InvalidAccessKeyId|INVALID_CLIENT_TOKEN|SIGNATURE_DOES_NOT_MATCH|UNAUTHORIZED|"
@@ -34,7 +34,7 @@ def endpoint() -> str:
 
 @functools.lru_cache(maxsize=16)
 def filesystem_of(root: str, query: str, given: str) -> tuple[Any, str]:
-    """The file system of a root, and the name that it has there."""
+    """The file system of a root, and the root's name in it."""
     from pyarrow import fs
 
     split = urlsplit(root)
@@ -55,33 +55,33 @@ def filesystem_of(root: str, query: str, given: str) -> tuple[Any, str]:
     override = options.get("endpoint_override") or server.netloc or None
     region = options.get("region") or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
     if region is None and override is not None:
-        region = "us-east-1"  # other servers do not ask; without it the SDK would look for Amazon's machines
-    made = fs.S3FileSystem(
+        region = "us-east-1"  # other servers ignore it; without it the SDK would contact Amazon's metadata servers
+    filesystem = fs.S3FileSystem(
         endpoint_override=override,
         scheme=options.get("scheme") or (server.scheme if "endpoint_override" not in options else "") or "https",
         region=region if region is not None else fs.resolve_s3_region(split.netloc),
         connect_timeout=CONNECT_SECONDS,
         request_timeout=SILENT_SECONDS,
-        background_writes=False,  # else what waits for a slow network would pile up in memory
+        background_writes=False,  # otherwise data for a slow network would pile up in memory
         retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=TRIES),
     )
-    return made, split.netloc
+    return filesystem, split.netloc
 
 
 def meaning(url: str, error: Exception) -> DistaggError | None:
-    """What an error of a store means, where it is one of those that people meet."""
+    """The distagg error for a common error of a store, else None."""
     text = str(error).splitlines()[0] if str(error) else type(error).__name__
     if re.search(r"NO_SUCH_BUCKET|NoSuchBucket", text):
         return InputError(
             url, found="no such bucket", expected="one that exists",
-            remedy="make it first, or correct the URL or the endpoint (AWS_ENDPOINT_URL)",
+            remedy="create it first, or correct the URL or the endpoint (AWS_ENDPOINT_URL)",
         )  # fmt: skip
     if isinstance(error, FileNotFoundError):
         return InputError(url, found="nothing there", expected="an object")
     if _DENIED.search(text):
         return InfrastructureError(
-            f"{url}: access denied; check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or AWS_PROFILE) and what they "
-            f"may do in this bucket, then run again ({text})"
+            f"{url}: access denied; check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or AWS_PROFILE) and their "
+            f"permissions in this bucket, then run again ({text})"
         )
     if _NETWORK.search(text):
         server = dict(parse_qsl(urlsplit(url).query)).get("endpoint_override") or endpoint() or "the store"

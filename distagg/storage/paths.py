@@ -1,8 +1,8 @@
-"""Where data is: a path on this machine, or a URL of an object store (``s3://bucket/prefix``).
+"""The location of data: a path on this machine, or a URL of an object store (``s3://bucket/prefix``).
 
-A local place is a ``pathlib.Path`` and nothing else. A ``Store`` speaks the few words of it that datasets, rankings
-and models need, through pyarrow's file systems. A store has no renames, and a write that fails half way may leave a
-cut object: what is written goes to names of its own, and becomes visible by one small write (``commit.py``).
+A local place is a plain ``pathlib.Path``. A ``Store`` has the few methods of ``Path`` that datasets, rankings and
+models need, on top of pyarrow's file systems. A store has no rename, and a failed write may leave a truncated object.
+Files are therefore written under unique names and become visible by one small write (``atomic.py``).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _URL = re.compile(r"([a-zA-Z][\w+.-]*)://")
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """A place in an object store; ``/`` goes deeper, ``str`` gives the URL back."""
+    """A place in an object store; ``/`` joins paths, ``str`` returns the URL."""
 
     root: str  # scheme and bucket: s3://bucket
     key: str = ""
@@ -61,7 +61,7 @@ class Store:
         return self
 
     def mkdir(self, *, parents: bool = False, exist_ok: bool = False) -> None:
-        """Nothing: folders are only beginnings of names."""
+        """Do nothing: folders are only prefixes of names."""
 
     @property
     def filesystem(self) -> Any:
@@ -70,7 +70,7 @@ class Store:
 
     @property
     def inside(self) -> str:
-        """The name that the file system knows it by."""
+        """The path in the file system."""
         with explained(self):
             return f"{filesystem_of(self.root, self.query, endpoint())[1]}/{self.key}".rstrip("/")
 
@@ -89,33 +89,33 @@ class Store:
             if kind == "NotFound":
                 self._check_bucket()
             if kind == "Directory" and self.key and not self.sizes():
-                return "NotFound"  # deleting leaves empty folders behind
+                return "NotFound"  # deletion leaves empty folders
             return kind
 
     def _check_bucket(self) -> None:
-        """Tell a bucket that is not there from a name that is not there in it."""
+        """Raise an error if the bucket, and not only the name in it, does not exist."""
         top = Store(self.root, "", self.query).inside
         if top and self.filesystem.get_file_info(top).type.name == "NotFound":
             raise OSError("NO_SUCH_BUCKET")
 
     def sizes(self) -> dict[str, int]:
-        """The bytes of every object directly inside, by name."""
+        """The size of every object directly inside, by name."""
         from pyarrow.fs import FileSelector
 
         with explained(self):
-            found = self.filesystem.get_file_info(FileSelector(self.inside, allow_not_found=True))
-            if not found:
+            objects = self.filesystem.get_file_info(FileSelector(self.inside, allow_not_found=True))
+            if not objects:
                 self._check_bucket()
-            return {one.base_name: one.size if one.type.name == "File" else 0 for one in found}
+            return {o.base_name: o.size if o.type.name == "File" else 0 for o in objects}
 
     def iterdir(self) -> list[Store]:
         return [self / name for name in sorted(self.sizes())]
 
     def glob(self, pattern: str) -> list[Store]:
-        return [one for one in self.iterdir() if fnmatch(one.name, pattern)]
+        return [child for child in self.iterdir() if fnmatch(child.name, pattern)]
 
     def open(self, mode: str = "r", *, encoding: str = "utf-8") -> Any:
-        """A stream: ``r`` (text), ``rb``, or ``wb`` (visible once it is closed, however it is closed)."""
+        """Open a stream: ``r`` (text), ``rb``, or ``wb`` (visible once it is closed, even after an error)."""
         with explained(self):
             if mode == "wb":
                 return self.filesystem.open_output_stream(self.inside, compression=None)
@@ -138,7 +138,7 @@ class Store:
         self.write_bytes(text.encode(encoding))
 
     def copy_to(self, target: Store) -> None:
-        """The same bytes under another name, copied inside the store: there whole, or not at all."""
+        """Copy to another name inside the store, all or nothing."""
         with explained(target):
             self.filesystem.copy_file(self.inside, target.inside)
 
@@ -161,7 +161,7 @@ P = TypeVar("P", bound=Path | Store)
 
 
 def place(where: str | Place) -> Place:
-    """The place that a path or URL names.
+    """The place of a path or URL.
 
     >>> str(place("s3://bucket/a/?region=eu-west-1") / "b"), place("file:///a/b") == Path("/a/b"), place("a").name
     ('s3://bucket/a/b?region=eu-west-1', True, 'a')
@@ -182,43 +182,43 @@ def place(where: str | Place) -> Place:
 
 
 def is_url(where: str) -> bool:
-    """Whether this names a place in a store."""
+    """Whether this is a URL of an object store."""
     return isinstance(place(where), Store)
 
 
 def is_found(reference: str) -> bool:
-    """Whether a resolved field of a job is a place: a URL or an absolute path, not a step's or a model's name."""
+    """Whether a resolved field of a job is a URL or an absolute path, and not the name of a step or model."""
     return _URL.match(reference) is not None or Path(reference).is_absolute()
 
 
 def local(where: str, what: str) -> Path:
-    """The local path that is needed for ``what``; a store's URL is refused."""
-    found = place(where)
-    if isinstance(found, Store):
-        raise UsageError(f"{where}: {what} must be on a local disk, and this is a URL; name a path")
-    return found
+    """The local path for ``what``; refuses the URL of a store."""
+    path = place(where)
+    if isinstance(path, Store):
+        raise UsageError(f"{where}: {what} must be on a local disk, but this is a URL; give a path")
+    return path
 
 
 @contextmanager
 def explained(where: Place) -> Iterator[None]:
-    """Say what a store's errors mean and what to do about them; a local disk's stay as they are."""
+    """Translate a store's errors into distagg's; errors of a local disk pass unchanged."""
     try:
         yield
     except OSError as error:
         if isinstance(where, Path):
             raise
         raise meaning(str(where), error) or InfrastructureError(
-            f"{where}: {error}; see to the store, then run again"
+            f"{where}: {error}; check the store, then run again"
         ) from error
 
 
 def reason(where: Place, error: Exception) -> DistaggError | None:
-    """What a store's error means, where it is a usual one; None for others and local disks."""
+    """The distagg error for a common error of a store; None for others and for local disks."""
     return meaning(str(where), error) if isinstance(where, Store) else None
 
 
 class Sink:
-    """An object of a store while it is written, hashed and counted on the way: it need not be read again."""
+    """A writable object of a store that hashes and counts its bytes, so that they need not be read again."""
 
     def __init__(self, target: Store) -> None:
         self._target, self._stream, self._hash = target, target.open("wb"), hashlib.sha256()
@@ -235,7 +235,7 @@ class Sink:
         return self.bytes
 
     def flush(self) -> None:
-        """Nothing: an object appears when it is closed."""
+        """Do nothing: an object appears when it is closed."""
 
     def writable(self) -> bool:
         return True

@@ -122,7 +122,7 @@ def test_an_explanation_as_text_shows_small_numbers_too() -> None:
     text = explanation_text(explanation(scale=1e-4))
     assert "e0 +0.000100" in text
     assert "is the sum of what experts add" in text
-    assert "is no sum over experts" in explanation_text(explanation(exact=False))
+    assert "is not a sum over experts" in explanation_text(explanation(exact=False))
 
 
 def test_nothing_to_draw() -> None:

@@ -79,7 +79,7 @@ def test_gzip(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("cut", ["0 qid:1", "0 qid:1 1:2", "0 qid:1 1:2 #doc", "0 qid:1 1:2 #docid = "])
 def test_a_last_line_that_is_cut(tmp_path: Path, cut: str) -> None:
-    with pytest.raises(InputError, match="a last line that is cut") as caught:
+    with pytest.raises(InputError, match="a truncated last line") as caught:
         read(write(tmp_path, "1 qid:1 1:1 #docid = a\n" + cut))
     assert caught.value.line == 2
     read(write(tmp_path, "1 qid:1 1:1\n0 qid:1 1:2"))  # no docids, no cut

@@ -82,7 +82,7 @@ def test_a_count_of_nothing_is_nobodys_order(tmp_path: Path, caplog: pytest.LogC
     with caplog.at_level("INFO", "distagg"):
         assert read(write(tmp_path, GOOD + "0: 2,1\n0: 3\n")) == read(write(tmp_path, GOOD))
     assert [record.getMessage().partition(": ")[2] for record in caplog.records] == [
-        "2 orders with a count of 0 were passed over"
+        "skipped 2 orders with a count of 0"
     ]
 
 

@@ -353,7 +353,7 @@ def test_damage_is_told_from_trouble(there: str, store: str) -> None:
 @pytest.mark.parametrize(
     ("data", "code", "words"),
     [
-        ("s3://no-such-bucket/data", 3, ["no such bucket", "make it first"]),
+        ("s3://no-such-bucket/data", 3, ["no such bucket", "create it first"]),
         (f"{BUCKET}/nothing", 3, ["nothing there", "made by 'distagg "]),
         (f"{BUCKET}/data?endpoint_override=127.0.0.1:1&scheme=http", 4, ["no answer from 127.0.0.1:1", "run again"]),
         (f"{BUCKET}/data?endpiont=x", 2, ["unknown option 'endpiont'", "endpoint_override"]),

@@ -1,4 +1,4 @@
-"""One block of a dataset from the gathered rows of whole queries, or of whole experts of the one query."""
+"""Build one block of a dataset from the gathered rows of whole queries, or of whole experts of a single query."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from distagg.arrow import as_arrow, as_numpy, as_words, one_array
 from distagg.dataset.build.merge import KEY, GroupedRows, key_major, key_minor, run_starts
 from distagg.dataset.build.positions import Clash, Mentions, NumberedItems, find_repeated, number_items, order_lists
-from distagg.dataset.build.tally import Tally, count_labels, count_values
+from distagg.dataset.build.tally import BlockCounts, count_labels, count_values
 from distagg.types import (
     INDEX,
     LISTS_TABLE,
@@ -29,25 +29,25 @@ from distagg.types import (
     Offsets,
 )
 
-BLOCK = 1 << 20  # mentions that are looked at together
+BLOCK = 1 << 20  # mentions that are processed together
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BlockTables:
-    """A block as the dataset's tables hold it. ``queries`` is None after the first block of the one query."""
+    """A block as rows of the dataset's tables. ``queries`` is None after the first block of a single query."""
 
     first_query: int
     queries: pa.Table | None
     rows: pa.Table  # LISTS_TABLE or PAIRS_TABLE
     parts: tuple[str, ...]
-    tally: Tally = field(default_factory=Tally)  # of this block alone
+    tally: BlockCounts = field(default_factory=BlockCounts)  # of this block only
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueryRows:
     """Gathered rows of consecutive queries, keyed ``query code, expert code``."""
 
-    codes: NDArray[np.int64]  # (Q,) ascending codes of the queries that stay
+    codes: NDArray[np.int64]  # (Q,) ascending codes of the queries to keep
     first_query: int  # dataset position of the first one
     names: list[str]  # (Q,)
     parts: list[str]  # (Q,)
@@ -79,7 +79,7 @@ def query_block(rows: QueryRows) -> BlockTables:
     except Clash as clash:
         clash.query = int(rows.codes[clash.query])
         raise
-    tally = Tally(
+    tally = BlockCounts(
         queries=len(rows.codes),
         items=len(items.labels),
         labels=count_labels(items.labels),
@@ -117,7 +117,7 @@ class Runs:
 
 
 class BadRow(Exception):  # noqa: N818  # becomes a Clash where the ids are known
-    """The row, among those of a block, that must not be."""
+    """An invalid row of a block, by its number."""
 
     def __init__(self, kind: Literal["entry", "self"], row: int) -> None:
         super().__init__(kind, row)
@@ -125,8 +125,8 @@ class BadRow(Exception):  # noqa: N818  # becomes a Clash where the ids are know
         self.row = row
 
 
-def list_rows(entries: pa.Table, runs: Runs, position: Indices, scores: bool, tally: Tally) -> pa.Table:
-    """LISTS_TABLE rows of entries, one for each run; counts go to ``tally``."""
+def list_rows(entries: pa.Table, runs: Runs, position: Indices, scores: bool, tally: BlockCounts) -> pa.Table:
+    """LISTS_TABLE rows of entries, one per run; adds their counts to ``tally``."""
     repeated = find_repeated(runs.starts, position)
     if repeated is not None:
         raise BadRow("entry", repeated)
@@ -148,7 +148,7 @@ def list_rows(entries: pa.Table, runs: Runs, position: Indices, scores: bool, ta
     return pa.table(columns, schema=lists_schema(scores))
 
 
-def pair_rows(pairs: pa.Table, runs: Runs, position: NDArray[np.int32], tally: Tally) -> pa.Table:
+def pair_rows(pairs: pa.Table, runs: Runs, position: NDArray[np.int32], tally: BlockCounts) -> pa.Table:
     """PAIRS_TABLE rows; ``position`` has winner and loser of every pair, shape (P, 2)."""
     same = position[:, 0] == position[:, 1]
     if same.any():
@@ -193,12 +193,12 @@ def _scores(entries: pa.Table) -> Floats | None:
 
 
 def _absent(table: pa.Table, name: str) -> bool:
-    """Whether a column is not there, or without any value."""
+    """Whether a column is missing or has no values."""
     return name not in table.column_names or pa.types.is_null(table.schema.field(name).type)
 
 
 def _mentions(rows: GroupedRows, codes: NDArray[np.int64]) -> Mentions:
-    """Labelled rows of the queries that stay."""
+    """Labelled rows of the queries to keep."""
     if not rows.pieces:
         return Mentions(np.zeros(0, np.int64), as_words([]), pa.nulls(0, pa.int32()))
     table = rows.table()
@@ -219,17 +219,17 @@ def interleaved(winner: pa.Array, loser: pa.Array) -> pa.Array:
 
 
 def coded_table(rows: GroupedRows, names: tuple[str, ...]) -> tuple[pa.Table, pa.Array]:
-    """Rows put together with numbers for the words of some columns, and the words."""
+    """Join rows, with the words of some columns replaced by numbers; and the words."""
     columns = [piece[name] for name in names for piece in rows.pieces]
     if not columns:
         return rows.table(), as_words([])
-    found = pa.chunked_array(columns, pa.string()).dictionary_encode().chunks
+    encoded = pa.chunked_array(columns, pa.string()).dictionary_encode().chunks
     schema, pieces = rows.schema, rows.pieces
     for n, name in enumerate(names):
-        at, own = schema.get_field_index(name), found[n * len(pieces) : (n + 1) * len(pieces)]
+        at, own = schema.get_field_index(name), encoded[n * len(pieces) : (n + 1) * len(pieces)]
         schema = schema.set(at, pa.field(name, pa.int32()))
         pieces = [piece.set_column(at, name, words.indices) for piece, words in zip(pieces, own, strict=True)]
-    return GroupedRows(pieces, schema).table(), found[0].dictionary
+    return GroupedRows(pieces, schema).table(), encoded[0].dictionary
 
 
 def mentioned(winner: Indices, loser: Indices, words: pa.Array) -> pa.DictionaryArray:
@@ -237,7 +237,7 @@ def mentioned(winner: Indices, loser: Indices, words: pa.Array) -> pa.Dictionary
     both = np.empty(2 * len(winner), dtype=INDEX)
     both[::2], both[1::2] = winner, loser
     first = np.empty(len(words), dtype=OFFSET)
-    for end in range(len(both), 0, -BLOCK):  # backwards: what is written last stays
+    for end in range(len(both), 0, -BLOCK):  # backwards, so that the first mention is written last
         start = max(end - BLOCK, 0)
         first[both[start:end][::-1]] = np.arange(start, end)[::-1]
     order = np.argsort(first)
@@ -247,12 +247,12 @@ def mentioned(winner: Indices, loser: Indices, words: pa.Array) -> pa.Dictionary
 
 
 def spread(values: NDArray[np.int64], lengths: NDArray[np.intp]) -> NDArray[np.int64]:
-    """Every value so many times; a single one takes no memory for each."""
+    """Repeat every value; a single value is broadcast without copies."""
     return np.broadcast_to(values, int(lengths[0])) if len(values) == 1 else np.repeat(values, lengths)
 
 
 def _column(table: pa.Table, name: str, dtype: pa.DataType) -> pa.ChunkedArray:
-    """A column by name; all null when the source has none."""
+    """A column by name; all null if the table does not have it."""
     if name not in table.column_names:
         return pa.chunked_array([pa.nulls(len(table), dtype)])
     return table[name].cast(dtype)
@@ -264,5 +264,5 @@ def list_column(offsets: Offsets | NDArray[np.intp], values: pa.Array) -> pa.Lis
 
 
 def nullable(labels: Labels) -> pa.Array:
-    """Labels, null where there is none."""
+    """Labels, null for NO_LABEL."""
     return as_arrow(labels, labels != NO_LABEL)

@@ -1,4 +1,4 @@
-"""What both ways of regrouping share: names to codes, rows to groupers, clashes to errors that name lines."""
+"""The common part of both ways of regrouping: names become codes, rows go to groupers, clashes become errors."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from distagg.types import INDEX, Indices, Offsets
 Progress = Callable[[int], None]  # called with the number of rows just read, and again when they are written
 
 
-class Rows(Protocol):
-    """A table of rows, as ``distagg.sources.SourceTable``."""
+class RowTable(Protocol):
+    """A table of rows of one kind, like ``distagg.sources.SourceTable``."""
 
     @property
     def kind(self) -> Literal["entries", "items", "judgements", "pairs"]: ...
@@ -34,14 +34,14 @@ class Rows(Protocol):
 
 
 class RowSource(Locator, Protocol):
-    """Where rows come from, as ``distagg.sources.Source``."""
+    """A source of rows, like ``distagg.sources.Source``."""
 
     @property
     def name(self) -> str: ...
     @property
     def partition(self) -> Partition: ...
 
-    def tables(self) -> Iterator[Rows]: ...
+    def tables(self) -> Iterator[RowTable]: ...
 
 
 class Codes:
@@ -54,7 +54,7 @@ class Codes:
 
     def __init__(self) -> None:
         self.names: list[str] = []
-        self.last: list[int] = []  # the codes that the last call met
+        self.last: list[int] = []  # the codes in the last call's column
         self._code: dict[str, int] = {}
 
     def encode(self, column: pa.Array) -> Indices:
@@ -62,13 +62,13 @@ class Codes:
         if words.null_count:
             raise InputError("<table>", found="an empty id", expected="every query, expert and item named")
         index = as_numpy(words.indices)
-        starts = run_starts(index)  # sources are full of runs: one expert's list, one query's items
+        starts = run_starts(index)  # sources have many runs: an expert's list, a query's items
         if len(starts) > len(index) // 4:
             return self._codes(words, index)
         return np.repeat(self._codes(words, index[starts]), np.diff(starts, append=len(index)))
 
     def _codes(self, words: pa.DictionaryArray, index: NDArray[np.int32]) -> Indices:
-        # A dictionary may hold words that no row uses, in any order.
+        # A dictionary may contain words that no row uses, in any order.
         used = as_arrow(index).unique()
         local = np.zeros(len(words.dictionary), dtype=INDEX)
         self.last = []
@@ -86,7 +86,7 @@ def strings(column: pa.Array) -> pa.Array:
 
 
 def number_column(batch: pa.RecordBatch, name: str, dtype: pa.DataType) -> pa.Array:
-    """A column, of type null where the batch has no value in it: such columns take no room in spills."""
+    """A column, of type null if the batch has no values in it: null columns take no space in spills."""
     at = batch.schema.get_field_index(name)
     if at < 0 or batch.column(at).null_count == batch.num_rows:
         return pa.nulls(batch.num_rows)
@@ -95,7 +95,7 @@ def number_column(batch: pa.RecordBatch, name: str, dtype: pa.DataType) -> pa.Ar
 
 
 class Regroup:
-    """What both ways of grouping share: codes, the grouper of ranked rows, spilling, errors."""
+    """Base of both ways of regrouping: codes, the grouper of ranked rows, spilling, errors."""
 
     partition: Partition
 
@@ -128,7 +128,7 @@ class Regroup:
             raise
         self.scores &= self.ranked.n_rows > 0
 
-    def _take(self, rows: Rows) -> None:
+    def _take(self, rows: RowTable) -> None:
         if rows.kind in ("entries", "pairs"):
             kind: Kind = "lists" if rows.kind == "entries" else "pairs"
             if self.ranked.n_rows and kind != self.kind:
@@ -139,7 +139,7 @@ class Regroup:
             if batch.num_rows:
                 self.add(rows, batch)
 
-    def add(self, rows: Rows, batch: pa.RecordBatch) -> None:
+    def add(self, rows: RowTable, batch: pa.RecordBatch) -> None:
         raise NotImplementedError
 
     def blocks(self, block_entries: int) -> Iterator[BlockTables]:
@@ -163,7 +163,7 @@ class Regroup:
         return InputError(str(self.source.files[0]) if self.source.files else "<table>", found=found, expected=expected)
 
     def explained(self, blocks: Iterator[BlockTables]) -> Iterator[BlockTables]:
-        """The blocks, with a clash among their rows turned into an error that names lines."""
+        """The blocks; a clash among their rows becomes an error that names its lines."""
         try:
             yield from blocks
         except Clash as clash:
@@ -172,7 +172,7 @@ class Regroup:
 
 
 def cut(weights: NDArray[np.int64] | Offsets, limit: int) -> Iterator[tuple[int, int]]:
-    """Consecutive ranges whose weights add up to at most ``limit``, or of one member.
+    """Consecutive ranges whose weights add up to at most ``limit``, or with a single member.
 
     >>> list(cut(np.array([2, 2, 9, 1]), 4))
     [(0, 2), (2, 3), (3, 4)]

@@ -1,8 +1,11 @@
-"""Rows of several batches copied into key order.
+"""Group rows by key in bounded memory: buffer, sort, spill to disk, merge.
 
-Runs of equal keys are ordered, not rows; long runs are copied whole, the rows of short ones are taken one by one. What
-is copied at a time comes from a window of every batch: where batches are in order themselves, as files by query are,
-no more than these windows is held twice. Cost: linear in rows; sorting touches runs.
+A key is an int64, ``major << 32 | minor``: rows of one major are gathered together, in the order of their minors.
+Sources deliver rows in runs of equal keys (the list of one expert for one query), so the sort orders runs, not rows.
+Long runs are copied as slices, the rows of short ones are taken one by one. Each copy reads a window of every batch: if
+the batches are in order themselves, as files by query are, only these windows are in memory twice. Spills are read, not
+memory-mapped, because mapped pages would count as our memory. Cost: linear in rows; a row is copied once, and once more
+if it was spilled or came out of order.
 """
 
 from __future__ import annotations
@@ -21,14 +24,14 @@ from distagg.arrow import as_arrow, as_numpy, no_rows
 from distagg.types import OFFSET, Offsets
 
 KEY = "key"
-LONG_RUN = 256  # rows; from here on copying a slice is cheaper than taking its rows one by one
-WIDE = 4  # windows that hold so many times the rows wanted: batches are joined once, as they are
+LONG_RUN = 256  # rows from which copying a slice is cheaper than taking its rows one by one
+WIDE = 4  # if windows have this many times the wanted rows, all batches are joined once instead
 
 Pieces = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]  # batch, first row in it, rows
 
 
 def run_starts(key: NDArray[np.integer]) -> NDArray[np.intp]:
-    """Where runs of equal keys begin."""
+    """The first rows of runs of equal keys."""
     return np.flatnonzero(np.concatenate([[len(key) > 0], key[1:] != key[:-1]]))
 
 
@@ -40,7 +43,7 @@ def gather(batches: list[pa.RecordBatch], size: int | None) -> Iterator[pa.Recor
     columns = _columns(batches)
     names = batches[0].schema.names
     ends = np.cumsum(length)
-    sizes = np.array([one.num_rows for one in batches])
+    sizes = np.array([each.num_rows for each in batches])
     joined: list[pa.Array] = []  # all batches
     at = 0
     while at < len(length):
@@ -65,18 +68,18 @@ def gather(batches: list[pa.RecordBatch], size: int | None) -> Iterator[pa.Recor
 def _join(
     column: list[pa.Array], batch: NDArray[np.integer], start: NDArray[np.integer], length: NDArray[np.integer]
 ) -> pa.Array:
-    """Pieces of a column, one after the other."""
+    """Concatenate pieces of a column."""
     where = zip(batch.tolist(), start.tolist(), length.tolist(), strict=True)
     return pa.concat_arrays([column[b].slice(s, n) for b, s, n in where], memory_pool=pa.system_memory_pool())
 
 
 def _take(column: pa.Array, rows: pa.Array) -> pa.Array:
-    # The system's allocator gives back what a block needed; Arrow's own keeps 30 MB for the next one.
+    # The system allocator returns memory after a block; Arrow's own allocator keeps 30 MB.
     return pc.take(column, rows, memory_pool=pa.system_memory_pool())
 
 
 def _windows(pieces: Pieces, n_batches: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The first row of every batch that a piece holds, and the one after the last; 0 and 0 where there is none."""
+    """For every batch the first row in a piece, and the row after the last; 0 and 0 without a piece."""
     batch, start, length = pieces
     low, high = np.full(n_batches, np.iinfo(np.int64).max), np.zeros(n_batches, dtype=np.int64)
     np.minimum.at(low, batch, start)
@@ -87,33 +90,33 @@ def _windows(pieces: Pieces, n_batches: int) -> tuple[NDArray[np.int64], NDArray
 def _rows_in(pieces: Pieces, low: NDArray[np.int64], high: NDArray[np.int64]) -> NDArray[np.int64]:
     """Row numbers of the pieces in the windows, one after the other."""
     batch, start, length = pieces
-    base = np.cumsum(high - low) - high  # of the batch's row 0, were it there
+    base = np.cumsum(high - low) - high  # of the batch's row 0, even if it is outside the window
     ends = np.cumsum(length)
     return np.repeat(base[batch] + start - (ends - length), length) + np.arange(ends[-1])
 
 
 def _pieces(batches: list[pa.RecordBatch]) -> Pieces:
-    """Batch, start and length of the pieces that, one after the other, are all rows in key order."""
+    """Batch, start and length of consecutive pieces that make up all rows in key order."""
     keys, starts, lengths = [], [], []
-    for one in batches:
-        key = as_numpy(one[KEY])
+    for each in batches:
+        key = as_numpy(each[KEY])
         begin = run_starts(key)
         keys.append(key[begin])
-        starts.append(begin.astype(np.int32))  # there may be as many runs as rows: half the bytes count
+        starts.append(begin.astype(np.int32))  # int32 halves the memory: there may be as many runs as rows
         lengths.append(np.diff(begin, append=len(key)).astype(np.int32))
     batch = np.repeat(np.arange(len(batches), dtype=np.int32), [len(s) for s in starts])
     start, length, key = np.concatenate(starts), np.concatenate(lengths), np.concatenate(keys)
     if (key[1:] < key[:-1]).any():
         order = np.argsort(key, kind="stable")
         batch, start, length = batch[order], start[order], length[order]
-    # Neighbours in one batch are one piece: rows that came in order stay whole.
+    # Join neighbours in one batch into one piece: rows that came in order stay together.
     joined = (batch[1:] == batch[:-1]) & (start[1:] == start[:-1] + length[:-1])
     first = np.flatnonzero(np.concatenate([[True], ~joined]))
     return batch[first], start[first], np.add.reduceat(length, first, dtype=np.int64)
 
 
 def merged_schema(a: pa.Schema | None, b: pa.Schema) -> pa.Schema:
-    """The schema of both, where a column of type null takes the other's type."""
+    """The common schema; a column of type null gets the other schema's type."""
     if a is None or a == b:
         return b
     return pa.schema(
@@ -128,22 +131,14 @@ def _columns(batches: list[pa.RecordBatch]) -> list[list[pa.Array]]:
         schema = merged_schema(schema, batch.schema)
     assert schema is not None
     columns = []
-    for at, one in enumerate(schema):
+    for at, column in enumerate(schema):
         arrays = [batch.column(at) for batch in batches]
-        columns.append([array if array.type == one.type else pa.nulls(len(array), one.type) for array in arrays])
+        columns.append([array if array.type == column.type else pa.nulls(len(array), column.type) for array in arrays])
     return columns
 
 
-# Rows grouped by key in bounded memory: buffer, order, spill to disk, gather again.
-#
-# A key is an int64, ``major << 32 | minor``: what is gathered together, and the order inside it. Sources hand rows
-# over in runs of equal keys (the list of one expert for one query), so runs are ordered, and long ones copied whole.
-# Spills are read, not memory-mapped: mapped pages would count as ours.
-# Cost: every row is copied once, and once more where it was spilled or came in no order; sorting touches runs.
-
-
 EMPTY = pa.schema([(KEY, pa.int64())])
-SPILL_ROWS = 1 << 14  # rows of a record batch in a spill: what a read of a few rows costs
+SPILL_ROWS = 1 << 14  # rows of a record batch in a spill, the smallest unit to read
 
 
 def make_key(major: NDArray[np.int32], minor: NDArray[np.int32] | int) -> NDArray[np.int64]:
@@ -196,7 +191,7 @@ class Spill:
 
 
 class Grouper:
-    """Rows of one kind, added in any order, given back by major.
+    """Rows of one kind, added in any order, read back by major.
 
     >>> grouper = Grouper("entries", Path("unused"))
     >>> grouper.add(pa.record_batch({"key": [2 << 32, 1 << 32], "item": ["x", "y"]}))
@@ -222,8 +217,8 @@ class Grouper:
             self.n_rows += batch.num_rows
 
     def spill(self) -> None:
-        """Move the buffer to disk, on a thread; the one before must have arrived there."""
-        self._arrived()
+        """Move the buffer to disk on a thread, after the previous spill has been written."""
+        self._collect_spill()
         batches, self._buffer, self.nbytes = self._buffer, [], 0
         file = self._directory / f"{self._name}-{len(self._spills):05d}.arrow"
         pool = ThreadPoolExecutor(1, thread_name_prefix="distagg-spill")
@@ -231,23 +226,23 @@ class Grouper:
         pool.shutdown(wait=False)
 
     def finish(self) -> None:
-        """Order what is left in the buffer; from now on rows can be read."""
-        self._arrived()
+        """Sort the rest of the buffer; after this rows can be read."""
+        self._collect_spill()
         if not self._buffer:
             return
         batches, self._buffer, self.nbytes = self._buffer, [], 0
-        if all(_in_order(batch) for batch in batches):  # as files by query are: nothing to copy
+        if all(_in_order(batch) for batch in batches):  # as with files by query: nothing to copy
             for batch in batches:
                 self._spills.append(_held([batch]))
         else:
             self._spills.append(_held(list(gather(batches, SPILL_ROWS))))
 
     def abandon(self) -> None:
-        """Wait for what is on its way to disk, so that its directory can be removed."""
+        """Wait for a spill that is being written, so that its directory can be removed."""
         if self._writing is not None:
             wait([self._writing])
 
-    def _arrived(self) -> None:
+    def _collect_spill(self) -> None:
         if self._writing is not None:
             self._spills.append(self._writing.result())
             self._writing = None
@@ -260,12 +255,12 @@ class Grouper:
         return total
 
     def rows(self, lo: int, hi: int) -> GroupedRows:
-        """All rows whose major is in ``[lo, hi)``: by key, rows of a key in the order they were added."""
+        """All rows whose major is in ``[lo, hi)``, by key and then in the order in which they were added."""
         pieces = [piece for spill in self._spills for piece in spill.rows(*spill.span(lo, hi))]
         return GroupedRows(pieces, self._schema or EMPTY)
 
     def slices(self, major: int, size: int) -> Iterator[GroupedRows]:
-        """The rows of one major, ``size`` at a time, for a major too large to hold; as if it had no minors."""
+        """The rows of one major, ``size`` at a time and ignoring minors, for a major too large for memory."""
         for spill in self._spills:
             first, last = spill.span(major, major + 1)
             for at in range(first, last, size):
@@ -274,7 +269,7 @@ class Grouper:
 
 @dataclass(frozen=True, slots=True)
 class GroupedRows:
-    """Rows that have been read; putting them together is left to the thread that needs them."""
+    """Rows that have been read; the thread that needs them joins them."""
 
     pieces: list[pa.RecordBatch]
     schema: pa.Schema
@@ -312,7 +307,7 @@ def _in_order(batch: pa.RecordBatch) -> bool:
 
 
 def _held(batches: list[pa.RecordBatch]) -> Spill:
-    """Batches in key order, as they are in memory."""
+    """A spill in memory, of batches in key order."""
     starts = np.cumsum([0] + [batch.num_rows for batch in batches])
     return _indexed(starts, [_major_counts(batch) for batch in batches], batches=batches)
 

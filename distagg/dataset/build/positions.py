@@ -1,4 +1,9 @@
-"""Rows that contradict one another, and the error that names their lines."""
+"""Number items inside their query, join labels, sort lists; and report rows that contradict each other.
+
+Item ids become positions in order of first mention, by two hash passes over rows of whole queries: declared items
+first, then ranked items. Items that are only judged are missed: only their labels are kept. Lists are sorted by rank,
+then item position; a list with scores but no ranks is ranked by score.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +19,7 @@ from distagg.arrow import as_arrow, as_numpy, as_words
 from distagg.errors import InputError
 from distagg.types import INDEX, LABEL, NO_LABEL, OFFSET, RANK, Bools, Floats, Indices, Labels, Offsets
 
-_SAID = {
+_MESSAGES = {
     "entry": ("item '{item}' again in the list of '{expert}' for query '{query}'", "each item once in a list"),
     "label": ("another label for item '{item}' of query '{query}'", "one label for each item of a query"),
     "self": ("item '{item}' of query '{query}' paired with itself by '{expert}'", "two different items"),
@@ -23,7 +28,7 @@ _SAID = {
 
 @dataclass(eq=False)
 class Clash(Exception):  # noqa: N818  # never leaves the package: it becomes an InputError
-    """Rows that exclude one another: found among codes, before anybody knows their lines."""
+    """Rows that contradict each other, identified by codes, before their lines are known."""
 
     kind: Literal["entry", "label", "self"]
     query: int  # code
@@ -39,9 +44,9 @@ class Locator(Protocol):
 
 
 def clash_error(clash: Clash, source: Locator, query: str, expert: str | None) -> InputError:
-    """The error with file and line of the second mention, and where the first one stands."""
-    said, expected = _SAID[clash.kind]
-    found = said.format(item=clash.item, query=query, expert=expert)
+    """The error with file and line of the second mention, and the location of the first."""
+    template, expected = _MESSAGES[clash.kind]
+    found = template.format(item=clash.item, query=query, expert=expert)
     places = source.locate(query, expert, clash.item)
     if not places:
         return InputError(str(source.files[0]) if source.files else "<table>", found=found, expected=expected)
@@ -51,15 +56,9 @@ def clash_error(clash: Clash, source: Locator, query: str, expert: str | None) -
     return InputError(file, line=line, found=found, expected=expected, remedy="remove one of the two rows")
 
 
-# Item ids to positions inside their query, with labels joined: two hash passes over rows of whole queries.
-#
-# Positions follow first mention: declared items in their order, then items that somebody ranks. Judged items that
-# neither names are missed: only their labels stay.
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Mentions:
-    """Items as rows name them: the query's position in the block, the id, the label or null."""
+    """Mentions of items in rows: the query's position in the block, the item's id, its label or null."""
 
     query: NDArray[np.int64]  # (n,)
     item: pa.Array  # (n,) string, or a dictionary of such in the order of first mention
@@ -68,7 +67,7 @@ class Mentions:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NumberedItems:
-    """The items of Q queries, and the positions that the ranked rows name."""
+    """The items of Q queries, and the item positions of the ranked rows."""
 
     offsets: Offsets  # (Q + 1,)
     ids: pa.StringArray  # (I,)
@@ -96,9 +95,9 @@ def number_items(n_queries: int, declared: Mentions, ranked: Mentions, judged: M
     order, offsets = _by_query(item_query[:n_known], n_queries)
     position = number[len(declared.query) : last_ranked]
     if n_queries > 1:
-        place = np.empty(n_known, dtype=INDEX)
-        place[order] = np.arange(n_known) - offsets[item_query[:n_known][order]]
-        position = place[position]
+        in_query = np.empty(n_known, dtype=INDEX)
+        in_query[order] = np.arange(n_known) - offsets[item_query[:n_known][order]]
+        position = in_query[position]
     missed = n_known + np.flatnonzero(labels[n_known:] != NO_LABEL)
     missed_order, missed_offsets = _by_query(item_query[missed], n_queries)
     return NumberedItems(
@@ -112,7 +111,7 @@ def number_items(n_queries: int, declared: Mentions, ranked: Mentions, judged: M
 
 
 def _words(items: list[pa.Array]) -> tuple[pa.StringArray, NDArray[np.int32]]:
-    """The words in order of first mention, and the number of each row's; items may come as such numbers already."""
+    """The words in order of first mention, and each row's word number; items may be dictionary arrays already."""
     if not items:
         return as_words([]), np.zeros(0, INDEX)
     if any(pa.types.is_dictionary(item.type) for item in items):
@@ -127,7 +126,7 @@ def _words(items: list[pa.Array]) -> tuple[pa.StringArray, NDArray[np.int32]]:
 def _number(
     groups: tuple[Mentions, ...], word: NDArray[np.int32], n_words: int, n_queries: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
-    """The number of each row's (query, word) by first mention; query and word of each number."""
+    """Number the (query, word) of each row in order of first mention; and the query and word of each number."""
     if n_queries == 1:
         return word, np.zeros(n_words, dtype=OFFSET), np.arange(n_words)
     query = np.concatenate([group.query for group in groups])
@@ -137,7 +136,7 @@ def _number(
 
 
 def _by_query(item_query: NDArray[np.int64], n_queries: int) -> tuple[NDArray[np.intp], Offsets]:
-    """The order that puts items of a query together, and the queries' offsets in it."""
+    """The order that sorts items by query, and the queries' offsets in it."""
     offsets = np.zeros(n_queries + 1, dtype=OFFSET)
     np.cumsum(np.bincount(item_query, minlength=n_queries), out=offsets[1:])
     return np.argsort(item_query, kind="stable"), offsets
@@ -151,7 +150,7 @@ def _join_labels(
     dictionary: pa.StringArray,
     item_word: NDArray[np.int64],
 ) -> Labels:
-    """One label for each number; NO_LABEL where nobody gives one."""
+    """One label for each number, or NO_LABEL."""
     labels = np.full(n_numbers, NO_LABEL, dtype=LABEL)
     at = 0
     for group in groups:
@@ -159,18 +158,15 @@ def _join_labels(
         at += len(group.query)
         if group.label is None:
             continue
-        given = as_numpy(group.label.is_valid())
-        rows, values = rows[given], as_numpy(group.label.drop_null())
+        labelled = as_numpy(group.label.is_valid())
+        rows, values = rows[labelled], as_numpy(group.label.drop_null())
         before = labels[rows]
-        labels[rows] = values  # where two rows differ the last one stays, and the comparison below finds the others
+        labels[rows] = values  # if two rows differ, the last one wins, and the comparison below finds the others
         wrong = ((before != NO_LABEL) & (before != values)) | (labels[rows] != values)
         if wrong.any():
             bad = rows[np.argmax(wrong)]
             raise Clash("label", int(item_query[bad]), None, dictionary[int(item_word[bad])].as_py())
     return labels
-
-
-# Lists put in order: entries by rank, then item position; ranks from scores where a list gives scores alone.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -182,7 +178,7 @@ class OrderedLists:
 
 
 def find_repeated(starts: NDArray[np.intp], position: Indices) -> int | None:
-    """The first row whose item stands in its list already."""
+    """The first row whose item occurred in its list before."""
     n = len(position)
     width = int(position.max(initial=0)) + 1
     first: NDArray[np.integer] = np.arange(len(starts)) * width  # cell of the list's item 0
@@ -251,13 +247,13 @@ def order_lists(starts: NDArray[np.intp], position: Indices, rank: Floats, score
 
 
 def _ranked_by_score(starts: NDArray[np.intp], rank: Floats) -> Bools | None:
-    """Which lists lack a rank somewhere; None when none does."""
+    """The lists with a missing rank; None if there are none."""
     missing = np.isnan(rank)
     return np.logical_or.reduceat(missing, starts) if missing.any() else None
 
 
 def _by_key(starts: NDArray[np.intp], lengths: NDArray[np.intp], key: Floats) -> NDArray[np.intp] | None:
-    """The order of all rows by key inside their list, or None when they have it: other lists are left alone."""
+    """The order of all rows by key inside their list, or None if all lists are sorted already."""
     falls = key[1:] < key[:-1]
     falls[starts[1:] - 1] = False  # from the last entry of a list to the first of the next
     if not falls.any():
@@ -276,7 +272,7 @@ def _ties_by_position(
 ) -> NDArray[np.intp] | None:
     """The order with tied rows by item position; ``run`` numbers the runs of equal ranks."""
     at = position[tied if order is None else order[tied]]
-    cell = run * (int(at.max(initial=0)) + 1) + at  # no two alike: an item stands once in a list
+    cell = run * (int(at.max(initial=0)) + 1) + at  # unique: an item occurs once in a list
     if not (cell[1:] < cell[:-1]).any():
         return order
     sorted_rows = tied[np.argsort(cell)]

@@ -1,4 +1,10 @@
-"""Regrouping for many queries: blocks of whole queries."""
+"""Regroup the rows of a source, in any order, into the blocks of a dataset, in bounded memory.
+
+Queries and experts become codes in order of first appearance. Rows go to groupers (``merge.py``) keyed by these codes
+and come back query by query or, where one query has very many experts, expert by expert; in the second case the items
+are numbered while reading and stay in memory, so that a row is a few numbers. Two threads build the blocks, which come
+in order. Cost: linear in rows.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +28,15 @@ from distagg.dataset.build.block import (
     queries_table,
     query_block,
 )
-from distagg.dataset.build.intake import Codes, Progress, Regroup, Rows, RowSource, cut, number_column, strings
+from distagg.dataset.build.intake import Codes, Progress, Regroup, RowSource, RowTable, cut, number_column, strings
 from distagg.dataset.build.merge import KEY, GroupedRows, Grouper, key_major, make_key
 from distagg.dataset.build.positions import Clash, Mentions, NumberedItems, number_items
-from distagg.dataset.build.tally import Tally, count_labels
+from distagg.dataset.build.tally import BlockCounts, count_labels
 from distagg.dataset.manifest import Kind, Partition
 from distagg.threads import ordered_map
 from distagg.types import INDEX, Indices
+
+MEMORY_BYTES = 256 << 20
 
 
 class QueryRegroup(Regroup):
@@ -44,7 +52,7 @@ class QueryRegroup(Regroup):
     def groupers(self) -> list[Grouper]:
         return [self.ranked, self.declared, self.judged]
 
-    def add(self, rows: Rows, batch: pa.RecordBatch) -> None:
+    def add(self, rows: RowTable, batch: pa.RecordBatch) -> None:
         query = self.queries.encode(batch["query"])
         if rows.kind != "judgements":
             self.note_parts(rows.part)
@@ -71,7 +79,7 @@ class QueryRegroup(Regroup):
         weights = self.ranked.counts(n) + self.declared.counts(n)
         first_query = 0
         for lo, hi in cut(weights, block_entries):
-            # Queries that only judgements name have nothing to rank: they are dropped here.
+            # Queries that occur only in judgements have nothing to rank: drop them.
             codes = lo + np.flatnonzero(weights[lo:hi])
             if not len(codes):
                 continue
@@ -86,11 +94,6 @@ class QueryRegroup(Regroup):
                 scores=self.scores,
             )
             first_query += len(codes)
-
-
-# Regrouping for one query that very many experts rank: blocks of whole experts.
-#
-# The items are numbered while reading and stay in memory, so rows are a few numbers each.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -114,7 +117,7 @@ class ExpertRegroup(Regroup):
         self.declared: list[pa.RecordBatch] = []
         self.judged: list[pa.RecordBatch] = []
 
-    def add(self, rows: Rows, batch: pa.RecordBatch) -> None:
+    def add(self, rows: RowTable, batch: pa.RecordBatch) -> None:
         self.queries.encode(batch["query"])
         if len(self.queries.names) > 1:
             raise self.bad_source(f"queries {' and '.join(map(repr, self.queries.names[:2]))}", "one query")
@@ -125,7 +128,7 @@ class ExpertRegroup(Regroup):
         if rows.kind != "judgements":
             self.note_parts(rows.part)
 
-    def _add_ranked(self, rows: Rows, batch: pa.RecordBatch) -> None:
+    def _add_ranked(self, rows: RowTable, batch: pa.RecordBatch) -> None:
         key = as_arrow(make_key(self.experts.encode(batch["expert"]), 0))
         if rows.kind == "entries":
             item = as_arrow(self.items.encode(batch["item"]))
@@ -164,12 +167,12 @@ class ExpertRegroup(Regroup):
             else:
                 yield self.ranked.rows(lo, hi)
 
-    def _block(self, rows: _ExpertRows) -> tuple[pa.Table, Tally]:
+    def _block(self, rows: _ExpertRows) -> tuple[pa.Table, BlockCounts]:
         table = rows.ranked.table()
         key = table[KEY].to_numpy()
         runs = Runs.of(key, np.zeros_like)
         runs = replace(runs, expert=key_major(key[runs.starts]).astype(INDEX))
-        tally = Tally()
+        tally = BlockCounts()
         try:
             if rows.kind == "pairs":
                 both = [rows.position[table[name].to_numpy()] for name in ("winner", "loser")]
@@ -187,7 +190,7 @@ def _codes(ranked: pa.Table) -> NDArray[np.int32]:
     return codes
 
 
-def _count_query(tally: Tally, items: NumberedItems) -> None:
+def _count_query(tally: BlockCounts, items: NumberedItems) -> None:
     tally.queries, tally.items = 1, len(items.labels)
     tally.labels.update(count_labels(items.labels))
     tally.query_sizes[len(items.labels)] += 1
@@ -202,18 +205,8 @@ def _mentions(batches: list[pa.RecordBatch]) -> Mentions:
     return Mentions(np.zeros(len(item), dtype=np.int64), item, label)
 
 
-# Rows of a source, in any order, to the blocks of a dataset, in bounded memory.
-#
-# Queries and experts become codes in order of first appearance; rows go to groupers (``spill.py``) keyed by them, and
-# come back query by query (``queries.py``) or, where one query has very many experts, expert by expert
-# (``experts.py``). Blocks are built on two threads and come in order. Cost: linear in rows.
-
-
-MEMORY_BYTES = 256 << 20
-
-
 def no_progress(rows: int) -> None:
-    """Say nothing."""
+    """Ignore progress."""
 
 
 def regroup(
@@ -223,10 +216,10 @@ def regroup(
     memory_bytes: int = MEMORY_BYTES,
     progress: Progress = no_progress,
 ) -> Regroup:
-    """Read a source; the result's ``blocks`` gives the dataset. Spills, if any, go to ``directory``."""
-    how = ExpertRegroup if source.partition == "expert" else QueryRegroup
-    grouped = how(source, directory)
+    """Read a source; the result's ``blocks`` returns the dataset's blocks. Spills, if any, go to ``directory``."""
+    kind = ExpertRegroup if source.partition == "expert" else QueryRegroup
+    grouped = kind(source, directory)
     grouped.read(memory_bytes, progress)
     if not len(grouped.parts):
-        raise grouped.bad_source("an empty source: no row names anything to rank", "at least one row")
+        raise grouped.bad_source("an empty source without rows to rank", "at least one row")
     return grouped

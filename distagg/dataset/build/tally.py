@@ -1,4 +1,4 @@
-"""Counts that add up over blocks to what the manifest says."""
+"""Counts of blocks, which add up to the counts in the manifest."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from distagg.types import NO_LABEL, Labels
 
 
 @dataclass(slots=True)
-class Tally:
-    """What some blocks hold; ``add`` merges."""
+class BlockCounts:
+    """The counts of some blocks; ``add`` merges two."""
 
     queries: int = 0
     items: int = 0
@@ -24,7 +24,7 @@ class Tally:
     list_lengths: Counter[int] = field(default_factory=Counter)
     query_sizes: Counter[int] = field(default_factory=Counter)
 
-    def add(self, other: Tally) -> None:
+    def add(self, other: BlockCounts) -> None:
         self.queries += other.queries
         self.items += other.items
         self.lists += other.lists

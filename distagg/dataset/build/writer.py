@@ -1,8 +1,9 @@
-"""Write a dataset: blocks to Parquet row groups, then the manifest, then all of it appears at once.
+"""Write a dataset: blocks as Parquet row groups, then the manifest; the whole directory appears at once.
 
-Encodings were chosen by measuring (126 lists of 1,000 entries to a block): LZ4, item positions as packed differences,
-ranks and scores split by byte. That reads an entry in 18 ns and writes it in 42; dictionaries, plain values and
-Zstandard are all slower one way or the other. No statistics: nothing reads them. The same rows give the same bytes.
+The encodings are the fastest of those measured (126 lists of 1,000 entries per block): LZ4, item positions as packed
+differences, ranks and scores split by byte. Reading takes 18 ns per entry, writing 42 ns; dictionaries, plain values
+and Zstandard are slower in reading or in writing. Files have no statistics, because nothing reads them. The same rows
+give the same bytes.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from distagg.arrow import as_words
 from distagg.dataset.build.block import BlockTables, lists_schema
 from distagg.dataset.build.intake import Progress, Regroup, RowSource
 from distagg.dataset.build.regroup import MEMORY_BYTES, no_progress, regroup
-from distagg.dataset.build.tally import Tally, spread
+from distagg.dataset.build.tally import BlockCounts, spread
 from distagg.dataset.dataset import ITEMS_FILE
 from distagg.dataset.manifest import MANIFEST, Block, File, Kind, Manifest, Partition
 from distagg.errors import DistaggError, InfrastructureError
@@ -68,15 +69,15 @@ def write_dataset(
     source
         Files to read, as in ``distagg.sources``.
     target
-        The directory to make, by path or URL; it must not exist, and appears only when the import has succeeded.
+        The directory to create, by path or URL; it must not exist, and appears only after the import has succeeded.
     progress
         Called with the number of rows just read and, in the second pass, with the number just written.
     memory_bytes
         Rows held before they are spilled to disk; the process needs a small multiple of it.
     block_entries
-        About how many entries a block holds: the least that is read at once.
+        The approximate number of entries of a block, the smallest unit to read.
     users, items
-        What is known of experts and items: the id in the first column, a row for each.
+        Attributes of experts and items: a row for each, with the id in the first column.
 
     Examples
     --------
@@ -87,27 +88,25 @@ def write_dataset(
     ...     write_dataset(TableSource(table), f"{folder}/dataset").entries
     2
     """
-    said = progress or no_progress
+    report = progress or no_progress
     try:
         with staged_directory(place(target)) as staging:
             with scratch(staging, "spills") as spills:
-                grouped = regroup(source, spills, memory_bytes=memory_bytes, progress=said)
+                grouped = regroup(source, spills, memory_bytes=memory_bytes, progress=report)
                 with DatasetWriter(staging, layout := layout_of(grouped, source)) as writer:
                     for block in grouped.blocks(block_entries):
                         writer.write(block)
-                        said(block.tally.entries)
+                        report(block.tally.entries)
                     files = writer.finish(users, items)
             manifest = make_manifest(layout, writer.total, tuple(writer.blocks), files)
             (staging / MANIFEST).write_text(manifest.to_json(), encoding="utf-8")
     except OSError as error:
-        raise InfrastructureError(
-            f"importing into {target} failed: {error}; check the disk and run it again"
-        ) from error
+        raise InfrastructureError(f"import into {target} failed: {error}; check the disk, then run again") from error
     return manifest
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class TableLayout:
     """What the tables of a dataset depend on."""
 
     kind: Kind
@@ -117,12 +116,14 @@ class Layout:
     source: str
 
 
-def layout_of(grouped: Regroup, source: RowSource) -> Layout:
-    """Known when all rows have been regrouped."""
-    return Layout(grouped.kind, grouped.partition, grouped.scores, grouped.experts.names, source.name)
+def layout_of(grouped: Regroup, source: RowSource) -> TableLayout:
+    """The layout of the tables, known after all rows have been regrouped."""
+    return TableLayout(grouped.kind, grouped.partition, grouped.scores, grouped.experts.names, source.name)
 
 
-def make_manifest(layout: Layout, total: Tally, blocks: tuple[Block, ...], files: tuple[File, ...]) -> Manifest:
+def make_manifest(
+    layout: TableLayout, total: BlockCounts, blocks: tuple[Block, ...], files: tuple[File, ...]
+) -> Manifest:
     """The manifest of what was written."""
     return Manifest(
         kind=layout.kind,
@@ -145,9 +146,9 @@ def make_manifest(layout: Layout, total: Tally, blocks: tuple[Block, ...], files
     )
 
 
-def make_block(tables: BlockTables, total: Tally, file: int, group: int) -> Block:
-    """The manifest's entry for a block, whose tally ``total`` includes already."""
-    one_query = tables.queries is None  # every block of the one query covers all of its items
+def make_block(tables: BlockTables, total: BlockCounts, file: int, group: int) -> Block:
+    """The manifest's entry for a block; ``total`` includes its counts already."""
+    one_query = tables.queries is None  # every block of a single query covers all its items
     return Block(
         file=file,
         group=group,
@@ -161,10 +162,10 @@ def make_block(tables: BlockTables, total: Tally, file: int, group: int) -> Bloc
 
 
 class DatasetWriter:
-    """Rolling Parquet files; finished ones are hashed on a thread while the next are written."""
+    """Writes numbered Parquet files; a thread hashes finished files while the next are written."""
 
-    def __init__(self, directory: Place, layout: Layout) -> None:
-        self.total = Tally()
+    def __init__(self, directory: Place, layout: TableLayout) -> None:
+        self.total = BlockCounts()
         self.blocks: list[Block] = []
         self._directory, self._layout = directory, layout
         self._open: dict[str, pq.ParquetWriter] = {}
@@ -180,7 +181,7 @@ class DatasetWriter:
     def __exit__(self, *error: object) -> None:
         for writer in self._open.values():
             writer.close()
-        for sink in self._sinks.values():  # after a failure: not later, when what was written is removed already
+        for sink in self._sinks.values():  # after a failure: close before the files are removed
             if isinstance(sink, Sink):
                 with suppress(DistaggError):
                     sink.close()
@@ -200,7 +201,7 @@ class DatasetWriter:
         self._append(kind, file, schema, tables.rows)
 
     def finish(self, users: pa.Table | None = None, items: pa.Table | None = None) -> tuple[File, ...]:
-        """Close everything and give the files in the order of their names."""
+        """Close everything and return the files in the order of their names."""
         self._close()
         self._about("experts.parquet", as_words(self._layout.experts), "expert", users)
         if items is not None and self._items is not None:
@@ -208,7 +209,7 @@ class DatasetWriter:
         return tuple(sorted((future.result() for future in self._files), key=lambda file: file.path))
 
     def _about(self, file: str, ids: pa.Array, name: str, known: pa.Table | None) -> None:
-        """A row for each id, with the columns of a table about them; null where it has no row."""
+        """Write a row per id with the columns of a table of attributes, null for ids without a row."""
         table = pa.table({name: ids})
         if known is not None:
             rows = pc.index_in(ids, known.column(0).combine_chunks())
@@ -234,7 +235,7 @@ class DatasetWriter:
         self._open = {}
 
     def _described(self, written: Path | Sink, rows: int) -> None:
-        if isinstance(written, Sink):  # at once: what is not closed holds memory
+        if isinstance(written, Sink):  # close at once: an open sink holds memory
             written.close()
         self._files.append(self._pool.submit(_describe, written, rows))
 

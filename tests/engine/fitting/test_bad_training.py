@@ -122,7 +122,7 @@ def test_weights_that_explode_end_training(kind: type[Trained], mode: str) -> No
     far = far.set_column(3, "rank", pa.array([1e7 * rank for rank in far["rank"].to_pylist()]))
     settings = {"pairs": "difference", "reciprocal": 0} if kind is Crf else {"pairs": "difference"}
     dataset = Dataset.from_arrow(far)
-    with np.errstate(all="ignore"), pytest.warns(NotConvergedWarning, match=f"{kind.name}: .*are kept; lower rate"):
+    with np.errstate(all="ignore"), pytest.warns(NotConvergedWarning, match=f"{kind.name}: .*are kept; lower the rate"):
         fitted = fit(kind(mode=mode, rate=1e308, rounds=30, **settings), dataset)
     assert all(np.isfinite(value).all() for value in fitted.params.values())
     assert np.isfinite(rank(fitted, dataset)["score"].to_numpy()).all()

@@ -90,5 +90,5 @@ def test_experts_of_validation_queries_are_matched_by_name(hostile: Dataset) -> 
     assert apart.experts != hostile.experts
     best, same = (fit(model_named("bestinput"), fold.train, valid=valid) for valid in (apart, fold.valid))
     assert np.argmax(best["expert_quality"]) == np.argmax(same["expert_quality"])
-    with pytest.raises(UsageError, match="their experts are not the same"):
+    with pytest.raises(UsageError, match="their experts differ"):
         fit(model_named("theta_sup_mpm"), fold.train, valid=apart)

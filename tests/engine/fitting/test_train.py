@@ -128,7 +128,7 @@ def test_another_seed_gives_other_draws(fine: Dataset) -> None:
 
 def test_weights_that_explode_are_said_and_the_last_good_ones_kept(fine: Dataset) -> None:
     with (
-        pytest.warns(NotConvergedWarning, match="votes: weights were no longer finite after round 1.*lower rate"),
+        pytest.warns(NotConvergedWarning, match="votes: weights were no longer finite after round 1.*lower the rate"),
         np.errstate(all="ignore"),
     ):
         params = fit(Votes(rate=1e308), fine)

@@ -123,7 +123,7 @@ def test_items_in_no_list_and_unlabelled_items() -> None:
 
 
 def test_weights_too_large_are_said() -> None:
-    with pytest.warns(UserWarning, match="lower rate"), np.errstate(all="ignore"):
+    with pytest.warns(UserWarning, match="lower the rate"), np.errstate(all="ignore"):
         fit(LambdaRank(rate=1e308, hidden=2, rounds=3), labelled([1, 0, 2]))
 
 
