@@ -16,9 +16,8 @@ import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
-    from distagg.engine.cluster import DaskRunner
-
     from distagg.dataset import Dataset
+    from distagg.engine.dask import DaskRunner
 
 # The first example compiles kernels, so no deadline; derandomised: the same examples on every machine.
 settings.register_profile("distagg", deadline=None, derandomize=True)
@@ -77,7 +76,8 @@ def clusters() -> Iterator[Callable[[int], DaskRunner]]:
     """Local clusters by their number of workers: each starts when it is first asked for, and serves the whole file."""
     import dask
     import distributed  # noqa: F401 (its defaults have to be there before some are set for a while)
-    from distagg.engine.cluster import local_cluster
+
+    from distagg.engine.dask import local_cluster
 
     idle = {  # by Dask's defaults an idle cluster of two workers takes an eighth of a core
         "distributed.admin.tick.interval": "1s", "distributed.admin.system-monitor.interval": "5s",

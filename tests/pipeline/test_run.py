@@ -211,7 +211,7 @@ def test_nothing_on_disk_is_a_pickle(small: Path) -> None:
     root = Path(__file__).parents[2] / "distagg"
     readers = ("import pickle", "pickle.load", "cloudpickle", "joblib", "allow_pickle=True", "np.load(")
     found = [file for file in root.rglob("*.py") if any(word in file.read_text() for word in readers)]
-    assert found == [root / "kernels" / "cache.py"]  # compiled code, in a folder that is the user's alone
+    assert found == [root / "jit_cache.py"]  # compiled code, in a folder that is the user's alone
 
 
 def test_a_cluster_that_does_not_start(
