@@ -48,7 +48,7 @@ from distagg.types import Bools, Floats, Labels, Offsets
 
 OBJECTIVES = ("ndcg", "ndcg@1", "ndcg@3", "ndcg@5", "ndcg@10", "p@1", "p@3", "p@5", "p@10", "map", "err", "rbp")
 PERSISTENCE = 0.8  # of rbp
-HIDDEN = 0.2  # mixed sharing: how often a known expert's list is taken as a stranger's in training
+HIDDEN = 0.2  # mixed sharing: how often a known expert's list is treated as an unseen expert's in training
 
 
 def _pair_choices() -> Iterator[str]:

@@ -218,11 +218,14 @@ class ThetaMpm(Mpm):
             return super().finish(statistics, params)
         slope, curve = statistics["slope"], statistics["curve"]
         before = params.get("expert_theta", np.ones(len(slope)))
-        heard = curve > 0.0  # others said nothing that could be told from chance
-        step = np.where(heard, slope / np.where(heard, curve, 1.0), -np.inf)
+        informative = curve > 0.0  # the preferences of other experts cannot be told from chance
+        step = np.where(informative, slope / np.where(informative, curve, 1.0), -np.inf)
         theta = np.clip(before + step, 0.0, LONGEST)
         if theta.max(initial=0.0) <= 0.0:
-            return {"expert_theta": np.ones(len(slope)), "rounds": np.ones(1)}  # nobody agrees: all count the same
+            return {
+                "expert_theta": np.ones(len(slope)),
+                "rounds": np.ones(1),
+            }  # no expert agrees with the consensus: all count the same
         theta = theta / theta.max()
         round_, moved = params.get("round", np.zeros(1)) + 1, float(np.abs(theta - before).max())
         if moved > SETTLED and round_[0] < self.rounds:

@@ -77,7 +77,7 @@ def decide(model: Pairwise, measured: Statistics) -> Params:
     if route == "lists" and not able:
         raise UsageError(
             f"{model.name}: {pairs:.2g} pairs by route=lists, which is for lists, bradley_terry with ties=half or "
-            "ignore, prior=gaussian, errors=none and unlisted=ignore; choose these, or hear fewer experts (--where)"
+            "ignore, prior=gaussian, errors=none and unlisted=ignore; choose these, or use fewer experts (--where)"
         )
     return {"route": np.array([float(route == "lists")]), "block": np.array([0.0, blocks, items])}
 
