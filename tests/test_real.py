@@ -75,7 +75,7 @@ def test_defaults_are_the_best_rules_for_unlisted_items(
         assert found[0] == max(found)
 
 
-PAPER_BEST_INPUT = {"mq2008-agg": 0.3813, "mq2007-agg": 0.3158}  # NDCG@5, paper 004, Table 1
+PAPER_BEST_INPUT = {"mq2008-agg": 0.3813, "mq2007-agg": 0.3158}  # NDCG@5, Niu et al. 2013, Table 1
 
 
 def test_choices_on_validation_labels(imported: tuple[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
@@ -108,7 +108,7 @@ def movies(data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 
 
 def test_mpm_finds_the_papers_top_of_movielens(movies: Dataset) -> None:
-    """Papers 000 and 002, Table 3, by titles; and figure 4: the less is known of a movie, the larger its variance."""
+    """Volkovs & Zemel 2012 and 2014, Table 3, by titles; figure 4: rarely rated movies have larger variances."""
     top = rank("mpm", movies, shown=Shown(titles=True))["title"].to_pylist()[:5]
     assert top == [
         "Star Wars (1977)", "Raiders of the Lost Ark (1981)", "Godfather, The (1972)",
@@ -126,7 +126,7 @@ def test_mpm_finds_the_papers_top_of_movielens(movies: Dataset) -> None:
         assert spread[at] < np.quantile(spread, 0.2)
 
 
-TABLE3 = {  # papers 000 and 002, Table 3 and section 2.7: users who rated the movie, pairs won, pairs lost
+TABLE3 = {  # Volkovs & Zemel 2012 and 2014, Table 3 and section 2.7: users who rated the movie, pairs won, pairs lost
     "Pather Panchali (1955)": (8, 1431, 89),
     "Wallace & Gromit: The Best of Aardman Animation (1996)": (67, 7448, 962),
     "Casablanca (1942)": (243, 26837, 4633), "Close Shave, A (1995)": (112, 11219, 1963),

@@ -51,7 +51,7 @@ def _step(folder: RunFolder, name: str, do: str, events: list[dict[str, Any]]) -
     why = next((event["why"] for event in reversed(mine) if event.get("why") and event["event"] == "step"), None)
     if why:
         row["why"] = "; ".join(why)
-    reasons = [event["why"] for event in mine if event["event"] == "part reasons"]
+    reasons = [event["why"] for event in mine if event["event"] == "part anew"]
     if reasons:
         row["why"] = "; ".join(f"{text} ({count} parts)" for text, count in Counter(map(_kind, reasons)).most_common())
     rounds = [event["round"] for event in mine if event["event"].startswith("checkpoint")]

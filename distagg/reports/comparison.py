@@ -16,7 +16,7 @@ from distagg.errors import InputError
 from distagg.reports.text import number
 
 LEVEL = 0.05  # of the significance marks; the confidence of intervals is 1 - LEVEL
-_DECIMALS = 4  # of a fraction: what two decimals of a percentage show
+_DECIMALS = 4  # of a fraction, that is two decimals of a percentage
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class PairedTest:
 
     @property
     def p(self) -> float:
-        """The corrected p-value that decides: the randomisation test's, or the t-test's where there is none."""
+        """The corrected p-value of the randomisation test, or of the t-test if there is none."""
         return self.p_randomisation_holm if math.isfinite(self.p_randomisation_holm) else self.p_t_holm
 
     @property
@@ -55,7 +55,7 @@ class Comparison:
     metrics: tuple[str, ...]
     means: Mapping[str, Mapping[str, float]]  # model -> metric -> mean
     folds: Mapping[tuple[str, str], Mapping[str, float]]  # (model, metric) -> fold -> mean over seeds
-    per_query: Mapping[tuple[str, str], Sequence[float]]  # (model, metric) -> one figure per query
+    per_query: Mapping[tuple[str, str], Sequence[float]]  # (model, metric) -> one value per query
     tests: Mapping[tuple[str, str, str], PairedTest]  # (metric, a, b)
     baseline: str | None  # the model to compare the others with; None: the best one
 
@@ -63,7 +63,7 @@ class Comparison:
         return self.means.get(model, {}).get(metric, math.nan)
 
     def ordered(self, metric: str | None = None) -> list[str]:
-        """Models by a metric (the first), the best first, those without a figure last; ties keep their order."""
+        """Models by a metric (the first), the best first, those without a value last; ties keep their order."""
         metric = metric if metric is not None else next(iter(self.metrics), "")
         return sorted(self.models, key=lambda model: -_or_lowest(self.value(model, metric)))
 
@@ -88,13 +88,13 @@ class Comparison:
         return other.turned() if other is not None else None
 
     def interval(self, model: str, metric: str) -> tuple[float, float]:
-        """Ends of the 95% confidence interval around the mean; NaN where there are not two figures."""
+        """The 95% confidence interval of the mean; NaN with fewer than two values."""
         sample = self.per_query.get((model, metric)) or list(self.folds.get((model, metric), {}).values())
         half = _half_width(sample)
         return self.value(model, metric) - half, self.value(model, metric) + half
 
     def differences(self, model: str, reference: str, metric: str) -> list[float]:
-        """Per-query differences; empty where either has no figures or they do not pair up."""
+        """Per-query differences; empty if one model has no values or they do not match."""
         ours, theirs = self.per_query.get((model, metric), ()), self.per_query.get((reference, metric), ())
         if len(ours) != len(theirs):
             return []
@@ -115,7 +115,7 @@ def read_comparison(result: Mapping[str, Any]) -> Comparison:
             "comparison result",
             found=f"'means' of type {type(means).__name__}" if means is not None else "no 'means'",
             expected='{"means": {MODEL: {METRIC: value}}, ...}',
-            remedy="pass what 'distagg compare --json' printed",
+            remedy="pass the output of 'distagg compare --json'",
         )
     models = tuple(str(model) for model in result.get("models") or means)
     listed = result.get("metrics") or dict.fromkeys(metric for row in means.values() for metric in row)
@@ -150,10 +150,10 @@ def _read_folds(results: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], d
     }
 
 
-def _baseline(given: object, models: Sequence[str], tests: Sequence[PairedTest]) -> str | None:
-    """The given baseline, or the one model that takes part in every test while others do not."""
-    if given is not None and str(given) in models:
-        return str(given)
+def _baseline(requested: object, models: Sequence[str], tests: Sequence[PairedTest]) -> str | None:
+    """The requested baseline, or the one model that takes part in every test while others do not."""
+    if requested is not None and str(requested) in models:
+        return str(requested)
     common = set(models) if len(models) > 2 else set()
     for test in tests:
         common &= {test.a, test.b}

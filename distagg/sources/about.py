@@ -42,7 +42,7 @@ def read_about(file: Path) -> pa.Table:
     """
     if file.suffix in (".parquet", ".pq"):
         with open_bytes(file):
-            pass  # a missing file is said to be missing
+            pass  # raise the error for a missing file, if it is missing
         try:
             table = pq.read_table(file)
         except (OSError, pa.ArrowException) as error:

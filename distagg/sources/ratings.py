@@ -178,7 +178,7 @@ def _is_parquet(file: Path) -> bool:
 def _parquet_tables(file: Path) -> Iterator[pa.Table]:
     """User and item as text, rating as a finite number."""
     with open_bytes(file):
-        pass  # a missing file is said to be missing
+        pass  # raise the error for a missing file, if it is missing
     try:
         with pq.ParquetFile(file) as parquet:
             known = _match(parquet.schema_arrow.names)

@@ -155,7 +155,7 @@ class SyntheticSource:
                 first = last
 
     def locate(self, query: str, expert: str | None, item: str) -> list[tuple[str, int]]:
-        """Nothing: there are no files."""
+        """Empty: there are no files."""
         return []
 
     def _block(self, block: int) -> Lists:

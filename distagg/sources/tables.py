@@ -1,7 +1,7 @@
 """Long tables in files: CSV, TSV (both may be .gz), Parquet and JSON lines, streamed a batch at a time.
 
-Every format gives the same batches and the same errors. Rows carry no line numbers; ``lines`` counts them when an
-error needs one.
+All formats give the same batches and the same errors. Rows have no line numbers; ``lines`` counts lines only for
+errors.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _JSON_TYPE = {
 
 
 def suffix(file: Path) -> str:
-    """The suffix that tells the format, without a final .gz."""
+    """The suffix that determines the format, without a final .gz."""
     return PurePath(file.name.removesuffix(".gz")).suffix.lower()
 
 
@@ -57,16 +57,16 @@ class LongTable:
     file: Path
     format: Literal["csv", "tsv", "parquet", "jsonl"]
     header: tuple[str, ...]
-    columns: tuple[Column, ...]  # the known ones among the header, in the order of ``known``
-    others: tuple[str, ...]  # the rest
+    columns: tuple[Column, ...]  # known columns in the header, in the order of ``known``
+    others: tuple[str, ...]  # unknown columns in the header
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The known columns that the file has."""
+        """The names of the known columns in the file."""
         return tuple(column.name for column in self.columns)
 
     def tell_columns(self) -> None:
-        """Say which column stands for another one, and which are not read."""
+        """Log columns that are read under another name, and columns that are ignored."""
         for column in self.columns:
             if column.heading != column.name:
                 log.info("%s: column '%s' names the %ss", self.file, column.heading, column.name)
@@ -74,7 +74,7 @@ class LongTable:
             log.info("%s: columns that are not read: %s", self.file, ", ".join(self.others))
 
     def refuse_others(self, known: Sequence[Column]) -> None:
-        """An InputError when the header has a column that is not known."""
+        """Raise an InputError if the header has an unknown column."""
         for name in self.others:
             names = [column.name for column in known]
             near = difflib.get_close_matches(name.strip().lower(), names, n=1, cutoff=0.5)
@@ -86,7 +86,7 @@ class LongTable:
             )
 
     def batches(self, *, least: int = 1) -> Iterator[pa.Table]:
-        """The known columns, converted and checked, a batch at a time; fewer rows than ``least`` are refused."""
+        """The known columns, converted and checked, a batch at a time; refuses fewer rows than ``least``."""
         row = 0
         for batch in self._raw():
             if not len(batch):
@@ -97,7 +97,7 @@ class LongTable:
             raise self.error("no rows", "at least one row below the header" if self.format != "jsonl" else "rows")
 
     def lines(self, rows: Sequence[int]) -> list[int]:
-        """The line in the file (in Parquet: the row, from 1) of each of these rows, which ascend from 0."""
+        """The line number (in Parquet: the row, from 1) of each of these rows, given in ascending order from 0."""
         if self.format == "parquet":
             return [row + 1 for row in rows]
         wanted = iter(rows)
@@ -166,7 +166,7 @@ class LongTable:
                 raise self._explain_csv(error) from None
 
     def _explain_csv(self, error: Exception) -> InputError:
-        """Why Arrow could not read the file: the first row with too few or many cells, or of no known text."""
+        """The error for a file that Arrow cannot read: the first row with a wrong number of cells or bad text."""
         for line, cells in _csv_rows(self.file, self.format):
             if len(cells) != len(self.header):
                 return self.error(f"{len(cells)} values", f"{len(self.header)} values, as the header has", line=line)
@@ -193,7 +193,7 @@ class LongTable:
             line += block.count(b"\n")
 
     def _json_schema(self) -> pa.Schema:
-        """Types by column; ids are whole numbers where the first row has them so."""
+        """Types by column; ids are integers if they are in the first row."""
         first = next(_json_objects(self.file))[1]
         types = {column.heading: _JSON_TYPE[column.kind] for column in self.columns}
         for column in self.columns:
@@ -202,7 +202,7 @@ class LongTable:
         return pa.schema(list(types.items()))
 
     def _json_rows(self, block: bytes, first_line: int) -> pa.Table:
-        """A block that Arrow refused, object by object: mixed types are fine, broken JSON is not."""
+        """Parse a block that Arrow refused, object by object: mixed types are valid, broken JSON is not."""
         cells: dict[str, list[str | None]] = {column.heading: [] for column in self.columns}
         for line, raw in enumerate(block.split(b"\n"), start=first_line):
             if not raw.strip():
@@ -230,7 +230,7 @@ class LongTable:
 
 
 def open_long_table(file: Path, known: Sequence[Column]) -> LongTable:
-    """Read the header; the format follows from the suffix."""
+    """Open a table and read its header; the suffix determines the format."""
     kind = FORMATS.get(suffix(file))
     if kind is None or (kind == "parquet" and file.suffix == ".gz"):
         raise InputError(
@@ -254,7 +254,7 @@ def open_long_table(file: Path, known: Sequence[Column]) -> LongTable:
 def _header(file: Path, kind: str) -> tuple[str, ...]:
     if kind == "parquet":
         with open_bytes(file):
-            pass  # a missing file is said to be missing
+            pass  # raise the error for a missing file, if it is missing
         try:
             names = pq.read_schema(file).names
         except (OSError, pa.ArrowException) as error:
@@ -274,7 +274,7 @@ def _unreadable(file: Path, what: str, error: Exception) -> InputError:
 
 
 def _csv_rows(file: Path, kind: str) -> Iterator[tuple[int, list[str]]]:
-    """Line and cells of the header and every row; blank lines are neither."""
+    """Line number and cells of the header and every row; skips blank lines."""
     with open_bytes(file) as stream:
         text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
         reader = csv.reader(text, delimiter=_DELIMITER[kind])
@@ -305,7 +305,7 @@ def _json_objects(file: Path) -> Iterator[tuple[int, dict[str, object]]]:
 def _json_object(file: Path, raw: bytes, line: int) -> dict[str, object]:
     try:
         row = json.loads(raw)
-    except (ValueError, RecursionError) as error:  # also text that is not UTF-8, and brackets too deep
+    except (ValueError, RecursionError) as error:  # also bytes that are not UTF-8, and brackets nested too deep
         raise InputError(str(file), line=line, found=f"broken JSON ({error})", expected="one JSON object") from None
     if not isinstance(row, dict):
         raise InputError(str(file), line=line, found=f"'{raw.decode().strip()[:40]}'", expected="one JSON object")
@@ -328,7 +328,7 @@ def _cell(value: pa.Scalar) -> str:
 
 
 def match_rows(batch: pa.Table, wanted: dict[str, str]) -> np.ndarray:
-    """Positions of the rows whose columns hold the wanted ids; a column that is absent matches."""
+    """Positions of the rows with the wanted ids; a missing column matches."""
     mask = np.ones(len(batch), dtype=bool)
     for name, value in wanted.items():
         if name in batch.column_names:

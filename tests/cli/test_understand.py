@@ -92,7 +92,7 @@ def test_explain_says_who_moved_what(model: Path, planted: Path, tmp_path: Path,
     report = str(tmp_path / "r.html")
     assert main(["explain", str(model), str(planted), "--query", "q3", "--query", "q5", "--report", report]) == 0
     out = capsys.readouterr().out
-    assert out.count("is the sum of what experts add") == 2
+    assert out.count("is the sum of the experts' lifts") == 2
     assert (tmp_path / "r.html").read_text().count("<svg") == 4
     told = out_json(capsys, "explain", str(model), str(planted), "--query", "q3")
     assert main(["rank", str(model), str(planted), "-o", str(tmp_path / "ranked.csv")]) == 0

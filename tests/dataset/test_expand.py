@@ -174,9 +174,9 @@ def test_what_a_view_refuses(planted: Path):
     base = Dataset.open(planted)
     with pytest.raises(UsageError, match="at least 1"):
         expanded(base, experts=0)
-    with pytest.raises(UsageError, match="expand it first"):
+    with pytest.raises(UsageError, match="expand the whole dataset first"):
         expanded(base.select(without=base.experts[:1]), experts=2)
-    with pytest.raises(UsageError, match="expand it first"):
+    with pytest.raises(UsageError, match="expand the whole dataset first"):
         expanded(expanded(base, experts=2), items=2)
     with pytest.raises(UsageError, match="on disk"):
         expanded(base, experts=2).select(audience="expert = 'x'")

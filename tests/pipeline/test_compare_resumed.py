@@ -23,7 +23,7 @@ def test_models_that_were_compared_are_not_compared_again(
     Path("job.json").write_text(json.dumps({"name": "compared", "steps": {"compared": step}}))
     assert main(["run", "job.json", "-o", "whole"]) == 0
     comparing = import_module("distagg.engine.compare")  # the package has a function of that name
-    tested = comparing._tested
+    tested = comparing._test_model
 
     def stop(group: Any, *given: Any) -> Any:
         if group[0].name == "borda":
@@ -31,7 +31,7 @@ def test_models_that_were_compared_are_not_compared_again(
         return tested(group, *given)
 
     with monkeypatch.context() as patched:
-        patched.setattr(comparing, "_tested", stop)
+        patched.setattr(comparing, "_test_model", stop)
         assert main(["run", "job.json", "-o", "again"]) == 130
     assert main(["resume", "again"]) == 0
     measured = [one["what"] for one in RunFolder(Path("again")).events() if one["event"] == "measuring"]

@@ -187,7 +187,7 @@ def test_steps_are_taken_over_whole_and_a_changed_input_trains_again() -> None:
     third = run(job("model", steps=fit()))
     assert events(third, "step reused") == []
     assert "inputs" in events(third, "step")[0]["why"][0]
-    assert {one["why"] for one in events(third, "part anew")} == {"the model was fitted anew"}
+    assert {one["why"] for one in events(third, "part anew")} == {"the model was fitted again"}
     (moved,) = json.loads((third / "changes.json").read_text())["models"]["model"]["arrays"].values()
     assert {one["expert"] for one in moved["experts"]} >= {"e0", "e1"}
     assert "Experts of model, since" in (third / "report.html").read_text()

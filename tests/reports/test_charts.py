@@ -64,7 +64,7 @@ def test_heat_is_opacity() -> None:
 
 
 def test_strips_have_a_cell_for_each_expert_and_model():
-    """Paper 000, figure 7: one row above the other, and what a cell stands for under the pointer."""
+    """Volkovs & Zemel 2014, figure 7: one row above the other, and what a cell stands for under the pointer."""
     drawn = svg.strips({"learned": [0.0, 1.0], "measured": [0.5, 0.25]}, ["bing", "<b>"], title="Adherence")
     root = ElementTree.fromstring(drawn)
     assert drawn.count('class="cell"') == 4

@@ -121,7 +121,7 @@ def test_the_page_of_an_explanation() -> None:
 def test_an_explanation_as_text_shows_small_numbers_too() -> None:
     text = explanation_text(explanation(scale=1e-4))
     assert "e0 +0.000100" in text
-    assert "is the sum of what experts add" in text
+    assert "is the sum of the experts' lifts" in text
     assert "is not a sum over experts" in explanation_text(explanation(exact=False))
 
 

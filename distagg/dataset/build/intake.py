@@ -112,11 +112,11 @@ class Regroup:
         return [self.ranked]
 
     def read(self, memory_bytes: int, progress: Progress) -> None:
-        """Take in all rows of the source."""
+        """Read all rows of the source."""
         try:
             for rows in self.source.tables():
                 self._take(rows)
-                # Half of the memory fills while the other half is on its way to disk.
+                # One half of the memory fills while the other half is written to disk.
                 if 2 * sum(grouper.nbytes for grouper in self.groupers) > memory_bytes:
                     max(self.groupers, key=lambda grouper: grouper.nbytes).spill()
                 progress(rows.table.num_rows)
@@ -143,7 +143,7 @@ class Regroup:
         raise NotImplementedError
 
     def blocks(self, block_entries: int) -> Iterator[BlockTables]:
-        """The blocks of the dataset, in order; once."""
+        """The blocks of the dataset, in order; can be called once."""
         raise NotImplementedError
 
     def ranks(self, batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
@@ -155,7 +155,7 @@ class Regroup:
         return rank, score
 
     def note_parts(self, part: str) -> None:
-        """The queries just encoded belong to this part, unless an earlier one had them."""
+        """Assign the queries of the last batch to this part, unless they belong to an earlier one."""
         for code in self.queries.last:
             self.parts.setdefault(code, part)
 

@@ -107,7 +107,7 @@ class _ExpertRows:
 
 
 class ExpertRegroup(Regroup):
-    """Rows of the one query to blocks of whole experts (pairs: cut anywhere)."""
+    """Rows of a single query to blocks of whole experts (pairs: to blocks of any rows)."""
 
     partition: Partition = "expert"
 
@@ -197,7 +197,7 @@ def _count_query(tally: BlockCounts, items: NumberedItems) -> None:
 
 
 def _mentions(batches: list[pa.RecordBatch]) -> Mentions:
-    """Labelled rows of the one query."""
+    """Labelled rows of a single query."""
     items = [strings(batch["item"]) for batch in batches]
     labels = [number_column(batch, "label", pa.int32()).cast(pa.int32()) for batch in batches]
     item = pa.concat_arrays(items) if items else pa.array([], pa.string())
