@@ -172,11 +172,11 @@ class Dataset:
         directory, manifest = load_manifest(place(path))
         sizes = _sizes(directory, [file.path for file in manifest.files])
         for file in manifest.files:
-            found = sizes[file.path]
-            if found != file.bytes:
+            size = sizes[file.path]
+            if size != file.bytes:
                 raise InputError(
                     str(directory / file.path),
-                    found="no such file" if found is None else f"{found} bytes",
+                    found="no such file" if size is None else f"{size} bytes",
                     expected=f"the {file.bytes} bytes that the manifest names",
                     remedy="the dataset is damaged; import it again",
                 )

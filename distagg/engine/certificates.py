@@ -79,5 +79,5 @@ def _openssl(folder: Path, *arguments: str) -> None:
     except FileNotFoundError:
         raise InfrastructureError("openssl is needed to create certificates and was not found; install it") from None
     if done.returncode:
-        said = (done.stderr.strip().splitlines() or ["nothing"])[-1]
-        raise InfrastructureError(f"openssl {arguments[0]} failed: {said}")
+        message = (done.stderr.strip().splitlines() or ["nothing"])[-1]
+        raise InfrastructureError(f"openssl {arguments[0]} failed: {message}")

@@ -165,8 +165,8 @@ def do_compare(step: Step, site: Site) -> None:
 
 def do_scale(step: Step, site: Site) -> None:
     dataset = site.dataset(step.values["dataset"]) if "dataset" in step.values else None
-    found = scale(step.values, dataset, site.folder.staging(step), site.say(step), seed=site.job.seed)
-    _write(site.folder.output(step), found)
+    measurements = scale(step.values, dataset, site.folder.staging(step), site.say(step), seed=site.job.seed)
+    _write(site.folder.output(step), measurements)
 
 
 STEPS: dict[str, Callable[[Step, Site], None]] = {
@@ -177,11 +177,11 @@ STEPS: dict[str, Callable[[Step, Site], None]] = {
 
 def metrics_of(job: Job, folder: RunFolder) -> dict[str, Any]:
     """The metrics of evaluate and compare steps, by step."""
-    found = {}
+    metrics = {}
     for step in job.steps:
         if step.do in ("evaluate", "compare"):
-            found[step.name] = json.loads(folder.output(step).read_text(encoding="utf-8"))["means"]
-    return found
+            metrics[step.name] = json.loads(folder.output(step).read_text(encoding="utf-8"))["means"]
+    return metrics
 
 
 def tidy(folder: RunFolder, step: Step) -> None:

@@ -39,7 +39,7 @@ def warm(names: Sequence[str] = (), tell: Callable[[str, float], None] = lambda 
     if opened is None:
         reason = "DISTAGG_CACHE=0" if cache.is_off() else "see above"
         raise InfrastructureError(
-            f"the cache of compiled kernels is off ({reason}); set DISTAGG_CACHE_DIR to a private folder"
+            f"no usable cache of compiled kernels ({reason}); set DISTAGG_CACHE_DIR to a private folder"
         )
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore", NotConvergedWarning)

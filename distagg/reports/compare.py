@@ -96,14 +96,14 @@ def _against(seen: Comparison, metric: str, reference: str | None) -> list[Paire
     return [test for test in tests if test is not None]
 
 
-def _adherence_section(found: Mapping[str, Any]) -> Markup:
+def _adherence_section(adherence: Mapping[str, Any]) -> Markup:
     """Every expert's adherence, as in Volkovs & Zemel 2014, figure 7."""
-    rows = found.get("models") or {}
+    rows = adherence.get("models") or {}
     if not rows:
         return section("Adherence")
     desc = "One cell for each expert in the dataset's order, dark where its preferences follow the consensus."
-    picture = svg.strips(rows, found["experts"], title="Adherence of every expert", desc=desc)
-    note = f"From the training queries of fold {found['fold']}. Dark is 1, pale is 0; hold the pointer over a cell."
+    picture = svg.strips(rows, adherence["experts"], title="Adherence of every expert", desc=desc)
+    note = f"From the training queries of fold {adherence['fold']}. Dark is 1, pale is 0; hold the pointer over a cell."
     return section("Adherence", figure("Adherence of every expert", picture), note=note)
 
 

@@ -37,21 +37,21 @@ def quality_text(result: Mapping[str, Any]) -> str:
     heads = _headings(result)
     lines = [render_table(heads, _quality_rows(result)[:SHOWN], "ll" + "r" * (len(heads) - 2))]
     lines += [f"... and {len(rows) - SHOWN:,} experts more; --json prints all"] if len(rows) > SHOWN else []
-    found = {kind: sum(row["verdict"] == kind for row in rows) for kind in MEANING}
-    lines += [f"{kind} ({found[kind]}): {meaning}" for kind, meaning in MEANING.items() if found[kind]]
+    totals = {kind: sum(row["verdict"] == kind for row in rows) for kind in MEANING}
+    lines += [f"{kind} ({totals[kind]}): {meaning}" for kind, meaning in MEANING.items() if totals[kind]]
     return "\n".join([*lines, SCALE, *([_loss_note(result)] if _labelled(rows) else [])])
 
 
 def experts_report(result: Mapping[str, Any]) -> str:
     """The page of ``distagg experts``: weights as a Hinton diagram, experts with their verdicts."""
     rows = result["experts"]
-    found = [(kind, count(sum(row["verdict"] == kind for row in rows))) for kind in MEANING]
+    totals = [(kind, count(sum(row["verdict"] == kind for row in rows))) for kind in MEANING]
     words = [[kind, meaning] for kind, meaning in MEANING.items()]
     return page(
         f"Experts of {result['model']}",
         f"tested on {result['data'] or 'synthetic lists of ten of twenty items'}",
         [
-            section("At a glance", facts(found)),
+            section("At a glance", facts(totals)),
             section("Weights", hinton_figure(result.get("weights") or {}), note=WEIGHTS),
             section(
                 "Every expert",
@@ -112,8 +112,8 @@ def _loss_note(result: Mapping[str, Any]) -> str:
 
 def explanation_text(result: Mapping[str, Any]) -> str:
     """A query's items, best first, with the experts that moved them most."""
-    said = f"query {result['query']}, {result['model']}: {_sizes(result)}. {_exactness(result)}"
-    return said + "\n" + render_table(_item_headings(result), _item_rows(result), "rlrrrll")
+    heading = f"query {result['query']}, {result['model']}: {_sizes(result)}. {_exactness(result)}"
+    return heading + "\n" + render_table(_item_headings(result), _item_rows(result), "rlrrrll")
 
 
 def explanation_report(results: Sequence[Mapping[str, Any]]) -> str:

@@ -81,8 +81,8 @@ def comparison_table(result: Mapping[str, Any], *, colour: bool = False) -> str:
         if model in best[metric]
     }
     table = render_table(["model", *seen.metrics], rows, bold=bold, colour=colour)
-    said = [counted_by(result["protocol"])] if result.get("protocol") else []
-    return "\n".join([table, *said, *_chosen(result.get("chosen") or {})])
+    footer = [counted_by(result["protocol"])] if result.get("protocol") else []
+    return "\n".join([table, *footer, *_chosen(result.get("chosen") or {})])
 
 
 def counted_by(protocol: str) -> str:

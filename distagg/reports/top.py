@@ -50,7 +50,7 @@ def _one_ranking(ranking: Mapping[str, Any]) -> Markup:
     return element("div", element("h3", title), body, *([element("p", more, class_="note")] if more else []))
 
 
-def consensus_report(found: Mapping[str, Any]) -> str:
+def consensus_report(contents: Mapping[str, Any]) -> str:
     """The HTML report.
 
     >>> row = {"rank": 1, "title": "Star Wars", "experts": 583, "won": 49290, "lost": 10112}
@@ -59,10 +59,10 @@ def consensus_report(found: Mapping[str, Any]) -> str:
     True
     """
     sections = [
-        section("Both ends", *(ends_table(name, both) for name, both in (found.get("ends") or {}).items())),
-        section("How sure it is", variance_pictures(found.get("variance") or {})),
+        section("Both ends", *(ends_table(name, both) for name, both in (contents.get("ends") or {}).items())),
+        section("How sure it is", variance_pictures(contents.get("variance") or {})),
     ]
-    return page(str(found.get("title") or "Ranking"), "One ranking from many experts", sections)
+    return page(str(contents.get("title") or "Ranking"), "One ranking from many experts", sections)
 
 
 def ends_table(name: str, both: Mapping[str, Sequence[Mapping[str, Any]]]) -> Markup:
@@ -79,12 +79,12 @@ def _row(row: Mapping[str, Any], keys: Sequence[str]) -> list[str]:
     return [count(row["rank"]), str(row.get("title") or row.get("item") or ""), *(count(row[key]) for key in keys)]
 
 
-def variance_pictures(found: Mapping[str, Any]) -> Markup:
-    if not found:
+def variance_pictures(variance: Mapping[str, Any]) -> Markup:
+    if not variance:
         return Markup("")
     pictures = []
-    if found.get("support"):
-        picture = cloud(found["support"], found["uncertainty"], title="Uncertainty against support", log=True)
-        pictures.append(figure(f"Uncertainty against the number of {found.get('unit', 'experts')}", picture))
-    picture = cloud(found["rank"], found["uncertainty"], title="Uncertainty against rank")
+    if variance.get("support"):
+        picture = cloud(variance["support"], variance["uncertainty"], title="Uncertainty against support", log=True)
+        pictures.append(figure(f"Uncertainty against the number of {variance.get('unit', 'experts')}", picture))
+    picture = cloud(variance["rank"], variance["uncertainty"], title="Uncertainty against rank")
     return figures([*pictures, figure("Uncertainty against rank", picture)])
