@@ -70,7 +70,7 @@ def test_errors_name_the_same_lines(tmp_path: Path, line: str) -> None:
 
 def test_ratings_need_a_directory(tmp_path: Path) -> None:
     (tmp_path / "u.data").write_text("1\t1\t5\t0\n2\t1\t4\t0\n")
-    with pytest.raises(UsageError, match="name a target"):
+    with pytest.raises(UsageError, match="give a target"):
         distagg.import_dataset("ratings", [tmp_path / "u.data"])
 
 
