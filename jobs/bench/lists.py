@@ -33,6 +33,7 @@ class Positions:
     source: SyntheticSource
     partition: Literal["query", "expert"] = "query"
     files: tuple[Path, ...] = ()
+    name: str = "synthetic"
 
     def tables(self) -> Iterator[SourceTable]:
         for rows in self.source.tables():

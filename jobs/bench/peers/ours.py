@@ -37,12 +37,13 @@ class Contestant:
 
     def compute(self, case: str) -> Any:
         from distagg.engine.rank import ranking_of
+        from distagg.models.outcome import Outcome
         from distagg.ordering import order_items
 
         model = _model(case)
         scores = [model.score(chunk, {}) for chunk in self.chunks]
         if case.endswith(IDS):
-            return [ranking_of(chunk, own) for chunk, own in zip(self.chunks, scores, strict=True)]
+            return [ranking_of(chunk, Outcome(own)) for chunk, own in zip(self.chunks, scores, strict=True)]
         return [
             (chunk.item_offsets, order_items(chunk.item_offsets, own), own)
             for chunk, own in zip(self.chunks, scores, strict=True)
