@@ -8,38 +8,11 @@ from typing import Any
 
 import pytest
 import yaml
+from objections import objections
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "cluster" / "kubernetes"
 MANIFESTS = {file.stem: yaml.safe_load(file.read_text()) for file in sorted(FOLDER.glob("*.yaml"))}
-TYPES = {"object": dict, "array": list, "string": str, "integer": int, "boolean": bool, "number": (int, float)}
-
-
-def objections(value: Any, schema: dict[str, Any], where: str = "") -> Iterator[str]:
-    """What a strict API server would refuse: wrong types, missing and unknown fields, values not in a list."""
-    if schema.get("x-kubernetes-int-or-string"):
-        if not isinstance(value, int | str):
-            yield f"{where}: {value!r} is neither a number nor text"
-        return
-    kind = schema.get("type")
-    if kind and (not isinstance(value, TYPES[kind]) or (isinstance(value, bool) and kind != "boolean")):
-        yield f"{where}: {value!r} is not {kind}"
-        return
-    if "enum" in schema and value not in schema["enum"]:
-        yield f"{where}: {value!r} is not one of {schema['enum']}"
-    if kind == "array":
-        for n, one in enumerate(value):
-            yield from objections(one, schema.get("items", {}), f"{where}[{n}]")
-    if kind == "object":
-        known, others = schema.get("properties", {}), schema.get("additionalProperties")
-        yield from (f"{where}.{name} is missing" for name in schema.get("required", ()) if name not in value)
-        for name, one in value.items():
-            if name in known:
-                yield from objections(one, known[name], f"{where}.{name}")
-            elif isinstance(others, dict):
-                yield from objections(one, others, f"{where}.{name}")
-            elif known and not others and not schema.get("x-kubernetes-preserve-unknown-fields"):
-                yield f"{where}.{name} is unknown"
 
 
 def crd(kind: str) -> dict[str, Any]:
