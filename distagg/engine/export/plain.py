@@ -1,0 +1,139 @@
+"""A fusion in plain numbers, taken from a model's settings, and as JSON of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from distagg.errors import UsageError
+from distagg.models import Model
+from distagg.models.positional.model import CombSum, Rrf
+
+WINDOW = 100  # items of each list where the model takes whole lists
+
+
+class Export(NamedTuple):
+    """What an engine is to be sent, and what it does otherwise than the model."""
+
+    value: dict[str, Any]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Fusion:
+    """A weighted sum over lists: of 1 / (c + rank) where ``norm`` is empty, else of normalised scores."""
+
+    rule: str  # the model's name
+    experts: tuple[str, ...]
+    weights: tuple[float, ...]
+    depth: int  # 0: whole lists
+    window: int  # items of each list: the depth, or a number in its place
+    c: float = 0.0
+    norm: str = ""
+    unlisted: str = "zero"
+    bounds: tuple[tuple[float, float] | None, ...] = ()  # given ends of each expert's scale
+    notes: tuple[str, ...] = ()
+
+    @property
+    def equal(self) -> bool:
+        return len(set(self.weights)) <= 1
+
+    def weighing(self) -> Fusion:
+        """Without the lists of weight 0, as long as two others are left."""
+        kept = [n for n, weight in enumerate(self.weights) if weight]
+        if len(kept) == len(self.weights) or len(kept) < 2:
+            return self
+        out = ", ".join(name for name, weight in zip(self.experts, self.weights, strict=True) if not weight)
+        return Fusion(
+            self.rule, tuple(self.experts[n] for n in kept), tuple(self.weights[n] for n in kept), self.depth,
+            self.window, self.c, self.norm, self.unlisted, tuple(self.bounds[n] for n in kept),
+            (*self.notes, f"lists of weight 0 are left out: {out}; items that only they hold are not found"),
+        )  # fmt: skip
+
+    def depth_notes(self, field: str) -> tuple[str, ...]:
+        """What is to be said of the number of items taken from each list."""
+        if self.depth:
+            return ()
+        return (f"the model takes whole lists; {field} {self.window} stands in their place",)
+
+
+def fusion_of(model: Model, experts: tuple[str, ...], window: int = WINDOW) -> Fusion:
+    """The fusion that a model is; other models than rrf, combsum and combmnz are refused."""
+    if not isinstance(model, Rrf | CombSum):
+        raise UsageError(
+            f"found the model {model.name}, expected rrf, combsum or combmnz: search engines can run these; "
+            "tune one of them with 'distagg tune'"
+        )
+    if not experts:
+        raise UsageError("found no experts, expected the names of the lists that the query fuses")
+    depth = int(getattr(model, "depth", 0))
+    named = dict(_pairs(str(getattr(model, "weights", ""))))
+    weights = tuple(named.get(name, 1.0) for name in experts)
+    shared: dict[str, Any] = {"rule": model.name, "experts": experts, "depth": depth, "window": depth or window}
+    if isinstance(model, Rrf):
+        if model.c == "auto":
+            raise UsageError("rrf with c=auto has no constant yet; tune it with 'distagg tune', or give c=60")
+        return Fusion(**shared, weights=weights, c=float(model.c), bounds=(None,) * len(experts))
+    notes: tuple[str, ...] = ()
+    if model.norm == "auto":
+        notes = ("norm=auto is minmax here: the lists of an engine have scores",)
+    return Fusion(
+        **shared, weights=weights, norm="minmax" if model.norm == "auto" else model.norm, unlisted=model.unlisted,
+        bounds=_ends(str(getattr(model, "bounds", "")), experts), notes=notes,
+    )  # fmt: skip
+
+
+def _pairs(text: str) -> list[tuple[str, float]]:
+    """Names and numbers of ``bm25:1,dense:2``."""
+    parts = (part.rpartition(":") for part in text.split(",") if part)
+    return [(name, float(number)) for name, _, number in parts]
+
+
+def _ends(text: str, experts: tuple[str, ...]) -> tuple[tuple[float, float] | None, ...]:
+    """The given ends of each expert's scale, of ``bm25:0:40,dense:-1:1``."""
+    found = {}
+    for part in text.split(","):
+        if part:
+            name, low, high = part.rsplit(":", 2)
+            found[name] = (float(low), float(high))
+    return tuple(found.get(name) for name in experts)
+
+
+def whole(fusion: Fusion, field: str, most: int = 0) -> tuple[int, tuple[str, ...]]:
+    """The constant as the whole number that a product wants, from 1 to ``most``, and what is to be said of it."""
+    nearest = min(max(1, round(fusion.c)), most or round(fusion.c) + 1)
+    if nearest == fusion.c:
+        return nearest, ()
+    bounds = f"from 1 to {most:,}" if most else "of at least 1"
+    return nearest, (f"{field} is a whole number {bounds}: {nearest} stands for c={fusion.c:g}",)
+
+
+def check_sum(fusion: Fusion, product: str, norms: tuple[str, ...], *, bounds: bool) -> None:
+    """Refuse what a product's weighted sum of scores cannot compute."""
+    advice = "export as json, or tune with --export so that only what it can compute is tried"
+    if fusion.rule == "combmnz":
+        raise UsageError(f"{product} cannot multiply by the number of lists that hold an item (combmnz); {advice}")
+    if fusion.unlisted == "ignore":
+        raise UsageError(f"{product} cannot leave absent lists out of a mean (unlisted=ignore); {advice}")
+    given = any(fusion.bounds)
+    if given and not bounds:
+        raise UsageError(f"{product} cannot take given bounds of scores; {advice}")
+    if fusion.norm not in norms and not (given and all(fusion.bounds)):
+        raise UsageError(f"{product} has no norm '{fusion.norm}', it has {', '.join(norms)}; {advice}")
+
+
+def plain_json(fusion: Fusion) -> Export:
+    """The settings and the formula, for an engine of one's own."""
+    if fusion.norm:
+        formula = f"sum over lists of weight * {fusion.norm}(score)"
+        if fusion.rule == "combmnz":
+            formula = f"({formula}) * the number of lists that hold the item"
+    else:
+        formula = "sum over lists of weight / (c + rank)"
+    settings: dict[str, Any] = {"rule": fusion.rule, "score": formula, "depth": fusion.depth}
+    settings |= {"norm": fusion.norm, "unlisted": fusion.unlisted} if fusion.norm else {"c": fusion.c}
+    lists = []
+    for name, weight, ends in zip(fusion.experts, fusion.weights, fusion.bounds, strict=True):
+        row: dict[str, Any] = {"expert": name, "weight": weight}
+        lists.append(row | ({"bounds": list(ends)} if ends else {}))
+    return Export(settings | {"lists": lists}, fusion.notes)
