@@ -7,8 +7,6 @@ count entries of a whole chunk. Labels are int32, with ``NO_LABEL`` in memory wh
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -26,19 +24,6 @@ Labels = NDArray[np.int32]
 Bools = NDArray[np.bool_]
 
 SCHEMA_VERSION = 1
-
-EXPERT_NAMES = ("judge", "annotator", "worker", "user")  # other names of the expert column in tables
-
-
-def expert_column(names: Collection[str]) -> str:
-    """The column that names experts: ``expert`` or, without it, the only one of its other names.
-
-    >>> expert_column(["winner", "loser", "judge"]), expert_column(["judge", "user"])
-    ('judge', 'expert')
-    """
-    others = [name for name in names if name in EXPERT_NAMES]
-    return others[0] if len(others) == 1 and "expert" not in names else "expert"
-
 
 # The tables of sources: long tables, in the order of the source. An entry with a score and a null rank is
 # ranked by score when its list is complete: rank = 1 + number of strictly larger scores.

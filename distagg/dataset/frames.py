@@ -6,7 +6,7 @@ A dataset in memory consists of the blocks that ``write_dataset`` would write, a
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from distagg.arrow import as_arrow, as_words
+from distagg.columns import LABEL_NAMES, LIST_NAMES, PAIR_NAMES, Names, known_columns, not_understood
 from distagg.dataset.build.intake import Progress, Regroup, RowSource
 from distagg.dataset.build.regroup import MEMORY_BYTES, no_progress, regroup
 from distagg.dataset.build.tally import BlockCounts
@@ -24,11 +25,8 @@ from distagg.dataset.chunk import Chunk, chunk_from_tables
 from distagg.dataset.dataset import CHUNK_ENTRIES, Dataset
 from distagg.dataset.manifest import Block
 from distagg.errors import InfrastructureError, InputError, UsageError, unknown
-from distagg.types import NO_LABEL, PAIRS, expert_column
+from distagg.types import NO_LABEL, PAIRS
 
-ENTRY_COLUMNS = ("query", "expert", "item", "rank", "score", "label")
-PAIR_COLUMNS = ("query", "expert", "winner", "loser", "weight", "tie")
-LABEL_COLUMNS = ("query", "item", "label")
 ALL = "all"  # name of the query, or of the pairs' expert, if a table has none
 HELD_ENTRIES = 1 << 16  # of a block: building two at once needs memory besides the dataset
 _IDS = frozenset({"query", "expert", "item", "winner", "loser"})
@@ -50,29 +48,37 @@ class TableSource:
     ----------
     table
         Columns query, expert, item, rank or score, and optionally label; or winner, loser, and optionally query,
-        expert, weight, tie. Without a query column all rows belong to one query, "all". The expert column may also be
-        named judge, annotator, worker or user, if there is only one of them.
+        expert, weight, tie. Without a query column all rows belong to one query, "all". The names
+        that other tools have for these columns are understood (``distagg.columns``).
     labels
         Columns query, item, label: the items to rank, in this order, including those in no list.
     judgements
         The same columns, but labels only: an item in no list counts as missed and is not ranked.
+    columns
+        Our names of columns that the tables name otherwise.
     """
 
     name = "table"
     partition: Literal["query", "expert"] = "query"
 
-    def __init__(self, table: pa.Table, labels: pa.Table | None = None, judgements: pa.Table | None = None) -> None:
+    def __init__(
+        self,
+        table: pa.Table,
+        labels: pa.Table | None = None,
+        judgements: pa.Table | None = None,
+        columns: Mapping[str, str] | None = None,
+    ) -> None:
         self.files: tuple[Path, ...] = ()
         self._tables: list[tuple[str, TableRows]] = []
         if labels is not None:
-            self._tables.append(("<labels>", TableRows("items", _checked(labels, LABEL_COLUMNS, "<labels>"))))
-        pairs = "winner" in table.column_names or "loser" in table.column_names
-        rows = _checked(table, PAIR_COLUMNS if pairs else ENTRY_COLUMNS, "<table>")
+            self._tables.append(("<labels>", TableRows("items", _checked(labels, LABEL_NAMES, "<labels>", columns))))
+        pairs = bool({"winner", "loser"} & {*table.column_names, *(columns or {}).values()})
+        rows = _checked(table, PAIR_NAMES if pairs else LIST_NAMES, "<table>", columns)
         self._tables.append(("<table>", TableRows("pairs" if pairs else "entries", rows)))
         if "label" in rows.column_names:
-            self._tables.append(("<table>", TableRows("judgements", rows.select(LABEL_COLUMNS))))
+            self._tables.append(("<table>", TableRows("judgements", rows.select(list(LABEL_NAMES)))))
         if judgements is not None:
-            checked = _checked(judgements, LABEL_COLUMNS, "<judgements>")
+            checked = _checked(judgements, LABEL_NAMES, "<judgements>", columns)
             self._tables.append(("<judgements>", TableRows("judgements", checked)))
 
     def tables(self) -> Iterator[TableRows]:
@@ -98,7 +104,11 @@ class TableSource:
 
 
 def dataset_from_arrow(
-    table: pa.Table, *, labels: pa.Table | None = None, judgements: pa.Table | None = None
+    table: pa.Table,
+    *,
+    labels: pa.Table | None = None,
+    judgements: pa.Table | None = None,
+    columns: Mapping[str, str] | None = None,
 ) -> Dataset:
     """A dataset in memory, see ``TableSource``.
 
@@ -107,7 +117,7 @@ def dataset_from_arrow(
     [1.0, 2.0]
     """
     pa.default_memory_pool().release_unused()  # of reading the table: building needs as much again
-    source = TableSource(table, labels, judgements)
+    source = TableSource(table, labels, judgements, columns)
     return held(regroup(source, Path(), memory_bytes=1 << 62), source, CHUNK_ENTRIES)
 
 
@@ -152,23 +162,20 @@ def _pairs_table(chunk: Chunk, experts: pa.StringArray) -> pa.Table:
     return pa.table(columns, schema=PAIRS)
 
 
-def _checked(table: pa.Table, known: tuple[str, ...], name: str) -> pa.Table:
-    """The known columns, converted to their types, with every value checked."""
-    expert = expert_column(table.column_names)
-    if "expert" in known and expert in table.column_names:
-        table = table.rename_columns(["expert" if column == expert else column for column in table.column_names])
-    for column in table.column_names:
-        if column not in known:
-            raise unknown(f"column of {name.strip('<>')}", column, known)
+def _checked(table: pa.Table, known: Names, name: str, named: Mapping[str, str] | None = None) -> pa.Table:
+    """The known columns, converted to their types, with every value checked; ``named`` are columns named by users."""
+    names = table.column_names
+    found = known_columns(names, known, named, where=f"the {name.strip('<>')}")
+    for column in not_understood(names, found):
+        raise unknown(f"column of {name.strip('<>')}", column, known)
+    table = table.select(list(found.values())).rename_columns(list(found))
     needed = {"winner", "loser"} if "winner" in known else {"item"}
-    needed |= {"expert"} if "rank" in known else {"label"} if known == LABEL_COLUMNS else set()
+    needed |= {"expert"} if "rank" in known else {"label"} if known == LABEL_NAMES else set()
     missing = sorted(needed - set(table.column_names))
     if "rank" in known and not {"rank", "score"} & set(table.column_names):
         missing.append("rank (or score)")
     if missing:
-        raise UsageError(
-            f"{name.strip('<>')} has no column {', '.join(missing)}; it has {', '.join(table.column_names)}"
-        )
+        raise UsageError(f"{name.strip('<>')} has no column {', '.join(missing)}; it has {', '.join(names) or 'none'}")
     columns = {column: _values(name, column, table[column]) for column in known if column in table.column_names}
     for column in ("query", "expert"):
         if column in known and column not in columns:
@@ -221,7 +228,7 @@ def _good(name: str, column: str, values: pa.ChunkedArray, good: pa.ChunkedArray
     return values
 
 
-def read_dataset(
+def hold_source(
     source: RowSource, *, progress: Progress = no_progress, memory_bytes: int = MEMORY_BYTES,
     block_entries: int = HELD_ENTRIES,
 ) -> Dataset:  # fmt: skip

@@ -131,6 +131,14 @@ def manifest_file(directory: P) -> P:
     return hidden if hidden.is_file() else directory / MANIFEST  # type: ignore[return-value]
 
 
+def is_dataset(where: Place) -> bool:
+    """Whether this is the directory of a dataset, complete or not, rather than of source files."""
+    if not where.is_dir():
+        return False
+    marker = where / MARKER  # it is empty, or names an attempt; other tools leave an empty one beside Parquet files
+    return manifest_file(where).is_file() or (marker.is_file() and bool(marker.read_bytes()))
+
+
 def committed(directory: P, what: str) -> P:
     """The folder of a committed directory's files: the directory itself, or the attempt named by its marker."""
     if not directory.is_dir():

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from distagg.dataset import Dataset, write_dataset
-from distagg.dataset.frames import read_dataset
+from distagg.dataset.frames import hold_source
+from distagg.dataset.manifest import is_dataset
 from distagg.engine.progress import Progress, silent
 from distagg.errors import InputError, UsageError, unknown
 from distagg.storage.atomic import refuse_existing
@@ -57,9 +58,61 @@ def import_dataset(
         if kind == "ratings":
             raise UsageError("ratings can only be imported to disk, with their users and items; give a target")
         source.partition = "query"  # on disk the pairs of one query may be in several chunks, in memory they are in one
-        return read_dataset(source, progress=progress)
+        return hold_source(source, progress=progress)
     write_dataset(source, target, progress=progress, **about)
     return Dataset.open(target)
+
+
+def read_dataset(
+    sources: str | Path | Sequence[str | Path],
+    *,
+    kind: str | None = None,
+    qrels: str | Path | Sequence[str | Path] | None = None,
+    columns: Mapping[str, str] | None = None,
+    progress: Progress = silent,
+    **options: Any,
+) -> Dataset:
+    """Read files into a dataset in memory, or open a dataset directory.
+
+    Parameters
+    ----------
+    sources
+        Files, directories of files, or one dataset directory.
+    kind
+        The kind of the files, as in ``import_dataset``; None tells it by their content, and refuses to guess.
+    qrels
+        Files of relevance judgements. Files among ``sources`` whose content is judgements are added to them.
+    columns
+        Our names of columns that the tables name otherwise: ``{"site": "item"}``.
+    progress
+        Called with the number of rows read since the last call.
+    **options
+        Options of the source, as in ``import_dataset``.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = (Path(folder) / "bm25").write_text("7 Q0 x 1 9.5 bm25\\n")
+    ...     _ = (Path(folder) / "judged").write_text("7 0 x 1\\n")
+    ...     read_dataset(folder).info()["labels"]
+    {'1': 1}
+    """
+    from distagg.sources.detect import QRELS, kind_of, kind_of_file
+
+    sources = [sources] if isinstance(sources, str | Path) else list(sources)
+    if len(sources) == 1 and is_dataset(place(str(sources[0]))):
+        return Dataset.open(str(sources[0]))
+    files = [file for source in sources for file in _files(local(str(source), "source files"))]
+    judged = [Path(file) for file in ([qrels] if isinstance(qrels, str | Path) else qrels or ())]
+    if kind is None:
+        kinds = {file: kind_of_file(file, columns) for file in files}
+        judged += [file for file in files if kinds[file] == QRELS]
+        files = [file for file in files if kinds[file] != QRELS]
+        kind = kind_of(files, columns)
+    if judged:
+        options["qrels"] = judged
+    if columns and kind in ("rankings", "pairs"):
+        options["columns"] = columns
+    return import_dataset(kind, files, progress=progress, **options)
 
 
 def _files(source: Path) -> list[Path]:

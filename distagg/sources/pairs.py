@@ -7,7 +7,7 @@ column may also be named judge, annotator, worker or user, if there is only one 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from distagg.columns import BATTLE_NAMES, PAIR_NAMES
 from distagg.sources.cells import Column
 from distagg.sources.source import SourceTable
 from distagg.sources.tables import LongTable, open_long_table
@@ -49,16 +50,16 @@ class PairsSource:
 
     name = "pairs"
 
-    def __init__(self, files: Sequence[str | Path]) -> None:
+    def __init__(self, files: Sequence[str | Path], *, columns: Mapping[str, str] | None = None) -> None:
         self.files: tuple[Path, ...] = tuple(Path(file) for file in files)
-        self._tables = [_open(file) for file in self.files]
-        with_query = any("query" in table.header for table in self._tables)
+        self._tables = [_open(file, columns) for file in self.files]
+        with_query = any("query" in table.names for table in self._tables)
         self.partition: Literal["query", "expert"] = "query" if with_query else "expert"
 
     def tables(self) -> Iterator[SourceTable]:
         """The pairs of each batch of rows."""
         for table in self._tables:
-            shared = "query" not in table.header and len(self.files) > 1  # one query in several files
+            shared = "query" not in table.names and len(self.files) > 1  # one query in several files
             for pairs in _pairs(table):
                 yield SourceTable("pairs", pairs, "" if shared else table.file.name)
 
@@ -79,22 +80,24 @@ class PairsSource:
         return mentions
 
 
-def _open(file: Path) -> LongTable:
-    table = open_long_table(file, COLUMNS)
-    if {"model_a", "model_b", "winner"} <= set(table.header):
-        table = open_long_table(file, BATTLE_COLUMNS)
-        table.tell_columns()
-        return table
-    table.refuse_others(COLUMNS)
-    for name in ("winner", "loser"):
-        if name not in table.header:
+def _open(file: Path, columns: Mapping[str, str] | None) -> LongTable:
+    header = open_long_table(file, ()).header
+    if {"model_a", "model_b"} <= {*header, *(columns or {}).values()}:
+        table = open_long_table(file, BATTLE_COLUMNS, BATTLE_NAMES, columns)
+        expected = ["model_a", "model_b", "winner"]
+    else:
+        table = open_long_table(file, COLUMNS, PAIR_NAMES, columns)
+        table.refuse_others(COLUMNS)
+        expected = ["winner", "loser"]
+    for name in expected:
+        if name not in table.names:
             raise table.error(f"no column '{name}'", "columns winner and loser, or model_a, model_b and winner", line=1)
     table.tell_columns()
     return table
 
 
 def _pairs(table: LongTable) -> Iterator[pa.Table]:
-    battle = "model_a" in table.header
+    battle = "model_a" in table.names
     row = 0
     for batch in table.batches():
         n = len(batch)

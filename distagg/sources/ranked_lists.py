@@ -7,12 +7,13 @@ its list; that needs whole lists, so such entries get a null rank here and are r
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
 import pyarrow as pa
 
+from distagg.columns import LIST_NAMES
 from distagg.errors import InputError
 from distagg.sources.cells import Column
 from distagg.sources.preflib import PREFLIB_SUFFIXES, locate_preflib, preflib_tables
@@ -48,9 +49,9 @@ class RankingsSource:
     name = "rankings"
     partition: Literal["query", "expert"] = "query"
 
-    def __init__(self, files: Sequence[str | Path]) -> None:
+    def __init__(self, files: Sequence[str | Path], *, columns: Mapping[str, str] | None = None) -> None:
         self.files: tuple[Path, ...] = tuple(Path(file) for file in files)
-        self._tables = {file: _open(file) for file in self.files if suffix(file) not in PREFLIB_SUFFIXES}
+        self._tables = {file: _open(file, columns) for file in self.files if suffix(file) not in PREFLIB_SUFFIXES}
 
     def tables(self) -> Iterator[SourceTable]:
         """Per batch of rows its labels, where there are any, and its entries."""
@@ -61,7 +62,7 @@ class RankingsSource:
                 yield from preflib_tables(file)
 
     def _long(self, table: LongTable) -> Iterator[SourceTable]:
-        shared = "query" not in table.header and len(self.files) > 1  # one query in several files
+        shared = "query" not in table.names and len(self.files) > 1  # one query in several files
         part = "" if shared else table.file.name
         for batch in table.batches():
             query = _query(batch)
@@ -85,7 +86,7 @@ class RankingsSource:
             table = self._tables.get(file)
             if table is None:
                 mentions += locate_preflib(file, query, expert, item)
-            elif ("query" in table.header or query == NO_QUERY) and (expert is not None or "label" in table.header):
+            elif ("query" in table.names or query == NO_QUERY) and (expert is not None or "label" in table.names):
                 rows: list[int] = []
                 first = 0
                 for batch in table.batches():
@@ -98,16 +99,16 @@ class RankingsSource:
         return mentions
 
 
-def _open(file: Path) -> LongTable:
+def _open(file: Path, columns: Mapping[str, str] | None) -> LongTable:
     if suffix(file) not in FORMATS:
         known = [*FORMATS, *PREFLIB_SUFFIXES]
         raise InputError(str(file), found=f"suffix '{suffix(file)}'", expected=f"one of {', '.join(known)}")
-    table = open_long_table(file, COLUMNS)
+    table = open_long_table(file, COLUMNS, LIST_NAMES, columns)
     table.refuse_others(COLUMNS)
     for name in ("expert", "item"):
         if name not in table.names:
             raise table.error(f"no column '{name}'", "columns expert, item, and rank or score", line=1)
-    if "rank" not in table.header and "score" not in table.header:
+    if "rank" not in table.names and "score" not in table.names:
         raise table.error("neither rank nor score", "columns expert, item, and rank or score", line=1)
     table.tell_columns()
     return table

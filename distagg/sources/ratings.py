@@ -150,7 +150,7 @@ def text_layout(file: Path) -> Layout:
 def _header(file: Path, first: bytes) -> tuple[str, ...]:
     """Field names of a CSV header, with user, item and rating under these names."""
     words = [word.strip().strip('"') for word in first.decode(errors="replace").split(",")]
-    known = _match(words)
+    known = ratings_columns(words)
     if len(known) < len(NAMES):
         raise InputError(
             str(file),
@@ -161,7 +161,7 @@ def _header(file: Path, first: bytes) -> tuple[str, ...]:
     return tuple(known.get(at, f"{word} ({at})") for at, word in enumerate(words))
 
 
-def _match(words: Sequence[str]) -> dict[int, str]:
+def ratings_columns(words: Sequence[str]) -> dict[int, str]:
     """The columns of user, item and rating; the first if several match."""
     found: dict[str, int] = {}
     for at, word in enumerate(words):
@@ -181,7 +181,7 @@ def _parquet_tables(file: Path) -> Iterator[pa.Table]:
         pass  # raise the error for a missing file, if it is missing
     try:
         with pq.ParquetFile(file) as parquet:
-            known = _match(parquet.schema_arrow.names)
+            known = ratings_columns(parquet.schema_arrow.names)
             if len(known) < len(NAMES):
                 raise InputError(
                     str(file),

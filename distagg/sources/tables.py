@@ -11,7 +11,7 @@ import difflib
 import io
 import json
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Literal
@@ -23,10 +23,10 @@ import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet as pq
 
+from distagg.columns import Names, known_columns, not_understood
 from distagg.errors import InputError
 from distagg.sources.cells import Column
 from distagg.sources.source import BATCH_BYTES, open_bytes
-from distagg.types import expert_column
 
 log = logging.getLogger("distagg")
 BLOCK_BYTES = BATCH_BYTES // 4
@@ -58,7 +58,7 @@ class LongTable:
     format: Literal["csv", "tsv", "parquet", "jsonl"]
     header: tuple[str, ...]
     columns: tuple[Column, ...]  # known columns in the header, in the order of ``known``
-    others: tuple[str, ...]  # unknown columns in the header
+    others: tuple[str, ...]  # columns of the header that are not read
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -74,8 +74,8 @@ class LongTable:
             log.info("%s: columns that are not read: %s", self.file, ", ".join(self.others))
 
     def refuse_others(self, known: Sequence[Column]) -> None:
-        """Raise an InputError if the header has an unknown column."""
-        for name in self.others:
+        """Raise an InputError if the header has an unknown column that may mean something."""
+        for name in not_understood(self.header, {column.name: column.heading for column in self.columns}):
             names = [column.name for column in known]
             near = difflib.get_close_matches(name.strip().lower(), names, n=1, cutoff=0.5)
             raise self.error(
@@ -229,26 +229,32 @@ class LongTable:
             yield from (line for line, _ in rows)
 
 
-def open_long_table(file: Path, known: Sequence[Column]) -> LongTable:
-    """Open a table and read its header; the suffix determines the format."""
+def open_long_table(
+    file: Path, known: Sequence[Column], names: Names | None = None, columns: Mapping[str, str] | None = None
+) -> LongTable:
+    """Open a table and read its header; the suffix determines the format.
+
+    ``names`` are other names of the known columns, ``columns`` what the caller says about this file's columns.
+    """
     kind = FORMATS.get(suffix(file))
     if kind is None or (kind == "parquet" and file.suffix == ".gz"):
         raise InputError(
             str(file), found=f"suffix '{file.suffix}'", expected=f"one of {', '.join(FORMATS)} (text also .gz)"
         )
     header = _header(file, kind)
-    expert = expert_column(header)
-    known = [replace(column, alias=expert) if column.name == "expert" else column for column in known]
-    table = LongTable(
+    if repeated := next((name for name in header if header.count(name) > 1), None):
+        raise InputError(str(file), line=1, found=f"column '{repeated}' twice", expected="each column once")
+    if names is None:
+        found = {column.name: column.name for column in known if column.name in header}
+    else:
+        found = known_columns(header, names, columns, where=str(file))
+    return LongTable(
         file=file,
         format=kind,  # type: ignore[arg-type]  # a value of FORMATS
         header=header,
-        columns=tuple(column for column in known if column.heading in header),
-        others=tuple(name for name in header if name not in {column.heading for column in known}),
+        columns=tuple(replace(column, alias=found[column.name]) for column in known if column.name in found),
+        others=tuple(name for name in header if name not in found.values()),
     )
-    if repeated := next((name for name in header if header.count(name) > 1), None):
-        raise table.error(f"column '{repeated}' twice", "each column once", line=1)
-    return table
 
 
 def _header(file: Path, kind: str) -> tuple[str, ...]:

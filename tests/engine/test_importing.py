@@ -44,8 +44,8 @@ def test_memory_holds_what_a_directory_does(tmp_path: Path, qrels: bool) -> None
 
 def test_blocks_and_spills_change_nothing(tmp_path: Path) -> None:
     source = TrecSource(_runs(tmp_path))
-    whole, said = memory.read_dataset(source), []
-    cut = memory.read_dataset(source, memory_bytes=1, block_entries=100, progress=said.append)
+    whole, said = memory.hold_source(source), []
+    cut = memory.hold_source(source, memory_bytes=1, block_entries=100, progress=said.append)
     assert len(whole.manifest.blocks) == 1
     assert len(cut.manifest.blocks) > 5
     assert sum(said) == 2 * cut.manifest.entries  # read, and put in their place

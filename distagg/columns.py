@@ -1,0 +1,106 @@
+"""The names of columns: distagg's own, and those that other tools use for the same things.
+
+The other names are those of TREC (topic, run, tag), PyTerrier (qid, docno), ir_datasets and ir_measures (query_id,
+doc_id, relevance), BEIR and MTEB (query-id, corpus-id), ranx (q_id, doc_id) and trectools (docid, system). Upper and
+lower case are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from distagg.errors import UsageError, unknown
+
+_VOTERS = ("judge", "annotator", "worker", "user")
+_QUERY = ("qid", "query_id", "query-id", "queryid", "q_id", "topic", "topic_id")
+_ITEM = ("docno", "doc_id", "doc-id", "docid", "corpus_id", "corpus-id", "item_id")
+_LABEL = ("relevance", "rel")
+
+# Each kind of table: our names of its columns, each with the other names that are understood.
+Names = Mapping[str, tuple[str, ...]]
+LIST_NAMES: Names = {
+    "query": _QUERY, "expert": (*_VOTERS, "system", "run", "run_id", "tag", "retriever", "ranker"), "item": _ITEM,
+    "rank": (), "score": (), "label": _LABEL,
+}  # fmt: skip
+LABEL_NAMES: Names = {"query": _QUERY, "item": _ITEM, "label": _LABEL}
+PAIR_NAMES: Names = {"query": (), "expert": _VOTERS, "winner": (), "loser": (), "weight": (), "tie": ()}
+BATTLE_NAMES: Names = {"query": (), "expert": _VOTERS, "model_a": (), "model_b": (), "winner": (), "weight": ()}
+_ALL = (*LIST_NAMES, *(name for name in (*PAIR_NAMES, *BATTLE_NAMES) if name not in LIST_NAMES))
+_PYTERRIER = {"qid", "docno"}
+_CONSTANT = {"q0", "iteration", "iter"}  # columns of TREC files that say nothing
+
+
+def known_columns(
+    names: Sequence[str], wanted: Names, columns: Mapping[str, str] | None = None, *, where: str = "the table"
+) -> dict[str, str]:
+    """Which columns of a table have which meaning: our name of every column found, with the table's name.
+
+    Parameters
+    ----------
+    names
+        The table's columns.
+    wanted
+        ``LIST_NAMES``, ``LABEL_NAMES``, ``PAIR_NAMES`` or ``BATTLE_NAMES``.
+    columns
+        What the caller says: the table's name of a column, with our name for it.
+    where
+        What errors call the table.
+
+    >>> known_columns(["qid", "docno", "score", "url"], LIST_NAMES)
+    {'query': 'qid', 'item': 'docno', 'score': 'score'}
+    >>> known_columns(["user", "site", "rank"], LIST_NAMES, {"site": "item"})
+    {'expert': 'user', 'item': 'site', 'rank': 'rank'}
+    """
+    chosen = _chosen(names, wanted, columns or {}, where)
+    free = [name for name in names if name not in chosen.values()]
+    for name, others in wanted.items():
+        if name in chosen:
+            continue
+        found = _without_text([column for column in free if column.lower() in (name, *others)], free)
+        if name in found and name != "query":  # a query may be an id and a text
+            found = [name]
+        if len(found) > 1 and "model_a" in wanted:  # the logs of battles have many columns, and may lack experts
+            continue
+        if len(found) > 1:
+            raise UsageError(
+                f"{where} has columns {', '.join(found)}, each of which could be the {name}; "
+                f"say which: columns={{{found[0]!r}: {name!r}}}"
+            )
+        if found:
+            chosen[name] = found[0]
+    return {name: chosen[name] for name in wanted if name in chosen}
+
+
+def _chosen(names: Sequence[str], wanted: Names, columns: Mapping[str, str], where: str) -> dict[str, str]:
+    """Our name and the table's name of the columns that the caller names; names for other tables are passed over."""
+    chosen: dict[str, str] = {}
+    for column, name in columns.items():
+        if name not in _ALL:
+            raise unknown("name for a column", name, _ALL)
+        if column not in names or name not in wanted:
+            continue
+        if name in chosen:
+            raise UsageError(f"{where}: {chosen[name]} and {column} are both named '{name}'; name one of them so")
+        chosen[name] = column
+    return chosen
+
+
+def _without_text(found: Sequence[str], names: Sequence[str]) -> list[str]:
+    """In PyTerrier's tables ``query`` is the text of the query, and ``docid`` a number of the index."""
+    return [name for name in found if name not in ("query", "docid")] if set(names) >= _PYTERRIER else list(found)
+
+
+def not_understood(names: Sequence[str], found: Mapping[str, str]) -> list[str]:
+    """The columns that have no meaning here and are not known to be ballast, given the result of ``known_columns``.
+
+    TREC's constant columns are ballast, and in PyTerrier's tables, whose stages add columns as they like, everything.
+
+    >>> not_understood(["qid", "Q0", "docno", "rank", "score", "run"], {})
+    []
+    >>> names = ["query", "iteration", "item", "relevance", "url"]
+    >>> not_understood(names, known_columns(names, LABEL_NAMES))
+    ['url']
+    """
+    if set(names) >= _PYTERRIER:
+        return []
+    return [name for name in names if name not in found.values() and name.lower() not in _CONSTANT]
