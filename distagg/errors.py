@@ -50,13 +50,13 @@ def _rebuild_input_error(file: str, line: int | None, found: str, expected: str,
     return InputError(file, line=line, found=found, expected=expected, remedy=remedy)
 
 
-def unknown(what: str, name: str, choices: Iterable[str]) -> UsageError:
-    """The error for a name that is not among ``choices``; it suggests the nearest one.
+def unknown(what: str, name: str, choices: Iterable[str], aliases: Iterable[str] = ()) -> UsageError:
+    """The error for a name that is not among ``choices``; it suggests the nearest one, or the nearest of ``aliases``.
 
     >>> print(unknown("model", "bordo", ["borda", "rrf"]))
     unknown model 'bordo'; did you mean 'borda'? known: borda, rrf
     """
     known = list(choices)
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(name, [*known, *aliases], n=1, cutoff=0.5)
     hint = f" did you mean '{near[0]}'?" if near else ""
     return UsageError(f"unknown {what} '{name}';{hint} known: {', '.join(known)}")

@@ -111,6 +111,32 @@ def drawn_chunks(count: int, most_queries: int = 4) -> list[tuple[list[Query], C
     return sorted(_hundred(most_queries)[:count], key=lambda drawn: drawn[1].n_entries)
 
 
+@dataclass(frozen=True)
+class Judged:
+    """A ranking and its judgements: (label or None, score or None where not retrieved) of items, and missed labels."""
+
+    items: tuple[tuple[int | None, float | None], ...]
+    missed: tuple[int, ...]
+
+
+@cache
+def drawn_judgements(count: int = 300) -> list[Judged]:
+    """Rankings with tied scores, unjudged items, negative labels, items that are not retrieved, missed labels."""
+    label, score = (
+        st.sampled_from([None, -2, -1, 0, 0, 1, 2, 3]),
+        st.sampled_from([None, 0.0, 0.5, 1.0, 1.5, 2.0, -3.0]),
+    )
+    drawn: list[Judged] = []
+
+    @settings(max_examples=count, database=None)
+    @given(st.lists(st.tuples(label, score), min_size=1, max_size=9), st.lists(st.integers(-1, 3), max_size=3))
+    def keep(items: list[tuple[int | None, float | None]], missed: list[int]) -> None:
+        drawn.append(Judged(tuple(items), tuple(missed)))
+
+    keep()
+    return drawn
+
+
 @cache  # drawing takes longer than most of what is tried on what was drawn
 def _hundred(most_queries: int) -> list[tuple[list[Query], Chunk]]:
     kept: list[tuple[list[Query], Chunk]] = []

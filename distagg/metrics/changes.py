@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from distagg.metrics.agreement import kendall_tau
 from distagg.metrics.evaluate import index_rankings
-from distagg.metrics.tau import kendall_tau
 from distagg.types import OFFSET, Floats, Offsets
 
 TOP = 10

@@ -1,4 +1,9 @@
-"""A chunk in the order of its scores: what all metrics share, computed once and only when asked for."""
+"""A chunk in the order of its scores, and walks down that order: what all metrics share.
+
+Every metric except tau is a sum over positions, cut off at one or more depths: ``sums_at_cutoffs`` is the one walk, and
+the other functions turn labels into the summand of each position. All O(items) after one sort. Sums start from the
+first position and go one after the other.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +17,8 @@ import pyarrow.compute as pc
 
 from distagg.arrow import as_arrow, as_numpy
 from distagg.errors import UsageError
-from distagg.metrics.kernels import sums_at_cutoffs
 from distagg.metrics.metric import Protocol
-from distagg.ordering import order_items, order_spans
+from distagg.ordering import by_length, order_items, order_spans
 from distagg.types import LABEL, NO_LABEL, OFFSET, RANK, Bools, Floats, Indices, Labels, Offsets
 
 if TYPE_CHECKING:
@@ -48,9 +52,32 @@ class Ranked:
         return int(np.diff(self.pool[0]).max(initial=0))
 
     @functools.cached_property
-    def relevant(self) -> Floats:
-        """1 where the item is relevant, else 0, shape (I,)."""
-        return (self.grades >= 1).astype(RANK)
+    def retrieved(self) -> Offsets:
+        """Ranked items of every query, shape (Q,): all of them under letor."""
+        if self.protocol == "letor":
+            return self.sizes
+        return _count(self.offsets, self.scores != -np.inf)
+
+    @functools.cached_property
+    def labels(self) -> Labels:
+        """Labels as they are judged, negative ones too, in ranking order; NO_LABEL where unjudged or not retrieved."""
+        labels = self.chunk.labels[rows_of(self.offsets, self.order)]
+        if self.protocol == "trec":
+            labels = np.where(self.position < np.repeat(self.retrieved, self.sizes), labels, LABEL(NO_LABEL))
+        return labels
+
+    @functools.cached_property
+    def position(self) -> Offsets:
+        """The position of every item in its ranking, from 0, shape (I,)."""
+        return np.arange(self.chunk.n_items) - np.repeat(self.offsets[:-1], self.sizes)
+
+    def relevant(self, level: int) -> Floats:
+        """1 where the item is relevant, that is has a label of at least ``level``, else 0, shape (I,)."""
+        return (self.grades >= level).astype(RANK)
+
+    def so_far(self, flags: Bools | Floats) -> Floats:
+        """The number of true flags from the first position of the query up to each position, shape (I,)."""
+        return counts_so_far(self.offsets, flags)
 
     @functools.cached_property
     def pool(self) -> tuple[Offsets, Labels]:
@@ -66,18 +93,17 @@ class Ranked:
         grades[np.arange(len(chunk.missed_labels)) + np.repeat(chunk.item_offsets[1:], missed)] = chunk.missed_labels
         return offsets, np.maximum(grades, 0)
 
-    @functools.cached_property
-    def n_relevant(self) -> Floats:
+    def n_relevant(self, level: int) -> Offsets:
         """Relevant items of every query, retrieved or not, shape (Q,)."""
         offsets, grades = self.pool
-        return _count(offsets, grades >= 1)
+        return _count(offsets, grades >= level)
 
-    @functools.cached_property
-    def n_judged(self) -> Floats:
-        """Judged items of every query, shape (Q,)."""
-        chunk = self.chunk
-        items = _count(chunk.item_offsets, chunk.labels != NO_LABEL)
-        return items + _count(chunk.missed_offsets, chunk.missed_labels != NO_LABEL)
+    def n_judged(self, below: int | None = None) -> Offsets:
+        """Judged items of every query, shape (Q,); or only those with a label from 0 to ``below`` - 1."""
+        chunk, count = self.chunk, np.zeros(self.chunk.n_queries, dtype=OFFSET)
+        for offsets, labels in ((chunk.item_offsets, chunk.labels), (chunk.missed_offsets, chunk.missed_labels)):
+            count += _count(offsets, labels != NO_LABEL if below is None else (labels >= 0) & (labels < below))
+        return count
 
     def sums(self, values: Floats, cutoffs: Offsets, discounts: Floats | None = None) -> Floats:
         """Sums of ``values`` (I,), in ranking order, times ``discounts`` (longest,) up to each cutoff, shape (Q, C)."""
@@ -144,6 +170,57 @@ def span_sums(offsets: Offsets, values: Floats, cutoffs: Offsets, discounts: Flo
     return sums_at_cutoffs(offsets, values, discounts, cutoffs)
 
 
-def _count(offsets: Offsets, flags: Bools) -> Floats:
+def _count(offsets: Offsets, flags: Bools) -> Offsets:
     """True flags inside every span, shape (Q,)."""
-    return span_sums(offsets, flags.astype(RANK), np.array([NO_CUTOFF]))[:, 0]
+    before = np.concatenate([np.zeros(1, dtype=OFFSET), np.cumsum(flags)])
+    return before[offsets[1:]] - before[offsets[:-1]]
+
+
+def sums_at_cutoffs(
+    item_offsets: Offsets,  # (Q + 1,)
+    values: Floats,  # (I,) in ranking order
+    discounts: Floats,  # (longest query,)
+    cutoffs: Offsets,  # (C,) ascending
+) -> Floats:  # (Q, C)
+    """Sum of ``values * discounts[position]`` over the first ``cutoffs[c]`` positions of each query."""
+    sizes = np.diff(item_offsets)
+    query = np.repeat(np.arange(len(sizes)), sizes)
+    position = np.arange(len(values)) - item_offsets[:-1][query]
+    terms = values * discounts[position]
+    sums = np.empty((len(sizes), len(cutoffs)))
+    for c in range(len(cutoffs) - 1, -1, -1):
+        within = position < cutoffs[c]
+        if not within.all():
+            query, position, terms = query[within], position[within], terms[within]
+        sums[:, c] = np.bincount(query, terms, len(sizes))
+    return sums
+
+
+def precision_at_hits(item_offsets: Offsets, relevant: Floats) -> Floats:  # (Q + 1,), (I,) -> (I,)
+    """Precision at the position of every relevant item, 0 elsewhere: the summand of average precision.
+
+    ``relevant`` (I,) is 1 or 0, in ranking order.
+    """
+    first = np.repeat(item_offsets[:-1], np.diff(item_offsets))
+    return relevant * counts_so_far(item_offsets, relevant) / (np.arange(1, len(relevant) + 1) - first)
+
+
+def counts_so_far(item_offsets: Offsets, flags: Bools | Floats) -> Floats:  # (Q + 1,), (I,) -> (I,)
+    """The number of flags (1 or 0) from the first position of the query up to each position."""
+    counts = np.concatenate([np.zeros(1), np.cumsum(flags, dtype=RANK)])
+    return counts[1:] - np.repeat(counts[item_offsets[:-1]], np.diff(item_offsets))
+
+
+def stop_probability(item_offsets: Offsets, satisfied: Floats) -> Floats:  # (Q + 1,), (I,) -> (I,)
+    """Probability that a reader who goes down the ranking stops at each position.
+
+    ``satisfied`` (I,) is the probability that the item at that position satisfies. The cascade behind ERR, and,
+    with certain satisfaction by relevant items, behind the reciprocal rank.
+    """
+    at, tables = by_length(item_offsets)
+    stops, ordered = satisfied.copy(), satisfied[at]
+    for span, length in tables:
+        rows = ordered[span].reshape(-1, length)
+        reached = np.cumprod(1.0 - rows[:, :-1], axis=1)
+        stops[at[span].reshape(rows.shape)[:, 1:]] = reached * rows[:, 1:]
+    return stops

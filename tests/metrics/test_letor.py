@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from distagg.errors import UsageError
-from distagg.metrics import mean_over_queries, parse_metrics, score_chunk
+from distagg.metrics import Metric, mean_over_queries, parse_metrics, score_chunk
 
 METRICS = [
     "ndcg@3",
@@ -27,28 +27,51 @@ METRICS = [
     "err(3)@2",
     "rbp",
     "rbp(0.5)@3",
+    "ndcg(exp)@2",
+    "ndcg(linear)@4",
+    "dcg@3",
+    "dcg(linear)",
+    "recall@3",
+    "recall",
+    "f1@2",
+    "success@2",
+    "rprec",
+    "p(rel=2)@3",
 ]
 GRADES = 3
 
 
-def naive(labels: list[int], scores: list[float], name: str, cutoff: int | None, parameter: float | None) -> float:
+def naive(labels: list[int], scores: list[float], metric: Metric) -> float:
+    name, cutoff, parameter = metric.name, metric.cutoff, metric.parameter
     ranking = [labels[i] for i in sorted(range(len(labels)), key=lambda i: -scores[i])]
     ranking = [max(label, 0) for label in ranking]
     depth = len(ranking) if cutoff is None else cutoff
-    relevant = [label >= 1 for label in ranking]
-    if name == "ndcg":
+    relevant = [label >= metric.level for label in ranking]
+    if name in ("ndcg", "dcg"):
 
         def dcg(grades: list[int]) -> float:
             total = 0.0
             for position, grade in enumerate(grades[:depth], start=1):
-                total += (2**grade - 1) * (1.0 if position <= 2 else math.log(2) / math.log(position))
+                gain = grade if metric.gain == "linear" else 2**grade - 1
+                total += gain * (1.0 if position <= 2 else math.log(2) / math.log(position))
             return total
 
+        if name == "dcg":
+            return dcg(ranking)
         if len(ranking) < depth or not any(relevant):
             return 0.0
         return dcg(ranking) / dcg(sorted(ranking, reverse=True))
     if name == "p":
         return sum(relevant[:depth]) / depth
+    if name == "recall":
+        return sum(relevant[:depth]) / max(sum(relevant), 1)
+    if name == "f1":
+        precision, recall = sum(relevant[:depth]) / depth, sum(relevant[:depth]) / max(sum(relevant), 1)
+        return 2 * precision * recall / (precision + recall) if precision else 0.0
+    if name == "success":
+        return float(any(relevant[:depth]))
+    if name == "rprec":
+        return sum(relevant[: sum(relevant)]) / max(sum(relevant), 1)
     if name == "map":
         hits = [i for i, hit in enumerate(relevant, start=1) if hit]
         return sum(sum(relevant[:i]) / i for i in hits if i <= depth) / len(hits) if hits else 0.0
@@ -79,7 +102,7 @@ def test_equals_the_naive_twin(make_chunk: Any, queries: list[list[tuple[int, in
     values = score_chunk(chunk, scores, metrics, max_grade=GRADES)
     for row, items in zip(values, queries, strict=True):
         labels, own = [label for label, _ in items], [float(score) for _, score in items]
-        wanted = [naive(labels, own, m.name, m.cutoff, m.parameter) for m in metrics]
+        wanted = [naive(labels, own, metric) for metric in metrics]
         np.testing.assert_allclose(row, wanted, rtol=1e-12, atol=1e-12)
 
 
@@ -111,7 +134,7 @@ def test_columns_come_in_the_order_asked_for(make_chunk: Any) -> None:
 
 
 def test_empty_chunk(make_chunk: Any) -> None:
-    metrics = parse_metrics([*METRICS, "tau"])
+    metrics = parse_metrics([*METRICS, "f1", "bpref", "infap", "judged@2", "tau"])
     assert score_chunk(make_chunk([]), np.zeros(0), metrics, max_grade=1).shape == (0, len(metrics))
     empty_query = score_chunk(make_chunk([[]]), np.zeros(0), metrics, max_grade=1)
     assert np.isnan(empty_query[0, -1])

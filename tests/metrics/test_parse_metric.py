@@ -4,7 +4,7 @@ import pytest
 
 from distagg.errors import UsageError
 from distagg.metrics import Metric, parse_metric
-from distagg.metrics.metric import FAMILIES, check_protocol
+from distagg.metrics.metric import ALIASES, FAMILIES, check_protocol
 from distagg.metrics.score import SCORERS
 
 
@@ -22,6 +22,11 @@ from distagg.metrics.score import SCORERS
         ("rbp(0.95)", Metric("rbp", None, 0.95)),
         ("rbp(0.123456789)@7", Metric("rbp", 7, 0.123456789)),
         ("tau", Metric("tau")),
+        ("recall@100", Metric("recall", 100)),
+        ("ndcg(exp)@10", Metric("ndcg", 10, gain="exp")),
+        ("dcg(linear)", Metric("dcg", gain="linear")),
+        ("map(rel=2)@5", Metric("map", 5, level=2)),
+        ("rbp(0.5,rel=3)", Metric("rbp", None, 0.5, level=3)),
     ],
 )
 def test_reads_names_and_gives_them_back(text: str, metric: Metric) -> None:
@@ -31,16 +36,54 @@ def test_reads_names_and_gives_them_back(text: str, metric: Metric) -> None:
 
 
 @pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        # trec_eval
+        ("recip_rank", "mrr"), ("ndcg_cut_10", "ndcg@10"), ("ndcg_cut.10", "ndcg@10"), ("recall_10", "recall@10"),
+        ("P_10", "p@10"), ("map_cut_100", "map@100"), ("Rprec", "rprec"), ("success_1", "success@1"),
+        ("bpref", "bpref"), ("infAP", "infap"), ("set_recall", "recall"), ("set_F", "f1"),
+        # ir-measures
+        ("nDCG@10", "ndcg@10"), ("RR", "mrr"), ("RR@10", "mrr@10"), ("AP", "map"), ("AP@100", "map@100"),
+        ("R@100", "recall@100"), ("P@5", "p@5"), ("P(rel=2)@5", "p(rel=2)@5"), ("Success@1", "success@1"),
+        ("Judged@10", "judged@10"), ("RBP(p=0.8)", "rbp(0.8)"), ("RBP(rel=2, p=0.8)", "rbp(0.8,rel=2)"),
+        ("ERR@20", "err@20"), ("SetF", "f1"), ("SetR", "recall"), ("AP(rel=1)", "map"),
+        ("nDCG(dcg='exp-log2')@10", "ndcg(exp)@10"), ("nDCG(dcg='log2',judged_only=False)@10", "ndcg(linear)@10"),
+        # BEIR and MTEB, ranx
+        ("ndcg_at_10", "ndcg@10"), ("hit_rate_at_5", "success@5"), ("precision_at_1", "p@1"), ("hit@5", "success@5"),
+        ("hit_rate@5", "success@5"), ("r-precision", "rprec"), ("rbp.95", "rbp(0.95)"),
+        ("ndcg_burges@10", "ndcg(exp)@10"), ("ndcg(exponential)@10", "ndcg(exp)@10"),
+    ],
+)  # fmt: skip
+def test_reads_the_names_of_others(theirs: str, ours: str) -> None:
+    assert str(parse_metric(theirs)) == ours == str(parse_metric(ours))
+    assert str(parse_metric(theirs.upper())) == ours
+
+
+def test_aliases_stand_for_families() -> None:
+    assert not ALIASES.keys() & FAMILIES.keys()
+    assert {name.partition("(")[0] for name in ALIASES.values()} <= FAMILIES.keys()
+
+
+@pytest.mark.parametrize(
     ("text", "says"),
     [
         ("ndgc@5", "did you mean 'ndcg'"),
-        ("recall@5", "known: ndcg, p, map"),
+        ("recip_rnk", "did you mean 'recip_rank'"),
+        ("xyz", "known: ndcg, dcg, p, recall"),
+        ("success", "needs a cutoff"),
+        ("bpref@5", "takes no cutoff"),
+        ("ndcg(cube)@5", "found 'cube' as the gain of the metric 'ndcg(cube)@5', expected linear or exp"),
+        ("nDCG(gains={1:2})@5", "found 'gains={1:2}' in the metric 'nDCG(gains={1:2})@5', expected linear or exp"),
+        ("P(judged_only=True)@5", "found 'judged_only=true' in the metric"),
+        ("map(rel=0)", "found '0' as the lowest relevant label"),
+        ("map()", "found '' in the metric 'map()', expected rel=LABEL"),
         ("p", "needs a cutoff, like p@10"),
         ("ndcg@0", "whole number from 1"),
         ("ndcg@five", "found the cutoff 'five'"),
         ("ndcg@", "found the cutoff ''"),
         ("tau@5", "takes no cutoff; write tau"),
-        ("map(3)", "takes nothing in parentheses"),
+        ("map(3)", "found '3' in the metric 'map(3)', expected rel=LABEL"),
+        ("tau(3)", "takes nothing in parentheses"),
         ("rbp(1)", "found '1' as the persistence"),
         ("rbp(x)", "between 0 and 1"),
         ("err(2.5)", "expected a whole number"),

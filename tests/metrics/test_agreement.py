@@ -7,7 +7,7 @@ import pytest
 import scipy.stats
 
 from distagg.metrics import parse_metrics, score_chunk
-from distagg.metrics.tau import kendall_tau
+from distagg.metrics.agreement import kendall_tau
 
 
 @pytest.mark.parametrize("levels", [2, 3, 1000])

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 
-from distagg.metrics.kernels import precision_at_hits, stop_probability, sums_at_cutoffs
+from distagg.metrics.ranked import precision_at_hits, stop_probability, sums_at_cutoffs
 
 OFFSETS = np.array([0, 5, 5, 6, 10])
 OFFSETS.setflags(write=False)  # as in chunks
