@@ -22,7 +22,6 @@ from distagg.engine.progress import metered
 from distagg.engine.runner import InlineRunner, Runner
 from distagg.errors import UsageError, unknown
 from distagg.models import ALIASES, MODELS, completion_named, is_model, model_named, reseeded
-from distagg.models.trained import Trained
 from distagg.reports.learned import learned_text
 from distagg.reports.terminal import comparison_table, counted_by, render_table
 from distagg.storage.paths import Place, local, place
@@ -172,7 +171,7 @@ def run_fit(arguments: argparse.Namespace) -> None:
         if tried:
             rows = [[*map(str, list(row.values())[:-1]), f"{100 * row[goal.metric]:.2f}"] for row in tried]
             print(render_table([*list(tried[0])[:-1], f"{goal.metric}, %"], rows, "l" * (len(tried[0]) - 1) + "r"))
-        print(learned_text(model.name, params, dataset.experts, model.columns if isinstance(model, Trained) else ()))
+        print(learned_text(model.name, params, dataset.experts, model.weight_columns))
         say(f"saved: {arguments.output}")
 
 

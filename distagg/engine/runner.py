@@ -47,6 +47,11 @@ class Round:
 
 
 class Runner(Protocol):
+    @property
+    def client(self) -> Any:
+        """The Dask client, or None where there is no cluster."""
+        ...
+
     def map(self, work: Work, refs: Sequence[ChunkRef], progress: Progress = silent) -> Iterator[Any]:
         """Results in the order of ``refs``."""
         ...
@@ -138,6 +143,8 @@ def raise_notes(notes: list[str]) -> None:
 
 class InlineRunner:
     """Runs chunk after chunk in this process: the default."""
+
+    client: Any = None
 
     def map(self, work: Work, refs: Sequence[ChunkRef], progress: Progress = silent) -> Iterator[Any]:
         for index, ref in enumerate(refs):

@@ -28,7 +28,6 @@ from distagg.dataset.manifest import MANIFEST, read_committed_json
 from distagg.engine.runner import InlineRunner, Runner, Work
 from distagg.errors import InputError, UsageError
 from distagg.models import MODELS, Model, Params, is_model, model_named
-from distagg.models.trained import Trained
 from distagg.storage.atomic import staged_directory
 from distagg.storage.paths import Place, place
 
@@ -182,7 +181,7 @@ def load_model(where: str | Place) -> Fitted:
         if row["name"].startswith("expert_") and shape[:1] != (len(experts),):
             raise _damaged(path / "params.parquet", f"{row['name']} of shape {shape}", f"{len(experts)} experts' rows")
     params = params_of(table)
-    missing = [key for key in (model.weights if isinstance(model, Trained) else ()) if key not in params]
+    missing = [key for key in model.weight_names if key not in params]
     if missing:
         raise _damaged(path / "params.parquet", f"no {', '.join(missing)}", f"the weights of {name}")
     return Fitted(model, params, tuple(experts))

@@ -83,6 +83,8 @@ class Model:
     unseen: ClassVar[float] = 0.0  # the value of params named expert_* for experts that are unseen in fitting
     package: ClassVar[str] = ""  # an optional dependency that training needs
     criterion: ClassVar[str] = ""  # when a fit counts as converged, in words; empty where nothing is iterated
+    learner: ClassVar[str] = "map_reduce"  # the name of the engine's learner that fits it
+    overflows: ClassVar[bool] = False  # training can diverge: infinite scores then mean that a candidate is unusable
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -97,6 +99,26 @@ class Model:
     def learns(self) -> bool:
         """Whether the model must be fitted before it can score."""
         return self.needs_labels
+
+    @property
+    def serial(self) -> bool:
+        """Whether a fit is one sequence of steps in one process; several such fits run in parallel."""
+        return getattr(self, "mode", "") == "serial"
+
+    @property
+    def weight_names(self) -> tuple[str, ...]:
+        """Names of the params that are trained weights."""
+        return ()
+
+    @property
+    def weight_columns(self) -> tuple[str, ...]:
+        """Names of the columns of an expert's trained weights."""
+        return ()
+
+    @property
+    def ignored(self) -> float:
+        """The value of params named ``expert_*`` that makes the model ignore an expert."""
+        return self.unseen
 
     def candidates(self, n_experts: int) -> list[Params]:
         """Parameters to choose from by a metric on labelled data; empty when nothing is to be chosen."""

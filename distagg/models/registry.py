@@ -21,26 +21,37 @@ from distagg.models.base import Model, make
 if TYPE_CHECKING:
     from distagg.models.completion.model import Completion
 
+T = TypeVar("T")
 M = TypeVar("M", bound=Model)
 ENTRY_POINTS = "distagg.models"  # the group
 
 
-class Registry(Mapping[str, type[M]], Generic[M]):
-    """Classes of models by name. Names cost nothing; a class is imported on access.
+class Registry(Mapping[str, type[T]], Generic[T]):
+    """Classes by name. Names cost nothing; a class is imported on access.
+
+    ``built_in`` says where the classes of ``package`` are. Other packages add subclasses of ``base`` by entry points of
+    ``group``; each class has its name as the attribute ``name``.
 
     >>> "rrf" in MODELS, MODELS["rrf"].summary
     (True, 'reciprocal rank fusion: sum of 1 / (c + rank)')
     """
 
-    def __init__(self, built_in: dict[str, str], group: str = "") -> None:
-        self.built_in, self.group = built_in, group
+    def __init__(
+        self,
+        built_in: dict[str, str],
+        group: str = "",
+        package: str = "distagg.models",
+        base: str = "distagg.models.Model",
+    ) -> None:
+        self.built_in, self.group, self.package, self.base = built_in, group, package, base
+        self.kind = base.rpartition(".")[2].lower()
 
-    def __getitem__(self, name: str) -> type[M]:
+    def __getitem__(self, name: str) -> type[T]:
         if name in self.built_in:
             module, _, attribute = self.built_in[name].partition(":")
-            model: type[M] = getattr(import_module(f"distagg.models.{module}"), attribute)
-            return model
-        return _load_installed(self.installed[name])
+            built_in: type[T] = getattr(import_module(f"{self.package}.{module}"), attribute)
+            return built_in
+        return self._load(self.installed[name])
 
     def __contains__(self, name: object) -> bool:
         return name in self.built_in or name in self.installed
@@ -53,17 +64,36 @@ class Registry(Mapping[str, type[M]], Generic[M]):
 
     @cached_property
     def installed(self) -> dict[str, EntryPoint]:
-        """Entry points of other packages, by the model's name. A name that is taken is refused."""
-        models: dict[str, EntryPoint] = {}
+        """Entry points of other packages, by name. A name that is taken is refused."""
+        points: dict[str, EntryPoint] = {}
         for point in entry_points(group=self.group) if self.group else ():
-            if point.name in models or point.name in self.built_in or point.name in ALIASES:
-                owner = _package(models[point.name]) if point.name in models else "distagg"
+            if point.name in points or point.name in self.built_in or point.name in ALIASES:
+                owner = _package(points[point.name]) if point.name in points else "distagg"
                 raise UsageError(
-                    f"package '{_package(point)}' registers a model '{point.name}' (entry point {point.value}), but "
-                    f"'{owner}' already has a model of that name; rename the package's model, or uninstall the package"
+                    f"package '{_package(point)}' registers a {self.kind} '{point.name}' (entry point {point.value}), "
+                    f"but '{owner}' already has a {self.kind} of that name; rename the package's {self.kind}, or "
+                    "uninstall the package"
                 )
-            models[point.name] = point
-        return models
+            points[point.name] = point
+        return points
+
+    def _load(self, point: EntryPoint) -> type[T]:
+        """The class behind another package's entry point."""
+        where = f"{self.kind} '{point.name}' of package '{_package(point)}' (entry point {point.value})"
+        try:
+            loaded = point.load()
+        except Exception as error:
+            raise UsageError(
+                f"{where} cannot be loaded: {type(error).__name__}: {error}; repair or uninstall the package"
+            ) from error
+        module, _, attribute = self.base.rpartition(".")
+        base = getattr(import_module(module), attribute)
+        if not (isinstance(loaded, type) and issubclass(loaded, base)) or getattr(loaded, "name", "") != point.name:
+            raise UsageError(
+                f"{where}: found {loaded!r}, expected a subclass of {self.base} whose name is '{point.name}'; "
+                "repair or uninstall the package"
+            )
+        return loaded
 
 
 MODELS: Registry[Model] = Registry(
@@ -180,23 +210,6 @@ def completion_named(name: str, settings: dict[str, Any] | None = None, *, seed:
 
 def _seeded(model: type[M], settings: dict[str, Any], seed: int) -> M:
     return make(model, {"seed": seed, **settings} if draws(model) else settings)
-
-
-def _load_installed(point: EntryPoint) -> type[Any]:
-    """The class behind another package's entry point."""
-    where = f"model '{point.name}' of package '{_package(point)}' (entry point {point.value})"
-    try:
-        model = point.load()
-    except Exception as error:
-        raise UsageError(
-            f"{where} cannot be loaded: {type(error).__name__}: {error}; repair or uninstall the package"
-        ) from error
-    if not (isinstance(model, type) and issubclass(model, Model)) or getattr(model, "name", "") != point.name:
-        raise UsageError(
-            f"{where}: found {model!r}, expected a subclass of distagg.models.Model whose name is '{point.name}'; "
-            "repair or uninstall the package"
-        )
-    return model
 
 
 def _package(point: EntryPoint) -> str:

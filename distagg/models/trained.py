@@ -1,10 +1,10 @@
 """The base of models that are trained in rounds, and what they give the engine.
 
 Volkovs & Zemel 2014, algorithms 1 and 2, and their map-reduce forms.
-A model's weights are arrays in its params, named by ``weights``. It writes ``start`` (the first weights), ``learn``
-(one pass of SGD over a chunk's queries), ``slope`` (the summed gradient at fixed weights) and ``score``; ``prepare``
-computes what depends on the chunk alone (features, potentials). The engine (``engine.fitting.train``) owns the rounds;
-params also hold ``round`` (rounds done) and ``highest`` (the highest label of the training data).
+A model's weights are arrays in its params, named by ``weight_names``. It writes ``start`` (the first weights),
+``learn`` (one pass of SGD over a chunk's queries), ``slope`` (the summed gradient at fixed weights) and ``score``;
+``prepare`` computes what depends on the chunk alone (features, potentials). The engine (``engine.fitting.train``) owns
+the rounds; params also hold ``round`` (rounds done) and ``highest`` (the highest label of the training data).
 Objectives are maximised: a slope points up.
 
 - ``serial``: the weights go through all chunks one after the other, the papers' algorithm.
@@ -38,6 +38,8 @@ class Trained(Model):
     """Base of models that are trained in rounds."""
 
     supervised: ClassVar[bool] = True
+    learner: ClassVar[str] = "trained"
+    overflows: ClassVar[bool] = True
     adam: ClassVar[tuple[float, float, float, float]] = (0.1, 0.9, 0.999, 1e-8)  # step, decay of both moments, floor
 
     mode: str = param("serial", MODE_HELP, choices=MODES)
@@ -47,18 +49,24 @@ class Trained(Model):
     seed: int = param(0, "seed of all random draws", least=0)
 
     @property
-    def weights(self) -> tuple[str, ...]:
-        """Names of the params that are learned."""
+    def weight_names(self) -> tuple[str, ...]:
         raise NotImplementedError
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        """Names of the columns of an expert's weights."""
+    def weight_columns(self) -> tuple[str, ...]:
         raise NotImplementedError
+
+    @property
+    def ignored(self) -> float:
+        return 0.0  # an unseen expert may have the shared weights instead
 
     def start(self, n_experts: int) -> Params:
         """The first weights, by name."""
         raise NotImplementedError
+
+    def first(self, n_experts: int, highest: float) -> Params:
+        """The params before the first round; ``highest`` is the highest label of the training data."""
+        return {**self.start(n_experts), "round": np.zeros(1), "highest": np.array([float(highest)])}
 
     def prepare(self, chunk: Chunk) -> dict[str, np.ndarray]:
         """Arrays that depend on the chunk and the settings alone."""
@@ -87,16 +95,16 @@ class Trained(Model):
             slope, count = self.slope(chunk, params)
             return {**slope, "count": np.array([float(count)])}
         reached, count = self.learn(chunk, params)
-        return {**{name: reached[name] * count for name in self.weights}, "count": np.array([float(count)])}
+        return {**{name: reached[name] * count for name in self.weight_names}, "count": np.array([float(count)])}
 
     def finish(self, statistics: Statistics, params: Params) -> Params:
         """The next round's params."""
         count = max(float(statistics["count"][0]), 1.0)
-        mean = {name: statistics[name] / count for name in self.weights}
+        mean = {name: statistics[name] / count for name in self.weight_names}
         if self.mode == "gradient":
             return self._adam(mean, params)
         if not statistics["count"][0]:
-            mean = {name: params[name] for name in self.weights}
+            mean = {name: params[name] for name in self.weight_names}
         return {**params, **mean, "round": params["round"] + 1.0}
 
     def done(self, params: Params) -> bool:
@@ -106,7 +114,7 @@ class Trained(Model):
         share, first, second, floor = self.adam
         state = {**params, "round": params["round"] + 1.0}
         step = float(state["round"][0])
-        for name in self.weights:
+        for name in self.weight_names:
             zero = np.zeros_like(params[name])
             mean = first * params.get(f"mean of {name}", zero) + (1.0 - first) * slope[name]
             square = second * params.get(f"square of {name}", zero) + (1.0 - second) * slope[name] ** 2

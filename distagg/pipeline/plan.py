@@ -14,12 +14,12 @@ from typing import Any
 
 from distagg.dataset.dataset import CHUNK_ENTRIES, Dataset
 from distagg.dataset.manifest import Manifest
+from distagg.engine.fitting.learner import learner_of
 from distagg.engine.fitting.search import variants
 from distagg.engine.fitting.train import TRAIN_ENTRIES
 from distagg.engine.rank import ranking_of, ranking_schema, solved
 from distagg.engine.saved import load_model
 from distagg.models import Model, Params, is_model, model_named
-from distagg.models.trained import Trained
 from distagg.pipeline.spec import Job, Step
 from distagg.storage.paths import is_found
 
@@ -73,31 +73,29 @@ def _measured(step: Step, entries: float, workers: int, job: Job) -> dict[str, A
     model, params = _model(step, job)
     if source is None or model is None or source.manifest.partition == "expert":
         return {}
-    trained = isinstance(model, Trained) and step.do == "fit"
-    if model.learns and not params and not trained:
+    learner = learner_of(model)
+    rounds = learner.rounds(model) if step.do == "fit" else 0
+    if model.learns and not params and not rounds:
         return {}
     ref = source.plan(TRAIN_ENTRIES)[0]
     spent, compiling = 0.0, 0.0
     for turn in range(2):
         began = time.perf_counter()
-        chunk = ref.load(ids=not trained)
-        if trained:
-            assert isinstance(model, Trained)
-            start = {**model.start(chunk.n_experts), "round": [0.0], "highest": [float(max(chunk.labels.max(), 1))]}
-            model.learn(chunk, {name: _array(value) for name, value in start.items()})
+        chunk = ref.load(ids=not rounds)
+        if rounds:
+            learner.rehearse(model, chunk)
         else:
             ranking_of(chunk, solved(model, chunk, params), ranking_schema(model))
         spent = time.perf_counter() - began
         compiling = spent if turn == 0 else max(compiling - spent, 0.0)
-    rounds = int(model.rounds) if isinstance(model, Trained) and trained else 1
-    share = 1 if trained and model.mode == "serial" else workers  # type: ignore[attr-defined]
+    share = 1 if rounds and model.serial else workers
     largest = min(entries, step.values.get("chunk_entries", TRAIN_ENTRIES))
     each = chunk.nbytes / max(chunk.n_entries, 1)
     resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return {
-        "seconds": compiling + rounds * spent * entries / max(chunk.n_entries, 1) / share,
+        "seconds": compiling + max(rounds, 1) * spent * entries / max(chunk.n_entries, 1) / share,
         "memory": resident + COPIES * each * largest,
-        **({"rounds at most": rounds} if trained else {}),
+        **({"rounds at most": rounds} if rounds else {}),
     }
 
 
@@ -122,9 +120,3 @@ def _model(step: Step, job: Job) -> tuple[Model | None, Params]:
     fitted = load_model(name)
     dataset = _source(step, job)
     return (fitted.model, fitted.params_for(dataset.experts)) if dataset is not None else (None, {})
-
-
-def _array(value: Any) -> Any:
-    import numpy as np
-
-    return np.asarray(value, dtype=np.float64)

@@ -26,7 +26,7 @@ from goals import print_table
 from distagg.dataset import Dataset, write_dataset
 from distagg.dataset.chunk import Chunk
 from distagg.engine.dask import local_cluster
-from distagg.engine.fitting.train import train
+from distagg.engine.fitting.fit import fit
 from distagg.models.crf.model import Crf
 from distagg.sources.synthetic import SyntheticSource
 
@@ -91,10 +91,10 @@ def rounds(data: Dataset, workers: int, count: int) -> list[dict[str, Any]]:
     for mode in ("serial", "average", "gradient"):
         row: dict[str, Any] = {"mode": mode, "chunks": len(data.plan(1))}
         model = Crf(mode=mode, rounds=count, patience=count)
-        row["inline"] = [s / count for s in timed(lambda: train(model, data), 3)]  # noqa: B023
+        row["inline"] = [s / count for s in timed(lambda: fit(model, data), 3)]  # noqa: B023
         if workers:
             with local_cluster(workers) as runner:
-                seconds = timed(lambda: train(model, data, runner=runner), 3)  # noqa: B023
+                seconds = timed(lambda: fit(model, data, runner=runner), 3)  # noqa: B023
             row["cluster"] = [s / count for s in seconds]
         found.append(row)
     return found

@@ -94,7 +94,7 @@ def ready(model: Model) -> Params:
         return model.joined({name: ready(member) for name, member in model.members.items()})
     begin: Params = {}
     if isinstance(model, Trained):
-        begin = {**model.start(TRAINING.n_experts), "round": np.zeros(1), "highest": np.full(1, 2.0)}
+        begin = model.first(TRAINING.n_experts, 2.0)
     return gathered(model, [TRAINING], begin, right=False) if model.learns else {}
 
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.dataset.dataset import ChunkRef, Dataset
-from distagg.engine.fitting.train import Goal
-from distagg.engine.progress import Progress, silent
-from distagg.engine.runner import InlineRunner, Runner, Work
+from distagg.engine.fitting.learner import Learner, Training, check_whole
+from distagg.engine.progress import Progress
+from distagg.engine.runner import Work
 from distagg.engine.saved import align_experts
 from distagg.errors import UsageError
 from distagg.metrics import highest_label, parse_metric, score_chunk
@@ -25,26 +25,26 @@ MULTITHREAD_ITEMS = 1_000_000
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
-def boost(
-    model: LambdaMart,
-    train: Dataset,
-    valid: Dataset | None = None,
-    goal: Goal | None = None,
-    runner: Runner | None = None,
-    progress: Progress = silent,
-) -> Params:
+class BoostedLearner(Learner):
+    """The learner of boosted trees."""
+
+    name: ClassVar[str] = "boosted"
+    stops_early: ClassVar[bool] = True
+
+    def fit(self, model: LambdaMart, data: Training) -> Params:
+        check_whole(model, data.train)
+        return boost(model, data)
+
+
+def boost(model: LambdaMart, data: Training) -> Params:
     """Trees as arrays: ``tree_nodes`` (column, threshold or value, left, right) x nodes, and the start of each tree.
 
     ``curve`` is the validation metric after each tree; the trees after its maximum are dropped.
     """
-    runner, goal = runner or InlineRunner(), goal or Goal()
-    judged = valid if valid is not None else train
-    goal = goal.on(judged)
-    for dataset in (train, judged):
-        if not dataset.manifest.labels:
-            raise UsageError(f"{model.name} learns from labels, but {dataset.path or 'the dataset'} has none")
-    spread = model.mode == "spread" and not isinstance(runner, InlineRunner)
-    trees = _grow_on_workers(model, train, runner) if spread else _grow_here(model, train, progress)
+    train, judged, runner = data.train, data.judged, data.runner
+    goal = data.goal.on(judged)
+    spread = model.mode == "spread" and runner.client is not None
+    trees = _grow_on_workers(model, train, runner) if spread else _grow_here(model, train, data.progress)
     params = {**trees, "expert_row": np.arange(train.manifest.experts, dtype=np.float64)}
     aligned = align_experts(model, params, train.experts, judged.experts)
     work = Work(_curve_task, (model, aligned, goal, highest_label(judged.manifest)), ids=goal.protocol == "trec")

@@ -1,36 +1,41 @@
-"""Fit a model: choose among candidate parameters by a metric on labels, or run rounds of map, reduce and finish."""
+"""Fit any model by its learner; the learner of most models, and the one loop of map, reduce and finish."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.dataset.dataset import ChunkRef, Dataset
-from distagg.engine.fitting.boost import boost
 from distagg.engine.fitting.checkpoint import Keeper, NoKeeper, saving_on_stop
-from distagg.engine.fitting.folds import hold_outs
-from distagg.engine.fitting.train import Goal, judging, values_of
-from distagg.engine.fitting.train import train as train_in_rounds
+from distagg.engine.fitting.learner import Goal, Learner, Training, check_whole, learner_of, split_query
+from distagg.engine.fitting.train import judging, values_of
 from distagg.engine.progress import Progress, silent
 from distagg.engine.runner import InlineRunner, Runner, Work
 from distagg.engine.saved import align_experts
 from distagg.errors import UsageError
 from distagg.models import Completion, Model, Params
 from distagg.models.base import Statistics
-from distagg.models.boosted.blend import Blend
-from distagg.models.boosted.model import LambdaMart
 from distagg.models.completion.model import some_lists
-from distagg.models.trained import Trained
 
 Through = tuple[Completion, Params]  # a fitted completion
 
 __all__ = [
-    "Goal", "Through", "Trial", "align_experts", "check_fits", "fit", "fit_each", "gather", "run_rounds", "split_query",
-    "stops_early",
-]  # fmt: skip
+    "Goal",
+    "MapReduceLearner",
+    "Through",
+    "Trial",
+    "align_experts",
+    "check_fits",
+    "fit",
+    "fit_each",
+    "gather",
+    "run_rounds",
+    "split_query",
+]
 
 
 def fit(
@@ -45,63 +50,50 @@ def fit(
 ) -> Params:
     """Learn the parameters that the model shares between queries; empty for models that learn nothing.
 
-    Models with early stopping (see ``stops_early``) learn from ``train`` and stop by ``valid``; all others learn from
-    both. Training in rounds resumes from the state that ``keeper`` stored; trees and blends start from the beginning.
+    Models with early stopping (``Learner.stops_early``) learn from ``train`` and stop by ``valid``; all others learn
+    from both. Training in rounds resumes from the state that ``keeper`` stored; trees and blends start from the
+    beginning.
     """
     check_fits(model, train)
-    if isinstance(model, Trained):
-        _check_whole(model, train)
-        return train_in_rounds(model, train, valid, goal, runner, progress, keeper)
-    if isinstance(model, LambdaMart):
-        _check_whole(model, train)
-        return boost(model, train, valid, goal, runner, progress)
-    if isinstance(model, Blend):
-        ways = hold_outs(train, valid)
-        trials = [
-            Trial(member, *ways[model.turn(name) % len(ways)], goal or Goal()) for name, member in model.members.items()
-        ]
-        return model.joined(dict(zip(model.members, fit_each(trials, runner, progress), strict=True)))
-    params: Params = {}
-    candidates = model.candidates(train.manifest.experts)
-    datasets = [train] if valid is None or valid == train else [train, valid]
-    for dataset in datasets:
-        if model.needs_labels and not dataset.manifest.labels:
-            raise UsageError(f"{model.name} learns from labels, but {dataset.path or 'the dataset'} has none")
-    if candidates:
-        params = model.chosen(candidates, _values(model, candidates, datasets, goal or Goal(), runner, progress))
-    elif model.learns:
+    if model.needs_labels:
+        for dataset in (train, train if valid is None else valid):
+            if not dataset.manifest.labels:
+                raise UsageError(f"{model.name} learns from labels, but {dataset.path or 'the dataset'} has none")
+    runner, keeper = runner or InlineRunner(), keeper or NoKeeper()
+    return learner_of(model).fit(model, Training(train, valid, goal or Goal(), runner, progress, keeper))
+
+
+class MapReduceLearner(Learner):
+    """The learner of models that choose among candidates by a metric, or sum up statistics in rounds."""
+
+    name: ClassVar[str] = "map_reduce"
+
+    def fit(self, model: Model, data: Training) -> Params:
+        candidates = model.candidates(data.train.manifest.experts)
+        datasets = [data.train] if data.judged == data.train else [data.train, data.judged]
+        if candidates:
+            return model.chosen(candidates, _values(model, candidates, datasets, data))
+        if not model.learns:
+            return {}
         refs: list[ChunkRef] = []
         for dataset in datasets:
-            if dataset.experts != train.experts:
+            if dataset.experts != data.train.experts:
                 raise UsageError(
                     f"{model.name} learns from training and validation queries together, but their experts differ; "
                     "pass one dataset"
                 )
-            _check_whole(model, dataset)
+            check_whole(model, dataset)
             refs += dataset.plan()
-        params = run_rounds(model, params, refs, runner or InlineRunner(), progress, keeper=keeper)
-    return params
+        return run_rounds(model, {}, refs, data.runner, data.progress, keeper=data.keeper)
 
 
-def stops_early(model: Model) -> bool:
-    """Whether validation queries decide when training stops, so that the model must not learn from them as well."""
-    return isinstance(model, Trained | LambdaMart | Blend)
-
-
-def _values(
-    model: Model,
-    candidates: list[Params],
-    datasets: list[Dataset],
-    goal: Goal,
-    runner: Runner | None,
-    progress: Progress,
-) -> np.ndarray:
+def _values(model: Model, candidates: list[Params], datasets: list[Dataset], data: Training) -> np.ndarray:
     """Each candidate's metric over the queries of all datasets, with experts matched by name."""
     totals = []
     for dataset in datasets:
         aligned = [align_experts(model, params, datasets[0].experts, dataset.experts) for params in candidates]
-        todo = judging(model, aligned, dataset, goal, repeated=False)
-        totals.append((runner or InlineRunner()).map_reduce(todo.work, todo.refs, todo.reduce, progress))
+        todo = judging(model, aligned, dataset, data.goal, repeated=False)
+        totals.append(data.runner.map_reduce(todo.work, todo.refs, todo.reduce, data.progress))
     judged = [total for total in totals if total is not None]
     return values_of(model, np.sum(judged, axis=0) if judged else None)
 
@@ -123,7 +115,7 @@ def fit_each(trials: Sequence[Trial], runner: Runner | None = None, progress: Pr
     spreads its chunks over all workers. The bits are the same either way.
     """
     runner = runner or InlineRunner()
-    serial = [n for n, trial in enumerate(trials) if getattr(trial.model, "mode", "") == "serial"]
+    serial = [n for n, trial in enumerate(trials) if trial.model.serial]
     fitted = dict(zip(serial, runner.each(_fit_inline, [trials[n] for n in serial], progress), strict=True))
     for n, trial in enumerate(trials):
         if n not in fitted:
@@ -134,14 +126,6 @@ def fit_each(trials: Sequence[Trial], runner: Runner | None = None, progress: Pr
 
 def _fit_inline(trial: Trial) -> Params:
     return fit(trial.model, trial.train, valid=trial.valid, goal=trial.goal)
-
-
-def _check_whole(model: Model, train: Dataset) -> None:
-    if split_query(train) and not model.learns_from_parts:
-        raise UsageError(
-            f"{model.name} learns from whole queries, but {train.path or 'the dataset'} is partitioned by expert; "
-            "choose a model that does not learn, such as mpm"
-        )
 
 
 def gather(
@@ -164,11 +148,6 @@ def gather(
             "choose a model whose statistics add up, such as borda, mean, median or rrf"
         )
     return run_rounds(model, params, dataset.plan(), runner or InlineRunner(), progress, through=through)
-
-
-def split_query(dataset: Dataset) -> bool:
-    """Whether the lists of one query are in several chunks."""
-    return dataset.manifest.partition == "expert" and len(dataset.plan()) > 1
 
 
 def run_rounds(

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from distagg.dataset.dataset import Dataset
-from distagg.engine.fitting.fit import Trial, fit, fit_each, stops_early
+from distagg.engine.fitting.fit import Trial, fit, fit_each
 from distagg.engine.fitting.folds import Fold, make_folds
-from distagg.engine.fitting.train import Goal, evaluate_candidates
+from distagg.engine.fitting.learner import Goal, learner_of
+from distagg.engine.fitting.train import evaluate_candidates
 from distagg.engine.progress import Progress, silent
 from distagg.engine.runner import InlineRunner, Runner
 from distagg.engine.saved import align_experts
@@ -26,7 +27,7 @@ MOST_COMBINATIONS = 10_000  # of settings in a grid
 
 def _trial(model: Model, train: Dataset, valid: Dataset | None, goal: Goal) -> Trial:
     """The fit to score on the validation queries; a model without early stopping must not see them in training."""
-    return Trial(model, train, valid if stops_early(model) else None, goal)
+    return Trial(model, train, valid if learner_of(model).stops_early else None, goal)
 
 
 def _value(trial: Trial, params: Params, judged: Dataset, runner: Runner | None) -> float:
@@ -64,7 +65,7 @@ def fit_folds(
         here = range(n * len(models), (n + 1) * len(models))
         best = here[int(np.argmax([_value(trials[k], learned[k], fold.valid, runner) for k in here]))]
         model, params = trials[best].model, learned[best]
-        if not stops_early(model):
+        if not learner_of(model).stops_early:
             params = fit(model, fold.train, valid=fold.valid, goal=goal, runner=runner)
         picks.append(Pick(model, params, apart[best - here[0]]))
     return picks

@@ -6,16 +6,16 @@ The driver runs the loop, workers process chunks, and their sums merge in the fi
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.dataset.dataset import Dataset
-from distagg.engine.fitting.checkpoint import Keeper, NoKeeper, packed, saving_on_stop, unpacked
+from distagg.engine.fitting.checkpoint import packed, saving_on_stop, unpacked
+from distagg.engine.fitting.learner import Goal, Learner, Training, check_whole, split_query
 from distagg.engine.progress import Progress, silent
-from distagg.engine.runner import InlineRunner, Round, Runner, Work, run_span
+from distagg.engine.runner import Round, Runner, Work, run_span
 from distagg.engine.saved import align_experts
 from distagg.errors import UsageError
 from distagg.metrics import highest_label, parse_metric, score_chunk
@@ -24,18 +24,6 @@ from distagg.models.base import Statistics, not_converged
 from distagg.models.trained import Trained
 
 TRAIN_ENTRIES = 1 << 17  # smaller chunks than in a single pass: a round should keep all workers busy
-
-
-@dataclass(frozen=True, slots=True)
-class Goal:
-    """The metric to optimise and its protocol; without a protocol, the dataset's."""
-
-    metric: str = "map"
-    protocol: str | None = None
-
-    def on(self, dataset: Dataset) -> Goal:
-        """The goal with its protocol filled in from a dataset."""
-        return self if self.protocol else replace(self, protocol=dataset.manifest.protocol)
 
 
 def evaluate_candidates(
@@ -58,7 +46,7 @@ def evaluate_candidates(
 
 def judging(model: Model, candidates: list[Params], dataset: Dataset, goal: Goal, *, repeated: bool = True) -> Round:
     """The round that sums every candidate's metric; ``values_of`` turns the sums into means."""
-    if dataset.manifest.partition == "expert" and len(dataset.plan()) > 1:
+    if split_query(dataset):
         raise UsageError(
             f"{model.name} is chosen by a metric on whole queries, but the dataset is partitioned by expert"
         )
@@ -82,7 +70,7 @@ def _candidates_task(chunk: Chunk, index: int, payload: tuple[Any, ...]) -> np.n
     total = np.zeros((2, len(candidates)))
     for n, params in enumerate(candidates):
         scores = model.score(chunk, params)
-        if np.isnan(scores).any() or (isinstance(model, Trained) and not np.isfinite(scores).all()):
+        if np.isnan(scores).any() or (model.overflows and not np.isfinite(scores).all()):
             total[:, n] = -np.inf, 1  # a candidate that overflows is never chosen
             continue
         values = score_chunk(chunk, scores, metrics, protocol=goal.protocol, max_grade=max_grade)[:, 0]
@@ -90,15 +78,24 @@ def _candidates_task(chunk: Chunk, index: int, payload: tuple[Any, ...]) -> np.n
     return total
 
 
-def train(
-    model: Trained,
-    train: Dataset,
-    valid: Dataset | None = None,
-    goal: Goal | None = None,
-    runner: Runner | None = None,
-    progress: Progress = silent,
-    keeper: Keeper | None = None,
-) -> Params:
+class TrainedLearner(Learner):
+    """The learner of models that are trained in rounds (``Trained``)."""
+
+    name: ClassVar[str] = "trained"
+    stops_early: ClassVar[bool] = True
+
+    def fit(self, model: Trained, data: Training) -> Params:
+        check_whole(model, data.train)
+        return train(model, data)
+
+    def rounds(self, model: Trained) -> int:
+        return int(model.rounds)
+
+    def rehearse(self, model: Trained, chunk: Chunk) -> None:
+        model.learn(chunk, model.first(chunk.n_experts, max(chunk.labels.max(), 1)))
+
+
+def train(model: Trained, data: Training) -> Params:
     """Train in rounds and return the weights of the round that scores best on the validation queries.
 
     Without ``valid`` the training queries serve for validation: early stopping then only saves time. Experts of
@@ -107,15 +104,8 @@ def train(
     ``curve`` (the value after each round) and ``round`` (the number of the best round). Training offers its state to
     ``keeper`` after each round, and resumes from the state that ``keeper`` stored.
     """
-    runner, goal, keeper = runner or InlineRunner(), goal or Goal(), keeper or NoKeeper()
-    judged = valid if valid is not None else train
-    for dataset in (train, judged):
-        if not dataset.manifest.labels:
-            raise UsageError(f"{model.name} learns from labels, but {dataset.path or 'the dataset'} has none")
-    params = {
-        **model.start(train.manifest.experts),
-        "round": np.zeros(1), "highest": np.array([float(highest_label(train.manifest))]),
-    }  # fmt: skip
+    train, judged, runner, keeper = data.train, data.judged, data.runner, data.keeper
+    params = model.first(train.manifest.experts, highest_label(train.manifest))
     align_experts(model, params, train.experts, judged.experts)  # refuses unknown experts before any work
     curve: list[float] = []
     best, value, reached = params, -np.inf, 0
@@ -128,13 +118,13 @@ def train(
     ahead: Iterator[Any] = runner.rounds([_learning(model, params, train)])
     with saving_on_stop(keeper):
         while not model.done(params) and len(curve) - reached < model.patience:
-            params = _round(model, params, train, ahead, progress)
-            finite, now = all(np.isfinite(params[name]).all() for name in model.weights), -np.inf
+            params = _round(model, params, train, ahead, data.progress)
+            finite, now = all(np.isfinite(params[name]).all() for name in model.weight_names), -np.inf
             if finite:
                 aligned = align_experts(model, params, train.experts, judged.experts)
                 # Validation and the next round use the same weights: send both in one message.
                 last = model.mode == "serial" or model.done(params)
-                validation = judging(model, [aligned], judged, goal)
+                validation = judging(model, [aligned], judged, data.goal)
                 ahead = runner.rounds([validation] if last else [validation, _learning(model, params, train)])
                 now = float(values_of(model, next(ahead))[0])
             if now == -np.inf:
@@ -148,7 +138,7 @@ def train(
                 best, value, reached = params, curve[-1], len(curve)
             history = {"curve": np.array(curve), "reached": np.array([float(reached)])}
             keeper.offer(len(curve), {**packed(params=params, best=best), **history})
-    learned = {name: best[name] for name in (*model.weights, "highest")}
+    learned = {name: best[name] for name in (*model.weight_names, "highest")}
     return {**learned, "round": np.array([float(reached)]), "curve": np.array(curve)}
 
 

@@ -29,7 +29,6 @@ from distagg.engine.runner import InlineRunner, Runner, Work
 from distagg.engine.saved import Fitted
 from distagg.errors import UsageError
 from distagg.metrics import highest_label, parse_metric, score_chunk
-from distagg.models.trained import Trained
 from distagg.types import Floats
 
 LEAST = 0.1  # an expert counts as unused if its effect is below this fraction of the typical effect
@@ -142,12 +141,10 @@ def retrain(
     kept, judged = drop_experts(train, without), valid if valid is None else drop_experts(valid, without)
     params = fit(fitted.model, kept, valid=judged, goal=goal, runner=runner, progress=progress)
     dropped = [train.experts.index(name) for name in without if name in train.experts]
-    # 0 rather than ``unseen`` for trained models: crf gives an unseen expert the shared weights.
-    ignored = 0.0 if isinstance(fitted.model, Trained) else fitted.model.unseen
     for key in params:
         if key.startswith("expert_"):
             params[key] = params[key].copy()
-            params[key][dropped] = ignored
+            params[key][dropped] = fitted.model.ignored
     return Fitted(fitted.model, params, train.experts)
 
 
@@ -166,14 +163,14 @@ def weight_rows(fitted: Fitted) -> dict[str, Any]:
     Weights that all experts share, or that apply to unseen experts, have a row named ``all``.
     """
     model = fitted.model
-    if not isinstance(model, Trained):
+    if not model.weight_names:
         return {}
     rows: dict[str, list[float]] = {}
-    for name in model.weights:
+    for name in model.weight_names:
         value, names = fitted.params[name], fitted.experts if name.startswith("expert_") else ("all",)
-        if value.size == len(names) * len(model.columns):
+        if value.size == len(names) * len(model.weight_columns):
             rows.update(zip(names, value.reshape(len(names), -1).tolist(), strict=True))
-    return {"columns": list(model.columns), "rows": rows}
+    return {"columns": list(model.weight_columns), "rows": rows}
 
 
 def _typical(values: Floats) -> float:

@@ -38,6 +38,7 @@ class Blend(Model):
     supervised: ClassVar[bool] = True
     positive: ClassVar[bool] = True
     package: ClassVar[str] = "lightgbm"
+    learner: ClassVar[str] = "ensemble"
     unseen: ClassVar[float] = -np.inf  # marks unseen experts: the parameters of known ones are finite
 
     crf: int = param(

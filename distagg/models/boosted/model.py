@@ -39,6 +39,7 @@ class LambdaMart(Model):
     supervised: ClassVar[bool] = True
     positive: ClassVar[bool] = True
     package: ClassVar[str] = "lightgbm"
+    learner: ClassVar[str] = "boosted"
     unseen: ClassVar[float] = -np.inf  # marks unseen experts: the parameters of known ones are finite
 
     features: str = param(

@@ -95,18 +95,18 @@ class Crf(Trained):
             raise UsageError(f"crf: {self.metric} is the same for every ranking of {self.sample} items; raise sample")
 
     @property
-    def weights(self) -> tuple[str, ...]:
+    def weight_names(self) -> tuple[str, ...]:
         names = {"individual": ("expert_weights",), "consensus": ("shared_weights",)}
         return names.get(self.sharing, ("expert_weights", "shared_weights"))
 
     @property
-    def columns(self) -> tuple[str, ...]:
+    def weight_columns(self) -> tuple[str, ...]:
         """Names of the columns of the weights: first the bias of items that an expert leaves out."""
         return won_and_lost_names(self.pairs.split("+"), self.reciprocal)
 
     def start(self, n_experts: int) -> Params:
         rows = {"expert_weights": n_experts, "shared_weights": 1}
-        return {name: np.zeros((rows[name], len(self.columns))) for name in self.weights}
+        return {name: np.zeros((rows[name], len(self.weight_columns))) for name in self.weight_names}
 
     def prepare(self, chunk: Chunk) -> dict[str, np.ndarray]:
         """Potentials item by item, and where each item's are."""
@@ -117,7 +117,7 @@ class Crf(Trained):
         return {"start": start, "holder": holder, "potentials": potentials}
 
     def score(self, chunk: Chunk, params: Params) -> Floats:
-        parts = [params[name] for name in self.weights]
+        parts = [params[name] for name in self.weight_names]
         weights, row = np.concatenate([*parts, np.zeros((1, parts[0].shape[1]))]), self._rows(chunk)
         if self.sharing != "consensus":
             known: Bools = np.isfinite(params["expert_weights"][:, 0])
@@ -131,12 +131,12 @@ class Crf(Trained):
         return score
 
     def learn(self, chunk: Chunk, params: Params) -> tuple[Params, int]:
-        weights = np.concatenate([params[name] for name in self.weights])
+        weights = np.concatenate([params[name] for name in self.weight_names])
         count = self._climb(chunk, params, self.rate, weights, weights)
         return self._named(weights, params), count
 
     def slope(self, chunk: Chunk, params: Params) -> tuple[Params, int]:
-        weights = np.concatenate([params[name] for name in self.weights])
+        weights = np.concatenate([params[name] for name in self.weight_names])
         total = np.zeros_like(weights)
         count = self._climb(chunk, params, 1.0, weights, total)
         return self._named(total, params), count
@@ -172,8 +172,8 @@ class Crf(Trained):
         return chunk.list_expert.astype(np.int64)
 
     def _named(self, rows: Floats, params: Params) -> Params:
-        ends = np.cumsum([len(params[name]) for name in self.weights])
-        return dict(zip(self.weights, np.split(rows, ends[:-1]), strict=True))
+        ends = np.cumsum([len(params[name]) for name in self.weight_names])
+        return dict(zip(self.weight_names, np.split(rows, ends[:-1]), strict=True))
 
 
 def metric_terms(metric: str, most: int, labels: Labels, highest: float) -> tuple[Floats, Floats, int, int]:

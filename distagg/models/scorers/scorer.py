@@ -52,12 +52,12 @@ class Scorer(Trained):
     rounds: int = param(200, "most rounds of training", least=1)
 
     @property
-    def weights(self) -> tuple[str, ...]:
+    def weight_names(self) -> tuple[str, ...]:
         inner = ("inner",) if self.layers > 1 else ()
         return (self._weight, "bias", *inner, "output") if self.hidden else (self._weight,)
 
     @property
-    def columns(self) -> tuple[str, ...]:
+    def weight_columns(self) -> tuple[str, ...]:
         names = (*self._settings.names, "missing")
         return tuple(f"{name} {unit}" for name in names for unit in range(self.hidden)) if self.hidden else names
 
@@ -125,7 +125,7 @@ class Scorer(Trained):
 
     def _named(self, net: Net) -> Params:
         named = {self._weight: net.weight, "bias": net.bias, "inner": net.inner, "output": net.output}
-        return {name: named[name] for name in self.weights}
+        return {name: named[name] for name in self.weight_names}
 
     def _rows(self, chunk: Chunk) -> Rows:
         return Rows(chunk.item_offsets, **self.prepared(chunk))

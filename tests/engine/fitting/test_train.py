@@ -36,7 +36,7 @@ class Votes(Trained):
     paper: ClassVar[str] = "none"
 
     @property
-    def weights(self) -> tuple[str, ...]:
+    def weight_names(self) -> tuple[str, ...]:
         return ("expert_weight",)
 
     def start(self, n_experts: int) -> Params:

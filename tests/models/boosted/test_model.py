@@ -20,7 +20,7 @@ from distagg.dataset.chunk import Chunk
 from distagg.engine import Fitted, load_model, rank, save_model
 from distagg.engine.compare import evaluate_model
 from distagg.engine.dask import DaskRunner
-from distagg.engine.fitting.boost import _grow_on_workers, _settings, boost, grow
+from distagg.engine.fitting.boost import _grow_on_workers, _settings, grow
 from distagg.engine.fitting.fit import fit
 from distagg.engine.fitting.folds import hold_outs, make_folds
 from distagg.errors import UsageError
@@ -254,7 +254,7 @@ def test_a_blend_is_the_same_on_workers_and_on_disk(
 def test_boost_needs_a_labelled_validation_query(halves: tuple[Dataset, Dataset]) -> None:
     lists = pa.table({"query": ["q"] * 2, "expert": [halves[0].experts[0]] * 2, "item": ["x", "y"], "rank": [1, 2]})
     with pytest.raises(UsageError, match="learns from labels"):
-        boost(LambdaMart(trees=2), halves[0], Dataset.from_arrow(lists))
+        fit(LambdaMart(trees=2), halves[0], valid=Dataset.from_arrow(lists))
 
 
 def test_lambdarank_with_ranker_lightgbm_is_lambdamart_on_its_features() -> None:

@@ -158,7 +158,7 @@ def test_the_gradient_by_weight_equals_finite_differences(settings: dict) -> Non
             for query, first in zip(taught, (0, 5), strict=True)
         )
 
-    for name in model.weights:
+    for name in model.weight_names:
         for at in np.ndindex(params[name].shape):
             ends = []
             for nudge in (1e-5, -1e-5):
