@@ -46,6 +46,10 @@ class InfrastructureError(DistaggError):
     exit_code = 4
 
 
+class NotConvergedWarning(UserWarning):
+    """A model stopped before its criterion was met; its answer is its last state (exit 1)."""
+
+
 def _rebuild_input_error(file: str, line: int | None, found: str, expected: str, remedy: str) -> InputError:
     return InputError(file, line=line, found=found, expected=expected, remedy=remedy)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import time
 from pathlib import Path
@@ -10,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from distagg.cli.commands import all_models, run_in, say, show_comparison
+from distagg.cli.commands import Call, command, flag, option, say
+from distagg.cli.evaluating import all_models, show_comparison
 from distagg.dataset import Dataset, write_dataset
 from distagg.engine.compare import compare
 from distagg.engine.fitting.fit import fit
@@ -39,18 +39,25 @@ PAGES = {
 OURS = ("synthetic", "rankings", "report.html", *PAGES)
 
 
-def demo(arguments: argparse.Namespace) -> None:
+@command(
+    "demo",
+    option("-o", "--output", metavar="FOLDER", default="out/demo", help="folder for the results (default out/demo)"),
+    option("--queries", type=int, default=400, metavar="N", help="number of synthetic queries (default 400)"),
+    flag("--all", "every", help="compare all models instead of ten"),
+    examples=("distagg demo", "distagg demo --all", "distagg demo --queries 100 -o out/small"),
+)
+def demo_command(call: Call, output: str, queries: int, every: bool) -> None:
     """Write the dataset, the rankings of the best model, report.html and PAGES to the output folder."""
-    began, seed = time.perf_counter(), arguments.seed or 0
-    folder = local(arguments.output, "the demo's folder")
+    began, seed = time.perf_counter(), call.seed or 0
+    folder = local(output, "the demo's folder")
     _clear(folder)
-    say(f"1. synthetic data: {arguments.queries} queries, 25 experts, some good, some random, some adversarial")
-    write_dataset(SyntheticSource(queries=arguments.queries, shape="mq2008", seed=seed), folder / "synthetic")
+    say(f"1. synthetic data: {queries} queries, 25 experts, some good, some random, some adversarial")
+    write_dataset(SyntheticSource(queries=queries, shape="mq2008", seed=seed), folder / "synthetic")
     dataset = Dataset.open(folder / "synthetic")
     size = dataset.manifest
     say(f"   {size.entries:,} ranks of {size.items:,} items, {size.missing:.0%} missing")
-    with run_in(arguments) as runner:
-        models = [name for name in all_models(dataset, "letor5") if arguments.all or name in SHOWN]
+    with call.runner() as runner:
+        models = [name for name in all_models(dataset, "letor5") if every or name in SHOWN]
         say(f"2. {len(models)} models, five folds" + ("; blend with 2 of its 24 members" if "blend" in models else ""))
         result = compare(
             dataset,
@@ -69,9 +76,9 @@ def demo(arguments: argparse.Namespace) -> None:
         say(f"4. pages like those of the papers: {', '.join(PAGES)}")
         _pages(folder, dataset, result, runner, seed)
     result["pages"] = PAGES
-    everything = " --all" if arguments.all else ""
-    result["command"] = f"distagg demo{everything} --queries {arguments.queries} --seed {seed}"
-    show_comparison(result, dataset, str(folder / "report.html"), as_json=arguments.json)
+    everything = " --all" if every else ""
+    result["command"] = f"distagg demo{everything} --queries {queries} --seed {seed}"
+    show_comparison(call, result, dataset, str(folder / "report.html"))
     say(f"done in {time.perf_counter() - began:.1f} s; open {folder / 'report.html'} in a browser")
 
 

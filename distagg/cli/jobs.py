@@ -1,15 +1,14 @@
-"""The commands about jobs: run, plan, resume, status, report, doctor, warm."""
+"""The commands about jobs: run, plan, resume, status, report."""
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
 from pathlib import Path
 from typing import Any
 
-from distagg.cli.commands import run_in, say
-from distagg.errors import InfrastructureError, UsageError
+from distagg.cli.commands import Argument, Call, command, flag, option, run_in, say
+from distagg.errors import UsageError
 from distagg.pipeline.fields import json_schema
 from distagg.pipeline.folder import RunFolder
 from distagg.pipeline.page import how_counted, write_run_report
@@ -24,106 +23,104 @@ from distagg.storage.paths import local
 RUN = "a run directory (its lease, events and checkpoints)"
 
 
-def run_command(arguments: argparse.Namespace) -> None:
-    if arguments.schema:
+JOB = (
+    Argument("job", metavar="[JOB.toml]", required=False, help="a job file; jobs/ has examples"),
+    Argument("overrides", metavar="[key=value...]", nargs=-1, help="such as steps.ranked.model=borda"),
+)
+FOLDER = Argument("folder", metavar="RUN", help="a run directory, or 'latest' of a job's runs")
+
+
+@command(
+    "run",
+    *JOB,
+    option(
+        "-o",
+        "--output",
+        metavar="RUN",
+        help="the run directory (default: RUNS/NAME/KEY, where KEY is a hash of the job's inputs)",
+    ),
+    flag("--schema", help="print the JSON schema of job files and exit"),
+    examples=("distagg run jobs/nightly.toml", "distagg run jobs/nightly.toml steps.model.model=rrf --workers 2"),
+)
+def run_command(call: Call, job: str | None, overrides: tuple[str, ...], output: str | None, schema: bool) -> None:
+    if schema:
         print(json.dumps(json_schema(), indent=1))
         return
-    _drive(_job(arguments), arguments, local(arguments.output, RUN) if arguments.output else None)
+    _drive(call, _job(call, job, overrides), local(output, RUN) if output else None)
 
 
-def resume_command(arguments: argparse.Namespace) -> None:
-    folder = RunFolder(local(arguments.folder, RUN).resolve())
-    if not folder.begun:
-        raise UsageError(f"{arguments.folder} is not a run directory; 'distagg run JOB.toml' creates one")
-    job = job_of(folder)
-    named = folder.path.parent == Path(job.runs) / job.name
-    _drive(_placed(job, arguments), arguments, folder.path, point=named)
+@command("resume", FOLDER, examples=("distagg resume runs/nightly/latest",))
+def resume_command(call: Call, folder: str) -> None:
+    begun = RunFolder(local(folder, RUN).resolve())
+    if not begun.begun:
+        raise UsageError(f"{folder} is not a run directory; 'distagg run JOB.toml' creates one")
+    job = job_of(begun)
+    named = begun.path.parent == Path(job.runs) / job.name
+    _drive(call, _placed(call, job), begun.path, point=named)
 
 
-def plan_command(arguments: argparse.Namespace) -> None:
-    rows = plan(_job(arguments), trial=True)
-    if arguments.json:
-        print(json.dumps(rows, indent=1))
-        return
+@command("plan", *JOB, examples=("distagg plan jobs/nightly.toml",))
+def plan_command(call: Call, job: str | None, overrides: tuple[str, ...]) -> None:
+    rows = plan(_job(call, job, overrides), trial=True)
     body = [
         [
-            row["step"], row["do"], _count(row["entries"]), _count(row["chunks"]),
+            row["step"],
+            row["do"],
+            _count(row["entries"]),
+            _count(row["chunks"]),
             f"{row['seconds']:,.1f}" if "seconds" in row else "?",
             f"{row['memory'] / 2**20:,.0f}" if "memory" in row else "?",
         ]
         for row in rows
-    ]  # fmt: skip
-    print(render_table(["step", "does", "entries", "chunks", "seconds", "MB a process"], body, "llrrrr"))
-    say(
-        "seconds and memory are extrapolated from one chunk; '?' is unknown until its input exists; nothing was written"
+    ]
+    call.show(
+        rows,
+        render_table(["step", "does", "entries", "chunks", "seconds", "MB a process"], body, "llrrrr"),
+        note="seconds and memory are extrapolated from one chunk; '?' is unknown until its input exists; "
+        "nothing was written",
     )
 
 
-def status_command(arguments: argparse.Namespace) -> None:
-    state = status(local(arguments.folder, RUN))
-    if arguments.json:
-        print(json.dumps(state, indent=1))
-        return
+@command("status", FOLDER, cluster=False, examples=("distagg status runs/nightly/latest",))
+def status_command(call: Call, folder: str) -> None:
+    state = status(local(folder, RUN))
     rest = [" ".join(f"{k} {v}" for k, v in s.items() if k not in ("step", "do", "state")) for s in state["steps"]]
     rows = [[s["step"], s["do"], s["state"], more] for s, more in zip(state["steps"], rest, strict=True)]
-    print(render_table(["step", "does", "state", ""], rows, "llll"))
-    print(f"\n{state['name']}: {state['state']}" + (f", by {state['driver']}" if state["driver"] else ""))
-    if state["state"] == "stopped":
-        say(f"resume it with: distagg resume {arguments.folder}")
+    driver = f", by {state['driver']}" if state["driver"] else ""
+    call.show(
+        state,
+        f"{render_table(['step', 'does', 'state', ''], rows, 'llll')}\n\n{state['name']}: {state['state']}{driver}",
+        note=f"resume it with: distagg resume {folder}" if state["state"] == "stopped" else "",
+    )
 
 
-def report_command(arguments: argparse.Namespace) -> None:
-    folder = RunFolder(local(arguments.folder, RUN))
-    file = write_run_report(job_of(folder), folder)
-    print(json.dumps({"report": str(file)}) if arguments.json else f"report: {file}")
+@command("report", FOLDER, cluster=False, examples=("distagg report runs/nightly/latest",))
+def report_command(call: Call, folder: str) -> None:
+    begun = RunFolder(local(folder, RUN))
+    file = write_run_report(job_of(begun), begun)
+    call.show({"report": str(file)}, f"report: {file}")
 
 
-def doctor_command(arguments: argparse.Namespace) -> None:
-    from distagg.pipeline.doctor import BAD, examine
-
-    rows = examine(cluster=not arguments.no_cluster)
-    if arguments.json:
-        print(json.dumps(rows, indent=1))
-    else:
-        print(render_table(["check", "state", "found", "what to do"], [list(row.values()) for row in rows], "llll"))
-    bad = [row["check"] for row in rows if row["state"] == BAD]
-    if bad:
-        raise InfrastructureError(f"this machine cannot run distagg: {', '.join(bad)}")
-
-
-def warm_command(arguments: argparse.Namespace) -> None:
-    from distagg.pipeline.warm import warm
-
-    took: dict[str, float] = {}
-
-    def tell(name: str, seconds: float) -> None:
-        took[name] = round(seconds, 2)
-        say(f"{name}: {seconds:.1f} s")
-
-    folder = warm(arguments.models, tell)
-    print(json.dumps({"folder": str(folder), "seconds": took}) if arguments.json else f"compiled code: {folder}")
-
-
-def _job(arguments: argparse.Namespace) -> Job:
-    if arguments.job is None:
+def _job(call: Call, job: str | None, overrides: tuple[str, ...]) -> Job:
+    if job is None:
         raise UsageError("found no job file, expected distagg run JOB.toml")
-    seed = [] if arguments.seed is None else [f"seed={arguments.seed}"]
-    return _placed(read_job(Path(arguments.job), [*arguments.overrides, *seed]), arguments)
+    seed = [] if call.seed is None else [f"seed={call.seed}"]
+    return _placed(call, read_job(Path(job), [*overrides, *seed]))
 
 
-def _placed(job: Job, arguments: argparse.Namespace) -> Job:
+def _placed(call: Call, job: Job) -> Job:
     """The job with the cluster options of the command line."""
-    if arguments.scheduler is not None:
-        return dataclasses.replace(job, place={"workers": 0, "scheduler": arguments.scheduler})
-    if arguments.workers is not None:
-        return dataclasses.replace(job, place={"workers": arguments.workers})
+    if call.scheduler is not None:
+        return dataclasses.replace(job, place={"workers": 0, "scheduler": call.scheduler})
+    if call.workers is not None:
+        return dataclasses.replace(job, place={"workers": call.workers})
     return job
 
 
-def _drive(job: Job, arguments: argparse.Namespace, target: Path | None, *, point: bool = False) -> None:
-    cluster = argparse.Namespace(workers=job.place["workers"] or None, scheduler=job.place.get("scheduler"))
-    folder = drive(job, lambda: run_in(cluster), target, say, point=point)
-    if arguments.json:
+def _drive(call: Call, job: Job, target: Path | None, *, point: bool = False) -> None:
+    cluster = (job.place["workers"] or None, job.place.get("scheduler"))
+    folder = drive(job, lambda: run_in(*cluster), target, say, point=point)
+    if call.json:
         print(json.dumps({"run": str(folder.path), "metrics": folder.read("metrics.json")}, indent=1))
     else:
         _show(folder.read("metrics.json"), how_counted(job, folder))

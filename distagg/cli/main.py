@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import argparse
+    import click
 
 BUG = 70  # EX_SOFTWARE of sysexits.h
 _signals: list[int] = []  # received, that asked this command to stop
@@ -22,34 +22,31 @@ _signals: list[int] = []  # received, that asked this command to stop
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
-    debug = os.environ.get("DISTAGG_DEBUG", "0") not in ("", "0")
+    words = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in words or os.environ.get("DISTAGG_DEBUG", "0") not in ("", "0")
     try:
         _open_standard_streams()
         _watch_signals()
-        arguments = _parse(argv)
-        debug = debug or "debug" in arguments
-        return _run(arguments)
+        return _run(words)
     except (Exception, KeyboardInterrupt) as error:
         if debug:
             _print_traceback(error)
         return _explain(error)
 
 
-def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    from distagg.cli.parser import build_parser
-
-    try:
-        return build_parser().parse_args(argv)
-    finally:
-        sys.stdout.flush()  # of --help and --version: a closed pipe raises here, not when Python ends
-
-
-def _run(arguments: argparse.Namespace) -> int:
+def _run(words: list[str]) -> int:
     import logging
     import warnings
 
-    from distagg.models.base import NotConvergedWarning
+    import click
 
+    from distagg.cli.commands import DISTAGG
+    from distagg.errors import NotConvergedWarning
+
+    if "_DISTAGG_COMPLETE" in os.environ:  # set by the script that 'distagg --help' names
+        from click.shell_completion import shell_complete
+
+        return shell_complete(DISTAGG, {}, "distagg", "_DISTAGG_COMPLETE", os.environ["_DISTAGG_COMPLETE"])
     talk = logging.StreamHandler(sys.stderr)
     log = logging.getLogger("distagg")
     log.addHandler(talk)
@@ -57,14 +54,28 @@ def _run(arguments: argparse.Namespace) -> int:
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", NotConvergedWarning)
-            arguments.run(arguments)
+            with DISTAGG.make_context("distagg", words) as context:
+                DISTAGG.invoke(context)
             sys.stdout.flush()
+    except click.exceptions.Exit as end:  # of --help and --version
+        sys.stdout.flush()  # a closed pipe raises here, not when Python ends
+        return end.exit_code
+    except click.UsageError as error:
+        return _explain_usage(error)
     finally:
         log.removeHandler(talk)
     unfinished = dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, NotConvergedWarning))
     for message in unfinished:
         _say(f"warning: {message}")
     return 1 if unfinished else 0
+
+
+def _explain_usage(error: click.UsageError) -> int:
+    """Print on stderr how the command is called and what was wrong; returns the exit code."""
+    if error.ctx is not None:
+        _say(f"{error.ctx.get_usage()}\nhelp: {error.ctx.command_path} --help", "")
+    _say(error.format_message())
+    return 2
 
 
 def _explain(error: BaseException) -> int:
@@ -120,9 +131,9 @@ def _print_traceback(error: BaseException) -> None:
     _say("the traceback:\n" + "".join(traceback.format_exception(error)).rstrip())
 
 
-def _say(text: str) -> None:
+def _say(text: str, prefix: str = "distagg: ") -> None:
     try:
-        print(f"distagg: {text}", file=sys.stderr)
+        print(f"{prefix}{text}", file=sys.stderr)
     except OSError:  # stderr is closed; the exit code still tells the error
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import argparse
-import json
 from contextlib import closing
 from dataclasses import asdict, replace
 from typing import Any
 
-from distagg.cli.commands import run_in, say
+from distagg.cli.commands import Argument, Call, command, flag, option, say
+from distagg.cli.options import ALLOW_UNSEEN, DATASET, GOAL, MODEL_OR_FITTED, REPORT
+from distagg.cli.ranking import without_labels
 from distagg.dataset import Dataset
 from distagg.engine import fit
 from distagg.engine.compare import evaluate_model
 from distagg.engine.fitting.fit import Goal
 from distagg.engine.inspect.attribution import explain
 from distagg.engine.inspect.features import features_to
-from distagg.engine.inspect.quality import Quality, as_rows, drop_experts, judge_experts, retrain, weight_rows
+from distagg.engine.inspect.quality import Quality, as_rows, drop_experts, judge_experts, weight_rows
+from distagg.engine.inspect.quality import retrain as retrain_without
 from distagg.engine.progress import Meter
 from distagg.engine.runner import Runner
 from distagg.engine.saved import Fitted, load_model, save_model
@@ -31,52 +32,77 @@ from distagg.storage.atomic import refuse_existing
 from distagg.storage.paths import local, place
 
 
-def run_experts(arguments: argparse.Namespace) -> None:
-    fitted = _loaded(arguments)
-    if arguments.retrain:
-        if not arguments.data:
+@command(
+    "experts",
+    Argument("model", metavar="MODELDIR", help="a model fitted by 'distagg fit'"),
+    option("--data", metavar="DATASET", help="data to test experts on (default: synthetic lists)"),
+    option("--report", metavar="FILE.html", help="write weights and verdicts as a self-contained page"),
+    option("--retrain", metavar="MODELDIR", help="fit again on --data without the unused experts, and compare"),
+    option("--valid", metavar="DATASET", help="labelled validation data for --retrain and its comparison"),
+    ALLOW_UNSEEN,
+    GOAL,
+    examples=("distagg experts model --data mq --report experts.html",),
+)
+def experts_command(
+    call: Call,
+    model: str,
+    data: str | None,
+    report: str | None,
+    retrain: str | None,
+    valid: str | None,
+    allow_unseen: bool,
+    goal: Goal,
+) -> None:
+    fitted = _loaded(call, model)
+    if retrain:
+        if not data:
             raise UsageError("--retrain needs the training data: give --data DATASET")
-        refuse_existing(place(arguments.retrain))
-    dataset = Dataset.open(arguments.data) if arguments.data else None
-    valid = Dataset.open(arguments.valid) if arguments.valid else None
-    goal, plan = Goal(arguments.goal, arguments.protocol), len(dataset.plan()) if dataset else 1
-    with run_in(arguments) as runner, closing(Meter("experts", plan)) as progress:
+        refuse_existing(place(retrain))
+    dataset = Dataset.open(data) if data else None
+    validation = Dataset.open(valid) if valid else None
+    with call.runner() as runner, closing(Meter("experts", len(dataset.plan()) if dataset else 1)) as progress:
         qualities = judge_experts(
-            fitted, dataset, goal=goal, allow_unseen=arguments.allow_unseen, runner=runner, progress=progress
+            fitted, dataset, goal=goal, allow_unseen=allow_unseen, runner=runner, progress=progress
         )
         result: dict[str, Any] = {
-            "model": fitted.model.name, "data": arguments.data, "goal": arguments.goal, "experts": as_rows(qualities),
+            "model": fitted.model.name,
+            "data": data,
+            "goal": goal.metric,
+            "experts": as_rows(qualities),
             "weights": weight_rows(fitted),
-        }  # fmt: skip
-        if arguments.retrain and dataset is not None:
-            result["retrained"] = _retrain(arguments, fitted, qualities, dataset, valid, goal, runner)
-    if arguments.report:
-        write_report(experts_report(result), arguments.report, overwrite=True)
-        say(f"report: {arguments.report}")
-    if arguments.json:
-        _print_json(result)
-        return
-    print(quality_text(result))
-    if "retrained" in result:
-        print(_retrained_text(result["retrained"], arguments.goal))
+        }
+        if retrain and dataset is not None:
+            result["retrained"] = _retrain(call, fitted, qualities, dataset, validation, goal, runner, retrain)
+            result["retrained"] |= {"output": retrain, "on": valid or data}
+    if report:
+        write_report(experts_report(result), report, overwrite=True)
+        say(f"report: {report}")
+    again = _retrained_text(result["retrained"], goal.metric) if "retrained" in result else ""
+    call.show(result, quality_text(result) + again)
 
 
-def _loaded(arguments: argparse.Namespace) -> Fitted:
-    fitted = load_model(arguments.model)
-    return replace(fitted, model=reseeded(fitted.model, arguments.seed))
+def _loaded(call: Call, model: str) -> Fitted:
+    fitted = load_model(model)
+    return replace(fitted, model=reseeded(fitted.model, call.seed))
 
 
 def _retrain(
-    arguments: argparse.Namespace, fitted: Fitted, qualities: list[Quality], train: Dataset, valid: Dataset | None,
-    goal: Goal, runner: Runner,
-) -> dict[str, Any]:  # fmt: skip
+    call: Call,
+    fitted: Fitted,
+    qualities: list[Quality],
+    train: Dataset,
+    valid: Dataset | None,
+    goal: Goal,
+    runner: Runner,
+    output: str,
+) -> dict[str, Any]:
     """Fit without the unused experts, save the new model, and compare both on the validation queries."""
     unused = [candidate.expert for candidate in qualities if candidate.verdict == "unused"]
     if not unused:
         raise UsageError("all experts are used; --retrain has nothing to leave out")
-    fewer = retrain(fitted, unused, train, valid=valid, goal=goal, runner=runner)
-    save_model(arguments.retrain, fewer, {"goal": arguments.goal, "without": unused})
-    say(f"saved: {arguments.retrain}")
+    fewer = retrain_without(fitted, unused, train, valid=valid, goal=goal, runner=runner)
+    save_model(output, fewer, {"goal": goal.metric, "without": unused})
+    say(f"saved: {output}")
     judged = valid if valid is not None else train
     values = [
         evaluate_model(
@@ -84,12 +110,16 @@ def _retrain(
         )[1][:, 0]
         for candidate, data in ((fitted, judged), (fewer, drop_experts(judged, unused)))
     ]
-    test = paired_tests(values[1], values[0], arguments.seed or 0)
+    test = paired_tests(values[1], values[0], call.seed or 0)
     return {
-        "without": unused, "output": arguments.retrain, "on": arguments.valid or arguments.data,
-        "before": float(values[0].mean()), "after": float(values[1].mean()),
-        "difference": test.difference, "low": test.low, "high": test.high, "p_t": test.t_test,
-    }  # fmt: skip
+        "without": unused,
+        "before": float(values[0].mean()),
+        "after": float(values[1].mean()),
+        "difference": test.difference,
+        "low": test.low,
+        "high": test.high,
+        "p_t": test.t_test,
+    }
 
 
 def _retrained_text(retrained: dict[str, Any], metric: str) -> str:
@@ -99,38 +129,48 @@ def _retrained_text(retrained: dict[str, Any], metric: str) -> str:
         [f"without {', '.join(retrained['without'])}", percent(retrained["after"]),
          percent(retrained["difference"], signed=True), interval, p_value(retrained["p_t"])],
     ]  # fmt: skip
-    return f"\non {retrained['on']}:\n" + render_table(["", f"{metric}, %", "difference", "95%", "p"], rows, "lrrrr")
+    return f"\n\non {retrained['on']}:\n" + render_table(["", f"{metric}, %", "difference", "95%", "p"], rows, "lrrrr")
 
 
-def run_explain(arguments: argparse.Namespace) -> None:
-    dataset = Dataset.open(arguments.dataset)
-    if not is_model(arguments.model) and place(arguments.model).exists():
-        fitted = _loaded(arguments)
+@command(
+    "explain",
+    MODEL_OR_FITTED,
+    DATASET,
+    option("--query", "queries", many=True, required=True, metavar="QUERY", help="repeat for more"),
+    REPORT,
+    ALLOW_UNSEEN,
+    cluster=False,
+    examples=("distagg explain model mq --query 10002", "distagg explain rrf mq --query 10002"),
+)
+def explain_command(
+    call: Call, model: str, dataset: str, queries: tuple[str, ...], report: str | None, allow_unseen: bool
+) -> None:
+    opened = Dataset.open(dataset)
+    if not is_model(model) and place(model).exists():
+        fitted = _loaded(call, model)
     else:
-        model = model_named(arguments.model, seed=arguments.seed or 0)
-        if model.needs_labels:
-            raise UsageError(f"{model.name} must be fitted first: distagg fit {model.name} DATASET -o MODELDIR")
-        fitted = fit(model, dataset)
-    results = [explain(fitted, dataset, query, allow_unseen=arguments.allow_unseen) for query in arguments.queries]
-    if arguments.report:
-        write_report(explanation_report(results), arguments.report, overwrite=True)
-        say(f"report: {arguments.report}")
-    if arguments.json:
-        _print_json(results)
-    else:
-        print("\n\n".join(explanation_text(result) for result in results))
+        fitted = fit(without_labels(model_named(model, seed=call.seed or 0)), opened)
+    results = [explain(fitted, opened, query, allow_unseen=allow_unseen) for query in queries]
+    if report:
+        write_report(explanation_report(results), report, overwrite=True)
+        say(f"report: {report}")
+    call.show(results, "\n\n".join(explanation_text(result) for result in results))
 
 
-def run_features(arguments: argparse.Namespace) -> None:
-    dataset = Dataset.open(arguments.dataset)
-    settings = FeatureSettings(arguments.kind, arguments.pairs, arguments.rank, arguments.combined)
-    with run_in(arguments) as runner, closing(Meter("features", len(dataset.plan()))) as progress:
-        rows = features_to(local(arguments.output, "features"), dataset, settings, runner, progress)
-    if arguments.json:
-        _print_json({"output": arguments.output, "rows": rows, **asdict(settings)})
-    else:
-        say(f"wrote the features of {rows:,} items: {arguments.output}")
-
-
-def _print_json(value: Any) -> None:
-    print(json.dumps(value, indent=1))
+@command(
+    "features",
+    DATASET,
+    option("-o", "--output", required=True, metavar="DIR", help="a directory of Parquet files"),
+    option("--kind", default="svd", metavar="KIND", help="svd or borda (default svd)"),
+    option("--pairs", default="log", metavar="NAME", help="binary, difference, normalised, log or all (default log)"),
+    option("--rank", type=int, default=1, metavar="N", help="number of singular triplets of svd (default 1)"),
+    flag("--combined", help="one set of features for the sum of all experts"),
+    examples=("distagg features mq -o features --rank 2",),
+)
+def features_command(call: Call, dataset: str, output: str, kind: str, pairs: str, rank: int, combined: bool) -> None:
+    opened = Dataset.open(dataset)
+    settings = FeatureSettings(kind, pairs, rank, combined)
+    with call.runner() as runner, closing(Meter("features", len(opened.plan()))) as progress:
+        rows = features_to(local(output, "features"), opened, settings, runner, progress)
+    about = {"output": output, "rows": rows, **asdict(settings)}
+    call.show(about, note=f"wrote the features of {rows:,} items: {output}")

@@ -1,6 +1,7 @@
 """Models combine the preferences of a query into scores: ``registry`` has them by name, ``base`` says what one is."""
 
-from distagg.models.base import Model, NotConvergedWarning, Params
+from distagg.errors import NotConvergedWarning
+from distagg.models.base import Model, Params
 from distagg.models.completion.model import Completion
 from distagg.models.registry import (
     ALIASES,

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from distagg.dataset.chunk import Chunk
-from distagg.errors import UsageError, unknown
+from distagg.errors import NotConvergedWarning, UsageError, unknown
 from distagg.models.lists import sum_by_item
 from distagg.models.outcome import FIT_COLUMNS, Outcome
 from distagg.types import Floats
@@ -25,10 +25,6 @@ T = TypeVar("T")
 M = TypeVar("M", bound="Model")
 Params = dict[str, np.ndarray]  # shared parameters of a round, by name
 Statistics = dict[str, np.ndarray]
-
-
-class NotConvergedWarning(UserWarning):
-    """A model stopped before its criterion was met; its answer is its last state (exit 1)."""
 
 
 # Where a task's notes go. A context variable, because warnings.catch_warnings is not safe between threads.

@@ -2,39 +2,66 @@
 
 from __future__ import annotations
 
-import argparse
+import os
 import shlex
-from collections.abc import Iterator
 
+import click
 import pytest
 
-from distagg.cli.parser import build_parser
-from distagg.cli.teach import EXAMPLES
+from distagg.cli.commands import COMMANDS, DISTAGG, Command
+from distagg.cli.main import main
+
+Capture = pytest.CaptureFixture[str]
 
 
-def parsers(parser: argparse.ArgumentParser, name: str = "") -> Iterator[tuple[str, argparse.ArgumentParser]]:
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for word, one in action.choices.items():
-                yield f"{name} {word}".strip(), one
-                yield from parsers(one, f"{name} {word}".strip())
+def found(name: str) -> Command:
+    command = DISTAGG.get_command(click.Context(DISTAGG), name)
+    assert isinstance(command, Command)
+    return command
 
 
-ALL = dict(parsers(build_parser()))
+def test_distagg_lists_every_command_within_80_columns(capsys: Capture) -> None:
+    assert main(["--help"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert [line.split()[0] for line in lines if line.startswith("  ") and line.split()[0] in COMMANDS] == list(
+        COMMANDS
+    )
 
 
-def test_every_command_has_examples() -> None:
-    assert set(EXAMPLES) == set(ALL)
-
-
-@pytest.mark.parametrize("name", list(ALL))
-def test_help_explains_everything(name: str) -> None:
-    told = ALL[name].format_help()
-    for action in ALL[name]._actions:
-        assert action.help or isinstance(action, argparse._SubParsersAction), f"{name}: {action.dest}"
-    for line in EXAMPLES[name]:
+@pytest.mark.parametrize("name", list(COMMANDS))
+def test_help_explains_everything(name: str, capsys: Capture) -> None:
+    assert main([name, "--help"]) == 0
+    told = capsys.readouterr().out
+    command = found(name)
+    for param in command.params:
+        assert getattr(param, "help", None), f"{name}: {param.name}"
+    assert command.examples
+    for line in command.examples:
         assert line in told
-        if "--help" not in line:
-            found = build_parser().parse_args(shlex.split(line)[1:])
-            assert name.split()[0] == found.command
-            assert callable(found.run)
+        _, word, *rest = shlex.split(line)
+        assert word == name
+        assert command.make_context(name, rest).params
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["rnak"], "did you mean 'rank'?"),
+        (["rank", "rrf", "x", "--suport"], "--support"),
+        (["rank"], "Missing argument"),
+        ([], "Missing command"),
+    ],
+)
+def test_a_slip_is_answered_with_the_way_out(words: list[str], said: str, capsys: Capture) -> None:
+    assert main(words) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_shells_complete_commands_and_options(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    monkeypatch.setenv("_DISTAGG_COMPLETE", "bash_complete")
+    for line, wanted in (("distagg ra", "rank"), ("distagg rank --sup", "--support")):
+        monkeypatch.setitem(os.environ, "COMP_WORDS", line)
+        monkeypatch.setitem(os.environ, "COMP_CWORD", str(len(line.split()) - 1))
+        main([])
+        assert f"plain,{wanted}" in capsys.readouterr().out.splitlines()

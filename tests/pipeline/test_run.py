@@ -217,7 +217,7 @@ def test_nothing_on_disk_is_a_pickle(small: Path) -> None:
 def test_a_cluster_that_does_not_start(
     small: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def run_in(place: Any) -> Any:
+    def run_in(*place: Any) -> Any:
         raise RuntimeError("Nanny failed to start.")
 
     with monkeypatch.context() as patched:

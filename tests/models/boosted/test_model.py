@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from strategies import Query, build_chunk
 
-from distagg.cli.commands import all_models
+from distagg.cli.evaluating import all_models
 from distagg.dataset import Dataset
 from distagg.dataset.chunk import Chunk
 from distagg.engine import Fitted, load_model, rank, save_model
@@ -182,7 +182,7 @@ def test_a_comparison_of_all_leaves_out_what_is_not_installed(
     hostile: Dataset, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert {"blend", "lambdamart", "crf"} <= set(all_models(hostile, "letor5"))
-    monkeypatch.setattr("distagg.cli.commands.find_spec", lambda name: None)
+    monkeypatch.setattr("distagg.cli.evaluating.find_spec", lambda name: None)
     assert set(MODELS) - set(all_models(hostile, "letor5")) == {"blend", "lambdamart"}
     assert "lambdamart is skipped: lightgbm is not installed" in capsys.readouterr().err
 

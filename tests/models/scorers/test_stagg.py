@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from strategies import Query, build_chunk, labelled
 
-from distagg.cli.commands import all_models
+from distagg.cli.evaluating import all_models
 from distagg.cli.main import main
 from distagg.dataset import Dataset
 from distagg.engine import load_model

@@ -1,0 +1,69 @@
+"""The commands about this machine and its cluster: doctor, warm, certificates."""
+
+from __future__ import annotations
+
+from distagg.cli.commands import Argument, Call, command, flag, option, say
+from distagg.errors import InfrastructureError
+from distagg.reports.terminal import render_table
+from distagg.storage.paths import local
+
+
+@command(
+    "doctor",
+    flag("--no-cluster", help="do not start a worker"),
+    cluster=False,
+    examples=("distagg doctor",),
+)
+def doctor_command(call: Call, no_cluster: bool) -> None:
+    from distagg.pipeline.doctor import BAD, examine
+
+    rows = examine(cluster=not no_cluster)
+    body = [list(row.values()) for row in rows]
+    call.show(rows, render_table(["check", "state", "found", "what to do"], body, "llll"))
+    bad = [row["check"] for row in rows if row["state"] == BAD]
+    if bad:
+        raise InfrastructureError(f"this machine cannot run distagg: {', '.join(bad)}")
+
+
+@command(
+    "warm",
+    Argument(
+        "models",
+        metavar="[MODEL...]",
+        nargs=-1,
+        help="models to compile for (default: all, with metrics and completions)",
+    ),
+    cluster=False,
+    examples=("distagg warm", "distagg warm crf kemeny"),
+)
+def warm_command(call: Call, models: tuple[str, ...]) -> None:
+    from distagg.pipeline.warm import warm
+
+    took: dict[str, float] = {}
+
+    def tell(name: str, seconds: float) -> None:
+        took[name] = round(seconds, 2)
+        say(f"{name}: {seconds:.1f} s")
+
+    folder = warm(models, tell)
+    call.show({"folder": str(folder), "seconds": took}, f"compiled code: {folder}")
+
+
+@command(
+    "certificates",
+    Argument("folder", metavar="FOLDER", help="the folder to create; DASK_CONFIG=FOLDER uses it"),
+    option("--hosts", metavar="a,b,...", default="", help="host names and addresses in the certificate"),
+    option("--days", type=int, default=365, metavar="N", help="days of validity (default 365)"),
+    option("--at", metavar="PATH", help="path of the folder on the hosts (default: FOLDER)"),
+    cluster=False,
+    examples=("distagg certificates certificates --hosts node-1.example,node-2.example",),
+)
+def certificates_command(call: Call, folder: str, hosts: str, days: int, at: str | None) -> None:
+    from distagg.engine.certificates import make_certificates
+
+    names = [host for host in hosts.split(",") if host]
+    make_certificates(local(folder, "certificates"), names, days=days, at=at)
+    call.show(
+        {"folder": folder, "hosts": names, "days": days},
+        note=f"created {folder}; copy it to every host and set: export DASK_CONFIG={folder}",
+    )

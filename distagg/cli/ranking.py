@@ -1,0 +1,238 @@
+"""The commands that learn and apply a model: fit, rank."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import click
+import pyarrow.compute as pc
+
+from distagg.cli.commands import Argument, Call, command, flag, option, say
+from distagg.cli.options import (
+    ALLOW_UNSEEN,
+    DATA,
+    GOAL,
+    MODEL_OR_FITTED,
+    WHERE,
+    Completion,
+    Data,
+    completion_options,
+    matching,
+    search_options,
+    settings_option,
+)
+from distagg.dataset import Dataset
+from distagg.dataset.rankings import FORMATS, SUFFIXES
+from distagg.engine.fitting.fit import Goal, fit
+from distagg.engine.progress import metered
+from distagg.engine.rank import rank_to
+from distagg.engine.rank_options import Shown
+from distagg.engine.runner import Runner
+from distagg.engine.saved import Fitted, load_model, save_model
+from distagg.errors import UsageError
+from distagg.models import Model, Params, is_model, model_named, reseeded
+from distagg.reports.terminal import render_table
+from distagg.storage.atomic import refuse_existing
+from distagg.storage.paths import Place, place
+
+ENDS = 10  # items at the top and at the bottom of a ranking in its report
+
+
+@command(
+    "fit",
+    Argument("model", metavar="MODEL", help="a model's name; 'distagg models' lists them"),
+    DATA,
+    option(
+        "-o",
+        "--output",
+        required=True,
+        metavar="MODELDIR",
+        help="the directory to create, for 'distagg rank', 'experts' and 'explain'",
+    ),
+    option(
+        "--valid",
+        metavar="DATASET",
+        help="labelled validation data for early stopping and the choice of settings (default: the training data); "
+        "models without early stopping, such as bestinput, learn from both",
+    ),
+    option("--folds", metavar="letor5|K", help="choose settings by cross-validation: letor5 (five files), or K folds"),
+    *search_options("key=value"),
+    GOAL,
+    examples=(
+        "distagg fit crf mq -o model",
+        "distagg fit rrf mq -p c=10,30,60 --folds letor5 --goal ndcg@5 -o chosen",
+    ),
+)
+def fit_command(
+    call: Call,
+    model: str,
+    data: Data,
+    output: str,
+    valid: str | None,
+    folds: str | None,
+    settings: dict[str, str],
+    tries: int | None,
+    goal: Goal,
+) -> None:
+    from distagg.engine.fitting.folds import count_folds
+    from distagg.engine.fitting.search import differing, search, variants
+    from distagg.reports.learned import learned_text
+
+    models = variants(model, settings, tries=tries, seed=call.seed or 0)
+    best, tried = models[0], []
+    refuse_existing(place(output))
+    dataset = data.open()
+    validation = data.open(valid) if valid else None
+    with call.runner() as runner:
+        if len(models) > 1:
+            with metered(f"search {best.name}, fits", len(models) * count_folds(folds)) as progress:
+                values = search(
+                    models, dataset, valid=validation, folds=folds, goal=goal, runner=runner, progress=progress
+                )
+            best = models[int(values.argmax())]
+            tried = [{**row, goal.metric: float(v)} for row, v in zip(differing(models), values, strict=True)]
+        with metered(f"fit {best.name}", len(dataset.plan())) as progress:
+            params = fit(best, dataset, valid=validation, goal=goal, runner=runner, progress=progress)
+    save_model(output, Fitted(best, params, dataset.experts), {"goal": goal.metric, "tried": tried})
+    learned = {name: value.tolist() for name, value in params.items()}
+    text = learned_text(best.name, params, dataset.experts, best.weight_columns)
+    call.show(
+        {"model": best.name, "settings": dataclasses.asdict(best), "params": learned, "tried": tried},
+        _tried_table(tried, goal.metric) + text,
+        note=f"saved: {output}",
+    )
+
+
+def _tried_table(tried: list[dict[str, Any]], metric: str) -> str:
+    """The settings that a search tried, each with its score; nothing without a search."""
+    if not tried:
+        return ""
+    rows = [[*map(str, list(row.values())[:-1]), f"{100 * row[metric]:.2f}"] for row in tried]
+    return render_table([*list(tried[0])[:-1], f"{metric}, %"], rows, "l" * (len(tried[0]) - 1) + "r") + "\n"
+
+
+@command(
+    "rank",
+    MODEL_OR_FITTED,
+    DATA,
+    option(
+        "-o",
+        "--output",
+        required=True,
+        metavar="RANKINGS",
+        help="the directory to create, or a file: .csv, .parquet, .run (TREC)",
+    ),
+    option("--format", "fmt", type=click.Choice(FORMATS), help="default: by the ending of RANKINGS, else parquet"),
+    settings_option("key=value", "set a model's parameter; repeat for more; 'distagg models MODEL' lists them"),
+    WHERE,
+    completion_options("complete every user's missing ratings before ranking"),
+    flag(
+        "--support",
+        help="add columns with the evidence for each item: for lists the number of experts that list it, and pairs won "
+        "and lost there; for pairs its comparisons (with ties), won and lost, each counted by weight",
+    ),
+    option(
+        "--min-support",
+        type=int,
+        default=0,
+        metavar="N",
+        help="omit items with fewer experts (for pairs: comparisons), and print how many",
+    ),
+    flag("--titles", help="add the column title, if the dataset has titles"),
+    option(
+        "--bootstrap",
+        type=int,
+        default=0,
+        metavar="N",
+        help="draw the experts N times with replacement; adds the columns deviation (of the score), rank_low and "
+        "rank_high (95%) over the draws that contain the item, and draws, their number",
+    ),
+    option(
+        "--report",
+        metavar="FILE.html",
+        help="write a page with the top and bottom of the first ranking, and uncertainty",
+    ),
+    ALLOW_UNSEEN,
+    examples=(
+        "distagg rank rrf mq -o rankings",
+        "distagg rank model mq -o tonight.run",
+        "distagg rank mpm movies -o top.csv --support --titles --min-support 10 --report top.html",
+        "distagg rank bradley_terry battles -o board.csv -p errors=standard",
+    ),
+)
+def rank_command(
+    call: Call,
+    model: str,
+    data: Data,
+    output: str,
+    fmt: Any,
+    settings: dict[str, str],
+    where: str | None,
+    completion: Completion,
+    report: str | None,
+    allow_unseen: bool,
+    **columns: Any,
+) -> None:
+    target = place(output)
+    if target.suffix == ".gz":
+        raise UsageError(f"-o {target}: rankings cannot be written gzipped; write {target.stem} and gzip it afterwards")
+    fmt = fmt or SUFFIXES.get(target.suffix, "parquet")
+    if report and fmt == "trec":
+        raise UsageError("--report needs columns that TREC runs do not have; write parquet or csv")
+    shown = Shown(
+        support=columns["support"],
+        least=columns["min_support"],
+        titles=columns["titles"],
+        resamples=columns["bootstrap"],
+        seed=call.seed or 0,
+    )
+    dataset = matching(data.open(), where)
+    with call.runner() as runner, metered("rank", len(dataset.plan())) as progress:
+        ready, params = ready_model(call, model, settings, dataset, runner, allow_unseen=allow_unseen)
+        through = completion.fit(dataset, call.seed, runner)
+        rows = rank_to(
+            target, ready, params, dataset, fmt=fmt, shown=shown, through=through, runner=runner, progress=progress
+        )
+    if report:
+        _report_ranking(target, ready.name, report)
+    about = {"model": ready.name, "rows": rows, "output": str(target), "format": fmt}
+    call.show(about, note=f"ranked {rows:,} items with {ready.name}: {target}")
+
+
+def ready_model(
+    call: Call, name: str, settings: dict[str, str], dataset: Dataset, runner: Runner, *, allow_unseen: bool
+) -> tuple[Model, Params]:
+    """A saved model with its params, or a model by its name, which must not need labels."""
+    if not is_model(name) and place(name).exists():
+        if settings:
+            raise UsageError("-p has no effect on a fitted model; set parameters with 'distagg fit'")
+        fitted = load_model(name)
+        return reseeded(fitted.model, call.seed), fitted.params_on(dataset, runner, allow_unseen=allow_unseen)
+    model = without_labels(model_named(name, settings, seed=call.seed or 0))
+    return model, fit(model, dataset, runner=runner)
+
+
+def without_labels(model: Model) -> Model:
+    """The model itself; refuses one that learns from labels and so has to be fitted first."""
+    if model.needs_labels:
+        raise UsageError(f"{model.name} must be fitted first: distagg fit {model.name} DATASET -o MODELDIR")
+    return model
+
+
+def _report_ranking(target: Place, model: str, report: str) -> None:
+    """Write a page with the top and bottom of the first query's ranking, and its uncertainty if there is any."""
+    from distagg.engine.read_rankings import read_rankings
+    from distagg.reports import consensus_report, write_report
+
+    table = read_rankings(target)
+    table = table.filter(pc.equal(table["query"], table["query"][0])) if len(table) else table
+    rows = table.to_pylist()
+    cut = max(len(rows) - ENDS, ENDS)
+    contents: dict[str, Any] = {"title": str(target), "ends": {model: {"top": rows[:ENDS], "bottom": rows[cut:]}}}
+    if "uncertainty" in table.column_names:
+        contents["variance"] = {name: table[name].to_pylist() for name in ("rank", "uncertainty")}
+        for unit in {"experts", "comparisons"}.intersection(table.column_names):
+            contents["variance"] |= {"support": table[unit].to_pylist(), "unit": unit}
+    write_report(consensus_report(contents), report, overwrite=True)
+    say(f"report: {report}")
