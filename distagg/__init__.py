@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         Shown,
         compare,
         evaluate,
+        evaluate_runs,
         evaluate_users,
         explain,
         features,
@@ -43,6 +44,7 @@ _HOME = {
     "model_named": "distagg.models",
     "compare": "distagg.engine",
     "evaluate": "distagg.engine",
+    "evaluate_runs": "distagg.engine",
     "explain": "distagg.engine",
     "evaluate_users": "distagg.engine",
     "fit_completion": "distagg.engine",
@@ -57,8 +59,8 @@ _HOME = {
 }
 
 __all__ = [
-    "MODELS", "Dataset", "Result", "Shown", "compare", "evaluate", "evaluate_users", "explain", "features", "fit",
-    "fit_completion", "import_dataset", "judge_experts", "model_named", "rank", "solve",
+    "MODELS", "Dataset", "Result", "Shown", "compare", "evaluate", "evaluate_runs", "evaluate_users", "explain",
+    "features", "fit", "fit_completion", "import_dataset", "judge_experts", "model_named", "rank", "solve",
 ]  # fmt: skip
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 from distagg.dataset.dataset import Dataset
 from distagg.engine.compare import DEFAULT_METRICS, compare
 from distagg.engine.complete import evaluate_users, fit_completion
+from distagg.engine.evaluate_runs import RunsEvaluation, evaluate_runs
 from distagg.engine.fitting.fit import Goal, Through
 from distagg.engine.fitting.fit import fit as fit_params
 from distagg.engine.importing import import_dataset
@@ -216,6 +217,6 @@ def evaluate(
 
 
 __all__ = [
-    "Fitted", "Result", "Shown", "compare", "evaluate", "evaluate_users", "explain", "features", "fit",
-    "fit_completion", "import_dataset", "judge_experts", "load_model", "rank", "save_model", "solve",
+    "Fitted", "Result", "RunsEvaluation", "Shown", "compare", "evaluate", "evaluate_runs", "evaluate_users", "explain",
+    "features", "fit", "fit_completion", "import_dataset", "judge_experts", "load_model", "rank", "save_model", "solve",
 ]  # fmt: skip

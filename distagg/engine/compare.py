@@ -115,7 +115,7 @@ def compare(
         (difference, interval and p-values of each model against the baseline), ``per_query``, ``seconds``, ``chosen``
         and more.
     """
-    parse_metrics(metrics)
+    metrics = [str(metric) for metric in parse_metrics(metrics)]
     protocol = check_protocol(protocol or dataset.manifest.protocol)
     groups = {}
     for requested in models:
@@ -165,7 +165,7 @@ def compare(
         "dataset": {"path": dataset.path, **dataset.info()},
         "protocol": protocol, "folds": folds, "seed": seed, "baseline": reference,
         "models": list(values), "metrics": list(metrics), "means": means, "results": results,
-        "tests": _tests(values, metrics, reference, seed),
+        "tests": paired_test_rows(values, metrics, reference, seed),
         "per_query": {n: {m: v[:, i].tolist() for i, m in enumerate(metrics)} for n, v in values.items()},
         "seconds": seconds, "chosen": chosen,
         "adherence": (
@@ -225,7 +225,9 @@ def _means(
     return results, means
 
 
-def _tests(values: dict[str, np.ndarray], metrics: Sequence[str], reference: str, seed: int) -> list[dict[str, Any]]:
+def paired_test_rows(
+    values: dict[str, np.ndarray], metrics: Sequence[str], reference: str, seed: int
+) -> list[dict[str, Any]]:
     """Paired tests of every model against the reference, corrected within each metric."""
     return [
         {

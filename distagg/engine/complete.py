@@ -149,8 +149,8 @@ def predict(
 
 def _depth(metric: str) -> int:
     parsed = parse_metric(metric)
-    if parsed.name != "ndcg" or not parsed.cutoff:
-        raise UsageError(f"metric {metric}: users can only be evaluated by ndcg@k")
+    if parsed.name != "ndcg" or not parsed.cutoff or parsed.gain == "linear":
+        raise UsageError(f"metric {metric}: users can only be evaluated by ndcg@k, whose gain is 2^rating - 1")
     return int(parsed.cutoff)
 
 

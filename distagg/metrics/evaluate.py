@@ -120,7 +120,8 @@ def evaluate_rankings(
 def index_rankings(rankings: pa.Table, *, source: str = "rankings") -> RankingIndex:
     """Check a rankings table and group its rows by query."""
     order = "rank" if "rank" in rankings.column_names else "score"
-    columns = {name: _column(rankings, name, source) for name in ("query", "item", order)}
+    expected = "columns query, item and rank (or score)"
+    columns = {name: column_of(rankings, name, source, expected) for name in ("query", "item", order)}
     scores = as_numpy(columns[order])
     if np.isnan(scores).any():
         row = int(np.flatnonzero(np.isnan(scores))[0])
@@ -194,14 +195,10 @@ def _refuse_unknown_queries(index: RankingIndex, query_ids: pa.StringArray) -> N
             )
 
 
-def _column(rankings: pa.Table, name: str, source: str) -> pa.Array[Any]:
-    """A column without nulls, as text or numbers."""
+def column_of(rankings: pa.Table, name: str, source: str, expected: str) -> pa.Array[Any]:
+    """A column without nulls, as text or numbers; ``expected`` names the columns that the table must have."""
     if name not in rankings.column_names:
-        raise InputError(
-            source,
-            found=f"columns {', '.join(rankings.column_names) or 'none'}",
-            expected="columns query, item and rank (or score)",
-        )
+        raise InputError(source, found=f"columns {', '.join(rankings.column_names) or 'none'}", expected=expected)
     kind = pa.string() if name in ("query", "item") else pa.float64()
     try:
         column = rankings[name].cast(kind).combine_chunks()

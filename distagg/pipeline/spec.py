@@ -247,8 +247,7 @@ def _path(text: str) -> str:
 
 
 def _metric(text: str) -> str:
-    parse_metric(text)
-    return text
+    return str(parse_metric(text))
 
 
 def _model(text: str) -> str:

@@ -1,0 +1,169 @@
+"""Evaluate several runs against relevance judgements, straight from files, with paired significance tests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from distagg.engine.compare import DEFAULT_METRICS, paired_test_rows
+from distagg.engine.read_rankings import read_judgements, read_rankings
+from distagg.errors import UsageError, unknown
+from distagg.metrics import Metric, Protocol, check_protocol, index_rankings, parse_metrics
+from distagg.metrics.judgements import JudgedRun, evaluate_judged, index_judgements
+from distagg.sources.trec import run_name
+from distagg.storage.paths import place
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RunsEvaluation:
+    """The evaluation of every run, and the tests of each run against the baseline."""
+
+    runs: Mapping[str, JudgedRun]
+    metrics: tuple[Metric, ...]
+    protocol: Protocol
+    baseline: str
+    missing: Literal["zero", "skip"]  # how judged queries count that a run lacks
+    tests: list[dict[str, Any]]  # difference, interval and p-values of each run against the baseline, by metric
+
+    @property
+    def means(self) -> dict[str, dict[str, float]]:
+        """{run: {metric: mean over queries}}."""
+        return {name: run.evaluation.means for name, run in self.runs.items()}
+
+    @property
+    def query_ids(self) -> list[str]:
+        """The judged queries, in the order of the values."""
+        ids: list[str] = next(iter(self.runs.values())).evaluation.query_ids.to_pylist()
+        return ids
+
+    def notes(self) -> list[str]:
+        """A line for each run that lacks judged queries or has queries without judgements."""
+        lines = []
+        counted = "count as 0" if self.missing == "zero" else "are left out of its means"
+        for name, run in self.runs.items():
+            if run.missing:
+                share = f"{len(run.missing):,} of {len(self.query_ids):,}"
+                lines.append(f"{name}: judged queries missing from the run {counted}: {share} ({_some(run.missing)})")
+            if run.unjudged:
+                where = f"{len(run.unjudged):,} ({_some(run.unjudged)})"
+                lines.append(f"{name}: queries without judgements are not evaluated: {where}")
+        return lines
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values in the form of ``compare``'s result, with the runs as its models."""
+        names = [str(metric) for metric in self.metrics]
+        return {
+            "protocol": self.protocol,
+            "baseline": self.baseline,
+            "models": list(self.runs),
+            "metrics": names,
+            "means": self.means,
+            "tests": self.tests,
+            "queries": self.query_ids,
+            "per_query": {
+                name: dict(zip(names, run.evaluation.values.T.tolist(), strict=True)) for name, run in self.runs.items()
+            },
+            "counted": self.missing,
+            "missing": {name: list(run.missing) for name, run in self.runs.items()},
+            "unjudged": {name: list(run.unjudged) for name, run in self.runs.items()},
+        }
+
+
+def evaluate_runs(
+    runs: Mapping[str, pa.Table | str | Path] | Sequence[str | Path],
+    qrels: pa.Table | str | Path,
+    metrics: Sequence[str | Metric] = DEFAULT_METRICS,
+    *,
+    protocol: str | None = None,
+    baseline: str | None = None,
+    missing: Literal["zero", "skip"] = "zero",
+    seed: int = 0,
+) -> RunsEvaluation:
+    """Evaluate runs against judgements: every metric for every judged query, means, and paired tests.
+
+    Every judged query counts for every run, so that all runs are averaged over the same queries: a query that a run
+    lacks has 0 (trec_eval -c, ir-measures). Queries of a run that have no judgements are not evaluated.
+    ``RunsEvaluation.notes()`` tells of both.
+
+    Parameters
+    ----------
+    runs
+        Files (TREC runs, CSV, Parquet or the output of ``rank``), named after the file; or a mapping from names to
+        files or to tables with the columns query, item, and rank or score.
+    qrels
+        A file of judgements, or a table with the columns query, item, label.
+    metrics
+        Names like ``"ndcg@10"``.
+    protocol
+        ``trec`` (the default) or ``letor``.
+    baseline
+        The run to test the others against (default: the best one by the first metric; p-values are then a little too
+        small, because the baseline was chosen after seeing the scores).
+    missing
+        ``skip`` leaves judged queries that a run lacks out of its means and tests, as trec_eval does without -c.
+    seed
+        Seed of the randomisation test.
+
+    Returns
+    -------
+    RunsEvaluation
+        ``means``, ``runs`` (for each run the values of every query, missing and unjudged queries), ``tests``,
+        ``notes()`` and ``to_dict()``.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> qrels = pa.table({"query": ["1", "1", "2"], "item": ["x", "y", "x"], "label": [1, 0, 2]})
+    >>> bm25 = pa.table({"query": ["1", "1", "2"], "item": ["y", "x", "x"], "score": [9.0, 8.0, 7.0]})
+    >>> dense = pa.table({"query": ["1"], "item": ["x"], "score": [0.5]})
+    >>> result = evaluate_runs({"bm25": bm25, "dense": dense}, qrels, ["mrr", "recall@1"])
+    >>> result.means
+    {'bm25': {'mrr': 0.75, 'recall@1': 0.5}, 'dense': {'mrr': 0.5, 'recall@1': 0.5}}
+    >>> result.notes()
+    ['dense: judged queries missing from the run count as 0: 1 of 2 (2)']
+    """
+    parsed, counted_by = parse_metrics(metrics), check_protocol(protocol or "trec")
+    named = runs if isinstance(runs, Mapping) else _names(runs)
+    if not named:
+        raise UsageError("no runs to evaluate; give at least one")
+    if baseline is not None and baseline not in named:
+        raise unknown("baseline", baseline, named)
+    if missing not in ("zero", "skip"):
+        raise unknown("value of 'missing'", missing, ("zero", "skip"))
+    judged = qrels if isinstance(qrels, pa.Table) else read_judgements(place(str(qrels)))
+    judgements = index_judgements(judged, source="qrels" if isinstance(qrels, pa.Table) else str(qrels))
+    if not len(judgements.labels):
+        raise UsageError(f"{judgements.source} holds no judgements to evaluate against")
+    evaluated: dict[str, JudgedRun] = {}
+    for name, run in named.items():
+        table = run if isinstance(run, pa.Table) else read_rankings(place(str(run)))
+        index = index_rankings(table, source=name if isinstance(run, pa.Table) else str(run))
+        evaluated[name] = evaluate_judged(
+            index, judgements, parsed, protocol=counted_by, skip_missing=missing == "skip"
+        )
+    names = [str(metric) for metric in parsed]
+    values = {name: run.evaluation.values for name, run in evaluated.items()}
+    means = {name: run.evaluation.means[names[0]] for name, run in evaluated.items()} if names else {}
+    reference = baseline or max(means, key=lambda name: means[name], default=next(iter(evaluated)))
+    tests = paired_test_rows(values, names, reference, seed)
+    return RunsEvaluation(evaluated, parsed, counted_by, reference, missing, tests)
+
+
+def _names(files: Sequence[str | Path]) -> dict[str, str | Path]:
+    """Files by name, without .gz; by their whole path where two have the same name."""
+    short = [run_name(Path(file)) for file in files]
+    named: dict[str, str | Path] = {}
+    for name, file in zip(short, files, strict=True):
+        key = name if short.count(name) == 1 else str(file)
+        if key in named:
+            raise UsageError(f"the run {file} is given twice")
+        named[key] = file
+    return named
+
+
+def _some(queries: Sequence[str], shown: int = 5) -> str:
+    return ", ".join(queries[:shown]) + (", ..." if len(queries) > shown else "")
