@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 from importlib.util import find_spec
@@ -161,7 +162,7 @@ def compare_command(
             progress=progress,
         )
     result["command"] = "distagg " + " ".join(sys.argv[1:])
-    _write_result(output, _without_queries(result))
+    _write_result(output, result)
     show_comparison(call, result, dataset, report)
 
 
@@ -179,7 +180,7 @@ def show_comparison(call: Call, result: dict[str, Any], dataset: Dataset, report
 
 def _without_queries(result: dict[str, Any]) -> dict[str, Any]:
     """A comparison without its values of every query."""
-    return {key: value for key, value in result.items() if key != "per_query"}
+    return {key: value for key, value in result.items() if key not in ("queries", "per_query")}
 
 
 def all_models(dataset: Dataset, folds: str | None) -> list[str]:
@@ -200,8 +201,17 @@ def _refuse_result(output: str | None) -> None:
 
 
 def _write_result(output: str | None, value: Any) -> None:
-    """Write the output of ``--json`` to a file, if one is given."""
+    """Write a result to a file, if one is given, with its values of every query; NaN becomes null."""
     if output:
         with staged_file(place(output)) as file:
-            file.write_bytes((json.dumps(value, indent=1) + "\n").encode())
+            file.write_bytes((json.dumps(_strict(value), indent=1, allow_nan=False) + "\n").encode())
         say(f"wrote: {output}")
+
+
+def _strict(value: Any) -> Any:
+    """Lists and dictionaries with None in place of NaN, which JSON does not have."""
+    if isinstance(value, dict):
+        return {key: _strict(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_strict(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -134,9 +134,19 @@ GOAL = Gathered(
     ),
 )
 METRICS = option(
-    "-m", "metrics", many=True, metavar="METRIC", help="ndcg@5, p@3, map, mrr, err, rbp(0.95), tau; repeat for more"
+    "-m",
+    "metrics",
+    many=True,
+    metavar="METRIC",
+    help="ndcg@10, ndcg(exp)@10, p@3, recall@100, success@1, map, mrr, rprec, bpref, infap, f1@5, dcg@10, err, "
+    "rbp(0.95), judged@10, tau, or a name of trec_eval or ir-measures; repeat for more",
 )
-RESULT = option("-o", "--output", metavar="FILE.json", help="write the output of --json to a new file")
+RESULT = option(
+    "-o",
+    "--output",
+    metavar="FILE.json",
+    help="write the output of --json to a new file; compare adds every query's values",
+)
 REPORT = option("--report", metavar="FILE.html", help="write a self-contained page")
 WHERE = option("--where", metavar="CONDITION", help="use only experts that match: \"age < 25 and gender = 'F'\"")
 ALLOW_UNSEEN = flag(

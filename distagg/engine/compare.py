@@ -112,8 +112,8 @@ def compare(
     -------
     dict
         ``means`` {model: {metric: fraction}}, ``results`` (a row per model, fold and metric), ``tests``
-        (difference, interval and p-values of each model against the baseline), ``per_query``, ``seconds``, ``chosen``
-        and more.
+        (difference, interval and p-values of each model against the baseline), ``queries`` (ids) and ``per_query``
+        {model: {metric: one value per query}}, ``seconds``, ``chosen`` and more.
     """
     metrics = [str(metric) for metric in parse_metrics(metrics)]
     protocol = check_protocol(protocol or dataset.manifest.protocol)
@@ -158,7 +158,10 @@ def compare(
         watch(name, mean_over_queries(values[name]), seconds[name])
     if (fold_of < 0).any():
         for n, fold in enumerate(all_folds):
-            fold_of[_positions(fold.test, runner)] = n
+            fold_of[_queries(fold.test, runner)[0]] = n
+    query_ids: list[str | None] = [None] * dataset.manifest.queries  # None: a query that the dataset leaves out
+    for at, name in zip(*_queries(dataset, runner), strict=True):
+        query_ids[at] = name
     results, means = _means(values, fold_of, all_folds, metrics, seeds)
     reference = baseline or max(means, key=lambda name: means[name][metrics[0]])
     return {
@@ -166,6 +169,7 @@ def compare(
         "protocol": protocol, "folds": folds, "seed": seed, "baseline": reference,
         "models": list(values), "metrics": list(metrics), "means": means, "results": results,
         "tests": paired_test_rows(values, metrics, reference, seed),
+        "queries": query_ids,
         "per_query": {n: {m: v[:, i].tolist() for i, m in enumerate(metrics)} for n, v in values.items()},
         "seconds": seconds, "chosen": chosen,
         "adherence": (
@@ -241,13 +245,15 @@ def paired_test_rows(
     ]  # fmt: skip
 
 
-def _positions(dataset: Dataset, runner: Runner | None) -> np.ndarray:
-    pieces = list((runner or InlineRunner()).map(Work(_positions_task, None), dataset.plan()))
-    return np.concatenate(pieces) if pieces else np.zeros(0, dtype=np.int64)
+def _queries(dataset: Dataset, runner: Runner | None) -> tuple[list[int], list[str]]:
+    """Positions and ids of all queries."""
+    refs = dataset.plan()[:1] if split_query(dataset) else dataset.plan()
+    pieces = list((runner or InlineRunner()).map(Work(_queries_task, None), refs))
+    return [at for positions, _ in pieces for at in positions], [name for _, names in pieces for name in names]
 
 
-def _positions_task(chunk: Chunk, index: int, payload: None) -> np.ndarray:
-    return chunk.positions
+def _queries_task(chunk: Chunk, index: int, payload: None) -> tuple[list[int], list[str]]:
+    return chunk.positions.tolist(), chunk.query_ids.to_pylist()
 
 
 def _evaluate_task(chunk: Chunk, index: int, payload: tuple[Any, ...]) -> tuple[np.ndarray, np.ndarray]:

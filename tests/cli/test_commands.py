@@ -9,6 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from distagg.cli.main import main
+from distagg.dataset import Dataset
+from distagg.engine import compare
 from distagg.models import MODELS
 
 Capture = pytest.CaptureFixture[str]
@@ -85,8 +87,9 @@ def test_compare_prints_a_table_and_writes_a_report(planted: Path, tmp_path: Pat
     assert "://" not in page
 
 
-def test_compare_json_has_the_promised_shape(planted: Path, capsys: Capture) -> None:
-    result = out_json(capsys, "compare", str(planted), "--models", "rrf,borda", "--folds", "letor5", "-m", "map")
+def test_compare_json_has_the_promised_shape(planted: Path, tmp_path: Path, capsys: Capture) -> None:
+    models, to = ("--models", "rrf,borda"), ("-o", str(tmp_path / "result.json"))
+    result = out_json(capsys, "compare", str(planted), *models, "--folds", "letor5", "-m", "AP", *to)
     assert set(result) >= {"means", "results", "tests"}
     assert set(result["means"]) == {"rrf", "borda"}
     assert len(result["results"]) == 10
@@ -94,6 +97,12 @@ def test_compare_json_has_the_promised_shape(planted: Path, capsys: Capture) -> 
     mean = sum(row["value"] for row in result["results"] if row["model"] == "rrf") / 5
     assert result["means"]["rrf"]["map"] == pytest.approx(mean)
     assert 0 < mean < 1
+    written = json.loads((tmp_path / "result.json").read_text())
+    queries, values = written.pop("queries"), written.pop("per_query")
+    assert written == result
+    assert queries == [name for chunk in Dataset.open(planted).chunks() for name in chunk.query_ids.to_pylist()]
+    alone = compare(Dataset.open(planted), ["rrf"], metrics=["map"])
+    assert values["rrf"] == alone["per_query"]["rrf"]
 
 
 def test_all_models_beat_chance_on_planted_truth(planted: Path, capsys: Capture) -> None:
