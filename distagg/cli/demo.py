@@ -22,8 +22,8 @@ from distagg.engine.saved import Fitted
 from distagg.errors import UsageError
 from distagg.models import MODELS, model_named
 from distagg.reports import write_report
-from distagg.reports.experts import experts_report
-from distagg.reports.paper import comparison_finding, paper_page
+from distagg.reports.experts_page import experts_report
+from distagg.reports.paper_page import comparison_finding, paper_page
 from distagg.sources.synthetic import SyntheticSource
 from distagg.storage.paths import local
 

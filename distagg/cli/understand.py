@@ -25,7 +25,7 @@ from distagg.metrics import paired_tests
 from distagg.models import is_model, model_named, reseeded
 from distagg.models.scorers.features import FeatureSettings
 from distagg.reports import write_report
-from distagg.reports.experts import experts_report, explanation_report, explanation_text, quality_text
+from distagg.reports.experts_page import experts_report, explanation_report, explanation_text, quality_text
 from distagg.reports.terminal import render_table
 from distagg.reports.text import p_value, percent
 from distagg.storage.atomic import refuse_existing

@@ -14,7 +14,7 @@ from distagg.pipeline.folder import RunFolder
 from distagg.pipeline.spec import Job, Step
 from distagg.pipeline.status import status
 from distagg.reports import compare_report, write_report
-from distagg.reports.run import run_report
+from distagg.reports.run_page import run_report
 from distagg.reports.terminal import counted_by
 
 IN_SAMPLE = (

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from distagg.reports.curves import Axis, lines
+from distagg.reports.html import figure, figures, section, table
 from distagg.reports.markup import Markup
-from distagg.reports.page import figure, figures, section, table
 
 GOAL = 10.0  # milliseconds a round, 2 workers
 PARTS = ("compute", "read", "coordination")

@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from distagg.reports.curves import cloud
+from distagg.reports.html import figure, figures, page, section, table
 from distagg.reports.markup import Markup, element
-from distagg.reports.page import figure, figures, page, section, table
 from distagg.reports.text import count, number
 
 _ITEMS = 10

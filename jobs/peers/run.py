@@ -26,7 +26,7 @@ from capabilities import HEAD, capability_rows
 from environment import peers_python
 from tasks import TASKS, Size, Task
 
-from distagg.reports.page import page, section, table, write_report
+from distagg.reports.html import page, section, table, write_report
 from distagg.reports.terminal import render_table
 
 HERE = Path(__file__).parent

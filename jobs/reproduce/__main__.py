@@ -20,8 +20,8 @@ from pathlib import Path
 
 from distagg.engine import import_dataset
 from distagg.errors import DistaggError, UsageError
-from distagg.reports.page import write_report
-from distagg.reports.paper import Finding, paper_page
+from distagg.reports.html import write_report
+from distagg.reports.paper_page import Finding, paper_page
 from distagg.reports.terminal import render_table
 from jobs.reproduce import conventions, experts, letor, movies, speed, stagg
 from jobs.reproduce.experiments import DRAWS, Experiment

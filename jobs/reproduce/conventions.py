@@ -8,8 +8,8 @@ from __future__ import annotations
 from itertools import product
 from typing import Any
 
-from distagg.reports.page import section, table
-from distagg.reports.paper import Finding
+from distagg.reports.html import section, table
+from distagg.reports.paper_page import Finding
 from jobs.reproduce.experiments import Experiment
 from jobs.reproduce.letor import PROTOCOL
 from jobs.reproduce.plan import ROWS, TITLES, Found, Item, Plan, measured, rows_experiments

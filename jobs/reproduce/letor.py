@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from distagg.reports.paper import Claim, Finding, above, level
+from distagg.reports.paper_page import Claim, Finding, above, level
 from jobs.reproduce.experiments import LETOR, Experiment
 from jobs.reproduce.plan import (
     PAPERS,

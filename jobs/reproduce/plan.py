@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from distagg.models import model_named
-from distagg.reports.paper import Figures, Finding, Row
+from distagg.reports.paper_page import Figures, Finding, Row
 from distagg.types import Floats
 from jobs.reproduce.experiments import DRAWS, Experiment
 

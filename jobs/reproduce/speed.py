@@ -7,8 +7,8 @@ import statistics
 import numpy as np
 
 from distagg.reports.curves import Axis, lines
-from distagg.reports.page import figure, figures, section, table
-from distagg.reports.paper import Claim, Finding
+from distagg.reports.html import figure, figures, section, table
+from distagg.reports.paper_page import Claim, Finding
 from jobs.reproduce.experiments import Experiment
 from jobs.reproduce.plan import PAPERS, Found, Item, Plan
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from distagg.reports.column_chart import columns
 from distagg.reports.curves import Axis, lines
-from distagg.reports.page import figure, figures, section, table
-from distagg.reports.paper import Claim, Finding, above
+from distagg.reports.html import figure, figures, section, table
+from distagg.reports.paper_page import Claim, Finding, above
 from jobs.reproduce.experiments import Experiment
 from jobs.reproduce.letor import PROTOCOL
 from jobs.reproduce.plan import (

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from distagg.reports import compare_report, consensus_report, dataset_report
-from distagg.reports.experts import experts_report, explanation_report
-from distagg.reports.page import page, section
-from distagg.reports.run import run_report
+from distagg.reports.experts_page import experts_report, explanation_report
+from distagg.reports.html import page, section
+from distagg.reports.run_page import run_report
 from tests.reports.browser import Browser, chromium
 from tests.reports.made_up import comparison, dataset_info
 

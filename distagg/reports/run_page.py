@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from distagg.reports.curves import Axis, clouds
+from distagg.reports.html import facts, figure, folded, page, section, table
 from distagg.reports.markup import Child, Markup, element, preformatted
-from distagg.reports.page import facts, figure, folded, page, section, table
 from distagg.reports.scaling import scaling_sections
 from distagg.reports.text import NOTHING, count, number, percent, signed
 from distagg.reports.top import rankings_section

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from distagg.reports import charts as svg
 from distagg.reports.charts import hinton
-from distagg.reports.experts import experts_report, explanation_report, explanation_text, quality_text
+from distagg.reports.experts_page import experts_report, explanation_report, explanation_text, quality_text
 from tests.reports.reading import Report
 
 HOSTILE = "<script>alert(1)</script>"

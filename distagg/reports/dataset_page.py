@@ -11,8 +11,8 @@ from pathlib import PurePath
 from typing import Any
 
 from distagg.reports import charts as svg
+from distagg.reports.html import facts, figure, figures, folded, page, section, table
 from distagg.reports.markup import Child, Markup, element
-from distagg.reports.page import facts, figure, figures, folded, page, section, table
 from distagg.reports.text import NOTHING, count, number, plural, share
 from distagg.reports.top import rankings_section
 
