@@ -16,7 +16,7 @@ from distagg.pipeline.plan import plan
 from distagg.pipeline.run import drive
 from distagg.pipeline.spec import Job, read_job
 from distagg.pipeline.status import job_of, status
-from distagg.reports.scaling import scaling_tables
+from distagg.reports.run_page import scaling_tables
 from distagg.reports.terminal import render_table
 from distagg.storage.paths import local
 

@@ -77,7 +77,7 @@ def fit_command(
 ) -> None:
     from distagg.engine.fitting.folds import count_folds
     from distagg.engine.fitting.search import differing, search, variants
-    from distagg.reports.learned import learned_text
+    from distagg.reports.terminal import learned_text
 
     models = variants(model, settings, tries=tries, seed=call.seed or 0)
     best, tried = models[0], []

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from distagg.reports.markup import Child, Markup, coordinate, element
+from distagg.reports.html import Child, Markup, coordinate, element
 from distagg.reports.text import columns, count, percent, printable, share, shorten, signed
 
 T = TypeVar("T")

@@ -11,11 +11,9 @@ from typing import Any
 
 from distagg.reports import charts as svg
 from distagg.reports.comparison import LEVEL, Comparison, PairedTest, read_comparison
-from distagg.reports.dataset_page import dataset_facts, dataset_name, dataset_pictures
-from distagg.reports.html import figure, figures, folded, page, section, table
-from distagg.reports.markup import Child, Markup, element, join
+from distagg.reports.dataset_page import dataset_facts, dataset_name, dataset_pictures, rankings_section
+from distagg.reports.html import Child, Markup, element, figure, figures, folded, join, page, section, table
 from distagg.reports.text import NOTHING, count, number, p_value, percent, plural, seconds
-from distagg.reports.top import rankings_section
 
 _WORSE, _BETTER = "▾", "▴"
 _OPEN_MODELS = 16  # with more, small multiples start folded

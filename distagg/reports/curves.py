@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from distagg.reports.charts import LETTER, WIDTH, picture, thinned
-from distagg.reports.markup import Child, Markup, coordinate, element
+from distagg.reports.html import Child, Markup, coordinate, element
 from distagg.reports.text import columns, printable, shorten
 
 COLOURS = 8  # classes line-0 .. line-7 of the style sheet

@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from distagg.reports.charts import hinton
-from distagg.reports.html import facts, figure, figures, page, section, table
-from distagg.reports.markup import Markup
+from distagg.reports.html import Markup, facts, figure, figures, page, section, table
 from distagg.reports.terminal import render_table
 from distagg.reports.text import NOTHING, count, number, percent, plural, signed
 

@@ -15,8 +15,7 @@ import numpy as np
 
 from distagg.metrics.significance import PairedTest, holm, paired_tests
 from distagg.reports.comparison import LEVEL
-from distagg.reports.html import folded, page, section, table
-from distagg.reports.markup import Child, Markup, element, join
+from distagg.reports.html import Child, Markup, element, folded, join, page, section, table
 from distagg.reports.text import p_value, percent, plural, seconds, signed
 from distagg.types import Floats
 

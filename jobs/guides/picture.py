@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from distagg.reports.charts import WIDTH, Bar, bars
-from distagg.reports.markup import Markup, element
+from distagg.reports.html import Markup, element
 
 SOURCE = Path(__file__).with_name("results.md")
 TARGET = Path(__file__).with_name("results.svg")

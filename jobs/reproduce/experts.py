@@ -6,11 +6,11 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from distagg.reports import charts as svg
-from distagg.reports.column_chart import columns
 from distagg.reports.experts_page import hinton_figure, what_experts_said
 from distagg.reports.html import figure, figures, section, table
 from distagg.reports.paper_page import Claim, Figures, Finding, Row, above, fact, level
 from distagg.reports.text import plural
+from jobs.reproduce.column_chart import columns
 from jobs.reproduce.experiments import LETOR, Experiment
 from jobs.reproduce.letor import PROTOCOL
 from jobs.reproduce.plan import (

@@ -6,8 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from distagg.reports.html import page, section, table
-from distagg.reports.markup import Child, element
+from distagg.reports.html import Child, element, page, section, table
 from distagg.reports.paper_page import SLACK, Finding, summary
 from distagg.reports.text import NOTHING, plural, seconds, signed
 from jobs.reproduce.plan import Item

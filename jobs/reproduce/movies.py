@@ -14,9 +14,9 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from distagg.reports.curves import Axis, lines
+from distagg.reports.dataset_page import ends_table, variance_pictures
 from distagg.reports.html import figure, figures, section, table
 from distagg.reports.paper_page import Claim, Figures, Finding, Row, above, fact
-from distagg.reports.top import ends_table, variance_pictures
 from jobs.reproduce.experiments import Experiment
 from jobs.reproduce.plan import PAPERS, REASONS, Found, Item, Plan
 from jobs.reproduce.ratings import DEPTHS

@@ -6,10 +6,10 @@ from functools import partial
 
 import numpy as np
 
-from distagg.reports.column_chart import columns
 from distagg.reports.curves import Axis, lines
 from distagg.reports.html import figure, figures, section, table
 from distagg.reports.paper_page import Claim, Finding, above
+from jobs.reproduce.column_chart import columns
 from jobs.reproduce.experiments import Experiment
 from jobs.reproduce.letor import PROTOCOL
 from jobs.reproduce.plan import (

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distagg.metrics import paired_tests
-from distagg.reports.column_chart import columns
 from distagg.reports.paper_page import Claim, Figures, Finding, Row, above, fact, level, paper_page, summary
+from jobs.reproduce.column_chart import columns
 from tests.reports.reading import Report
 
 RISE = np.random.default_rng(1).normal(0.02, 0.05, 200)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from distagg.reports.charts import WIDTH, picture
 from distagg.reports.curves import COLOURS, Scale, round_ticks
-from distagg.reports.markup import Child, Markup, element
+from distagg.reports.html import Child, Markup, element
 from distagg.reports.text import printable
 
 _TOP, _BOTTOM, _LEFT, _RIGHT, _LINE = 12.0, 170.0, 34.0, WIDTH - 4.0, 16.0
