@@ -11,11 +11,10 @@ from distagg.cli.commands import Argument, Call, command, flag, option, run_in, 
 from distagg.errors import UsageError
 from distagg.pipeline.fields import json_schema
 from distagg.pipeline.folder import RunFolder
-from distagg.pipeline.page import how_counted, write_run_report
 from distagg.pipeline.plan import plan
 from distagg.pipeline.run import drive
 from distagg.pipeline.spec import Job, read_job
-from distagg.pipeline.status import job_of, status
+from distagg.pipeline.status import how_counted, job_of, status, write_run_report
 from distagg.reports.run_page import scaling_tables
 from distagg.reports.terminal import render_table
 from distagg.storage.paths import local

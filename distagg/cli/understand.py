@@ -14,7 +14,7 @@ from distagg.engine import fit
 from distagg.engine.compare import evaluate_model
 from distagg.engine.fitting.fit import Goal
 from distagg.engine.inspect.attribution import explain
-from distagg.engine.inspect.features import features_to
+from distagg.engine.inspect.describe import features_to
 from distagg.engine.inspect.quality import Quality, as_rows, drop_experts, judge_experts, weight_rows
 from distagg.engine.inspect.quality import retrain as retrain_without
 from distagg.engine.progress import Meter

@@ -16,7 +16,7 @@ from distagg.engine.fitting.fit import Goal, Through
 from distagg.engine.fitting.fit import fit as fit_params
 from distagg.engine.importing import import_dataset
 from distagg.engine.inspect.attribution import explain
-from distagg.engine.inspect.features import features
+from distagg.engine.inspect.describe import features
 from distagg.engine.inspect.quality import judge_experts
 from distagg.engine.rank import NOTHING_MORE, Result
 from distagg.engine.rank import solve as solve_chunks

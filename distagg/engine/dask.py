@@ -34,8 +34,16 @@ from typing import Any, TypeVar
 
 from distagg.dataset.dataset import ChunkRef
 from distagg.engine.progress import Progress, silent
-from distagg.engine.runner import NotedResult, Round, Work, call_noting, collect_span, raise_notes, reduce_span
-from distagg.engine.tree import merge_all
+from distagg.engine.runner import (
+    NotedResult,
+    Round,
+    Work,
+    call_noting,
+    collect_span,
+    merge_all,
+    raise_notes,
+    reduce_span,
+)
 from distagg.errors import DistaggError, InfrastructureError, UsageError
 
 POLL_WORKERS_SECONDS = 1.0  # how often the driver asks the scheduler for its workers

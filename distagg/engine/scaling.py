@@ -1,15 +1,33 @@
-"""Measurements for scaling experiments: the time of whole passes over a dataset, and the cost of a round."""
+"""Scaling experiments: timed passes and rounds on workers, simulated rounds, and the universal scalability law.
+
+Simulated rounds have 10 to 1,000 workers: a real scheduler, driver and workers in one process; only the work is a
+timer. A worker answers after the time that was measured for chunks of that size. Timers replace its threads, because a
+thousand threads in one process would only compete for the GIL. This process also handles the messages of all workers,
+so its coordination time is an upper bound for a driver on its own machine. The workers' background activity (system
+monitor, profiler, 50 ticks a second) is off.
+
+The law (Gunther, "A general theory of computational scalability", 2008): n workers have the throughput of one, times
+n / (1 + a (n - 1) + b n (n - 1)). ``a`` is the share of work that is serial (contention), ``b`` the cost of
+communication between all pairs; with both at 0, n workers do n times as much.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import gc
+import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from distagg.dataset import Dataset
 from distagg.dataset.dataset import ChunkRef
-from distagg.engine.dask import SPANS_PER_THREAD, DaskRunner, share_out
+from distagg.engine.dask import CONNECTIONS, SETTINGS, SPANS_PER_THREAD, DaskRunner, share_out
 from distagg.engine.runner import Round, Work
 from distagg.models import Model
 
@@ -84,3 +102,155 @@ def round_cost(runner: DaskRunner, refs: Sequence[ChunkRef], repeats: int) -> di
             if n >= 5:
                 taken[name].append(1e3 * (time.perf_counter() - began))
     return taken
+
+
+STEP = 100  # workers to start at once
+QUIET = {
+    "distributed.scheduler.worker-ttl": None, "distributed.comm.timeouts.connect": "120s",
+    "distributed.admin.tick.interval": "1h", "distributed.admin.tick.cycle": "1h",
+    "distributed.admin.tick.limit": "2h", "distributed.admin.system-monitor.interval": "1h",
+    "distributed.admin.system-monitor.disk": False, "distributed.admin.system-monitor.gil.enabled": False,
+    "distributed.worker.profile.enabled": False, "distributed.worker.use-file-locking": False,
+}  # fmt: skip
+
+
+@contextmanager
+def crowd(workers: int) -> Iterator[DaskRunner]:
+    """A cluster of in-process workers, each with one call at a time."""
+    import dask
+    from distributed import Client, LocalCluster
+
+    with (
+        _silent(),
+        dask.config.set({**SETTINGS, **QUIET}),
+        LocalCluster(
+            n_workers=min(STEP, workers), threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0",
+            worker_dashboard_address="127.0.0.1:0", memory_limit=0, silence_logs=50, executor=Timer(),
+        ) as cluster,
+        Client(cluster, set_as_default=False, connection_limit=CONNECTIONS) as client,
+    ):  # fmt: skip
+        for count in [*range(STEP, workers, STEP), workers]:
+            cluster.scale(count)
+            client.wait_for_workers(count, timeout=120)
+        gc.collect()
+        gc.freeze()  # the garbage collector need not scan a thousand workers' objects again
+        try:
+            yield DaskRunner(client)
+        finally:
+            gc.unfreeze()
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Turn logging off: every worker in this process would store every line of all others."""
+    level = logging.root.manager.disable
+    logging.disable(logging.ERROR)
+    try:
+        yield
+    finally:
+        logging.disable(level)
+
+
+class Timer(Executor):
+    """Makes a call at once, and returns its result after the seconds that the call is supposed to take."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **more: Any) -> Future[Any]:
+        _taken.clear()
+        future: Future[Any] = Future()
+        try:
+            value = fn(*args, **more)
+        except Exception as error:
+            future.set_exception(error)
+        else:
+            asyncio.get_running_loop().call_later(sum(_taken), _give, future, value)
+        return future
+
+
+_taken: list[float] = []  # seconds of each chunk of the current call; only the event loop makes calls
+
+
+def _give(future: Future[Any], value: Any) -> None:
+    if not future.cancelled():
+        future.set_result(value)
+
+
+def _busy(chunk: Any, index: int, seconds: float) -> np.ndarray:
+    _taken.append(seconds)
+    return np.zeros((25, 3))
+
+
+def simulated_refs(dataset: Dataset, entries: int, chunk_entries: int) -> tuple[ChunkRef, ...]:
+    """The chunk references of a dataset with ``entries`` entries; all of them load the same small chunk."""
+    ref = dataset.plan(1 << 10)[0]
+    held = ref.load(ids=False)
+    small = held.select(np.arange(held.n_queries) < 1)
+    block = replace(ref.blocks[0], entries=chunk_entries)
+    simulated = replace(ref, path="", blocks=(block,), held=small)
+    return (simulated,) * max(1, entries // chunk_entries)
+
+
+def rounds_at(
+    runner: DaskRunner, refs: Sequence[ChunkRef], entry_seconds: float, repeats: int
+) -> list[dict[str, float]]:
+    """Seconds of a round, of computing on the busiest worker, and of the rest (coordination)."""
+    workers = runner.threads
+    seconds = entry_seconds * refs[0].entries
+    share = max(b - a for a, b in share_out(refs, workers))
+    runner.map_reduce(Work(_busy, 0.0, repeated=True), refs, np.add)  # connects, sends spans
+    measured = []
+    for _ in range(repeats):
+        began = time.perf_counter()
+        runner.map_reduce(Work(_busy, seconds, repeated=True), refs, np.add)
+        wall = time.perf_counter() - began
+        measured.append({"seconds": wall, "compute": share * seconds, "coordination": wall - share * seconds})
+    return measured
+
+
+DRAWS = 300
+
+
+def throughput(n: np.ndarray, rate: float, serial: float, talk: float) -> np.ndarray:
+    return rate * n / (1.0 + serial * (n - 1.0) + talk * n * (n - 1.0))
+
+
+def fitted_law(measured: Mapping[int, Sequence[float]], seed: int = 0) -> dict[str, Any]:
+    """Fit the universal scalability law to rates by number of workers; 95% intervals by bootstrap over the repeats.
+
+    ``peak`` is the number of workers with the highest throughput; infinite if only serial work limits it.
+    """
+    draws = np.random.default_rng(seed)
+    best = _fitted(measured)
+    samples = [
+        _fitted({n: draws.choice(np.asarray(rates), len(rates)).tolist() for n, rates in measured.items()})
+        for _ in range(DRAWS)
+    ]
+    low, high = np.quantile(samples, [0.025, 0.975], axis=0)
+    peaks = [_peak(*sample[1:]) for sample in samples]
+    return {
+        **{name: float(value) for name, value in zip(("rate", "serial", "talk"), best, strict=True)},
+        "intervals": {
+            name: [float(low[k]), float(high[k])] for k, name in enumerate(("rate", "serial", "talk"))
+        },
+        "peak": _peak(*best[1:]),
+        "peak_interval": [float(np.quantile(peaks, q, method="nearest")) for q in (0.025, 0.975)],
+        "points": len(measured),
+    }  # fmt: skip
+
+
+def _fitted(measured: Mapping[int, Sequence[float]]) -> np.ndarray:
+    """Least squares on logarithms, so that a relative error has the same weight at 1 and at 1,000 workers."""
+    from scipy.optimize import least_squares
+
+    n = np.repeat([float(k) for k in measured], [len(rates) for rates in measured.values()])
+    rates = np.concatenate([np.asarray(r, dtype=float) for r in measured.values()])
+    start = np.log([np.median(rates / n), 1e-3, 1e-6])
+
+    def off(x: np.ndarray) -> np.ndarray:
+        return np.log(throughput(n, *np.exp(x))) - np.log(rates)
+
+    best = np.exp(least_squares(off, start, bounds=(np.log([1e-12, 1e-9, 1e-12]), np.log([1e15, 1.0, 1.0]))).x)
+    return np.asarray(best)
+
+
+def _peak(serial: float, talk: float) -> float:
+    return float(np.sqrt(max(1.0 - serial, 0.0) / talk)) if talk > 1e-11 else float("inf")

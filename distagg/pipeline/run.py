@@ -26,13 +26,11 @@ from distagg.dataset.manifest import MANIFEST, manifest_file
 from distagg.engine.runner import Runner
 from distagg.errors import DistaggError, InfrastructureError, UsageError
 from distagg.models.base import collecting, not_converged
-from distagg.pipeline.folder import RUN_FORMAT, RunFolder, as_json
-from distagg.pipeline.key import difference, environment, resume_key, short
-from distagg.pipeline.page import write_run_report
+from distagg.pipeline.folder import RUN_FORMAT, RunFolder, as_json, difference, environment, resume_key, short
 from distagg.pipeline.plan import plan
-from distagg.pipeline.reuse import Before, find_before, reuse_step, step_key
-from distagg.pipeline.since import changes_since, summary
+from distagg.pipeline.previous import Before, changes_since, find_before, reuse_step, step_key, summary
 from distagg.pipeline.spec import Job, Step
+from distagg.pipeline.status import write_run_report
 from distagg.pipeline.steps import STEPS, Site, metrics_of, tidy
 from distagg.storage.atomic import MARKER, digest, sync, write_whole
 from distagg.types import SCHEMA_VERSION

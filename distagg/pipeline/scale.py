@@ -19,11 +19,9 @@ from typing import Any
 
 from distagg.dataset import Dataset, write_dataset
 from distagg.dataset.expand import expand_dataset
-from distagg.engine import law
 from distagg.engine.dask import DaskRunner, local_cluster
 from distagg.engine.fitting.fit import check_fits
-from distagg.engine.scaling import middle, passes, round_cost
-from distagg.engine.simulation import crowd, rounds_at, simulated_refs
+from distagg.engine.scaling import crowd, fitted_law, middle, passes, round_cost, rounds_at, simulated_refs
 from distagg.errors import InfrastructureError, UsageError
 from distagg.models import Model, model_named
 from distagg.pipeline.folder import Kept
@@ -143,7 +141,7 @@ def _started(cluster: AbstractContextManager[DaskRunner]) -> Iterator[DaskRunner
 
 def _law(rates: dict[int, Sequence[float]], seed: int) -> dict[str, Any]:
     """The fitted law; an infinite peak becomes null, because JSON has no infinity."""
-    result = law.fit(rates, seed)
+    result = fitted_law(rates, seed)
     ends = [None if math.isinf(end) else end for end in (result["peak"], *result["peak_interval"])]
     return result | {"peak": ends[0], "peak_interval": ends[1:]}
 

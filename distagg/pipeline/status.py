@@ -1,14 +1,22 @@
-"""The status of a run: which steps are done, which is running, and by which process."""
+"""The status of a run (which steps are done, which is running, and by which process), and the data of its report."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
+
+from distagg.dataset.manifest import manifest_file
+from distagg.engine.read_rankings import read_rankings
 from distagg.pipeline.folder import RunFolder
-from distagg.pipeline.spec import Job, make_job
+from distagg.pipeline.spec import Job, Step, make_job
+from distagg.reports import compare_report, write_report
+from distagg.reports.run_page import run_report
+from distagg.reports.terminal import counted_by
 
 
 def job_of(folder: RunFolder) -> Job:
@@ -63,3 +71,72 @@ def _step(folder: RunFolder, name: str, do: str, events: list[dict[str, Any]]) -
 def _kind(why: str) -> str:
     """A reason without the numbers of its blocks."""
     return re.sub(r"blocks? [\d, ]+(and \d+ more )?", "blocks ", why)
+
+
+IN_SAMPLE = (
+    "measured on the queries that the model was trained on, so too optimistic for new queries; "
+    "a compare step with folds gives held-out metrics"
+)
+QUERIES, ITEMS = 6, 10
+READ_ROWS = 100_000
+
+
+def write_run_report(job: Job, folder: RunFolder) -> Path:
+    """Write report.html, and a page for each comparison."""
+    pages = {}
+    for step in job.steps:
+        if step.do == "compare" and folder.done(step):
+            result = json.loads(folder.output(step).read_text(encoding="utf-8"))
+            pages[step.name] = f"report-{step.name}.html"
+            write_report(compare_report(result), folder.path / pages[step.name], overwrite=True)
+    about = status(folder.path)
+    figures = {}
+    for step in job.steps:
+        if step.do in ("evaluate", "compare") and folder.done(step):
+            means = json.loads(folder.output(step).read_text(encoding="utf-8"))["means"]
+            figures[step.name] = means if step.do == "compare" else {step.values["rankings"]: means}
+    tops = [top for step in job.steps if step.do == "rank" and folder.done(step) for top in _top(step, folder)]
+    html = run_report({
+        **about, "job": job.to_dict(), "environment": folder.read("environment.json"),
+        "figures": figures, "counted": how_counted(job, folder),
+        "pages": pages, "rankings": tops, "notes": [n for step in job.steps for n in folder.notes(step)],
+        "events": folder.events(),
+        "scaling": {
+            step.name: json.loads(folder.output(step).read_text(encoding="utf-8"))
+            for step in job.steps if step.do == "scale" and folder.done(step)
+        },
+        "changes": folder.read("changes.json") if (folder.path / "changes.json").is_file() else None,
+    })  # fmt: skip
+    write_report(html, folder.path / "report.html", overwrite=True)
+    return folder.path / "report.html"
+
+
+def how_counted(job: Job, folder: RunFolder) -> dict[str, str]:
+    """For each step with metrics: the protocol, and a warning if the model was trained on the same queries."""
+    notes = {}
+    for step in job.steps:
+        if step.do in ("evaluate", "compare") and folder.done(step):
+            result = json.loads(folder.output(step).read_text(encoding="utf-8"))
+            notes[step.name] = counted_by(result["protocol"]) + (f"; {IN_SAMPLE}" if result.get("in_sample") else "")
+    return notes
+
+
+def _top(step: Step, folder: RunFolder) -> list[dict[str, Any]]:
+    """The first items of the first queries; reads only the first part of Parquet rankings."""
+    output = folder.output(step)
+    if output.is_dir():
+        parts = json.loads(manifest_file(output).read_text(encoding="utf-8"))["files"]
+        if not parts:
+            return []
+        batch = next(pq.ParquetFile(output / parts[0]["path"]).iter_batches(READ_ROWS), None)
+        rows = batch.to_pylist() if batch is not None else []
+    else:
+        rows = read_rankings(output).slice(0, READ_ROWS).to_pylist()
+    tops: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        if row["query"] not in tops and len(tops) == QUERIES:
+            break
+        items = tops.setdefault(row["query"], [])
+        if len(items) < ITEMS:
+            items.append({"item": row["item"], "rank": row.get("rank", len(items) + 1), "score": row["score"]})
+    return [{"model": step.name, "query": query, "items": items} for query, items in tops.items()]

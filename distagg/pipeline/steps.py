@@ -26,9 +26,8 @@ from distagg.engine.saved import Fitted, load_model, save_model
 from distagg.metrics import evaluate_rankings
 from distagg.models import is_model, model_named
 from distagg.models.base import collecting, not_converged
-from distagg.pipeline.folder import Kept, RunFolder, as_json
-from distagg.pipeline.key import code_key
-from distagg.pipeline.reuse import Before
+from distagg.pipeline.folder import Kept, RunFolder, as_json, code_key
+from distagg.pipeline.previous import Before
 from distagg.pipeline.scale import scale
 from distagg.pipeline.spec import Job, Step
 from distagg.storage.atomic import staged_file

@@ -22,7 +22,7 @@ from distagg.dataset import Dataset, write_dataset
 from distagg.engine import evaluate, fit, fit_completion, rank
 from distagg.errors import DistaggError, InfrastructureError
 from distagg.models import COMPLETIONS, MODELS, Model, NotConvergedWarning, model_named
-from distagg.pipeline.key import installed
+from distagg.pipeline.folder import installed
 from distagg.sources.synthetic import SyntheticSource
 
 FEW = {"rounds": 2, "steps": 5, "resamples": 2, "draws": 8, "trees": 2}  # small values for slow parameters

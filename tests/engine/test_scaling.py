@@ -9,18 +9,17 @@ import numpy as np
 import pytest
 
 from distagg.dataset import Dataset
-from distagg.engine import law
+from distagg.engine import scaling
 from distagg.engine.dask import DaskRunner
-from distagg.engine.scaling import passes, round_cost
-from distagg.engine.simulation import crowd, rounds_at, simulated_refs
+from distagg.engine.scaling import crowd, passes, round_cost, rounds_at, simulated_refs
 from distagg.models import model_named
 
 
 def test_a_planted_law_is_found_within_its_interval() -> None:
     draws, counts = np.random.default_rng(3), (1, 2, 4, 8, 16, 32, 64)
     planted = {"rate": 5e6, "serial": 0.03, "talk": 2e-4}
-    measured = {n: law.throughput(np.float64(n), **planted) * draws.normal(1.0, 0.01, 8) for n in counts}
-    found = law.fit(measured)
+    measured = {n: scaling.throughput(np.float64(n), **planted) * draws.normal(1.0, 0.01, 8) for n in counts}
+    found = scaling.fitted_law(measured)
     for name, value in planted.items():
         low, high = found["intervals"][name]
         assert low <= value <= high
@@ -29,8 +28,8 @@ def test_a_planted_law_is_found_within_its_interval() -> None:
 
 
 def test_a_perfect_machine_has_no_peak_in_sight(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(law, "DRAWS", 5)  # all repeats are alike
-    found = law.fit({n: [1e6 * n] * 3 for n in (1, 2, 4, 8)})
+    monkeypatch.setattr(scaling, "DRAWS", 5)  # all repeats are alike
+    found = scaling.fitted_law({n: [1e6 * n] * 3 for n in (1, 2, 4, 8)})
     assert found["serial"] < 1e-4
     assert found["peak"] > 1_000
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distagg.engine.tree import merge_all, merge_span
+from distagg.engine.runner import merge_all, merge_span
 
 
 def shape(values: list[str], cuts: list[int]) -> str | None:

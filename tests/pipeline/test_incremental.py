@@ -162,7 +162,7 @@ def test_what_concerns_all_parts_ranks_all_again_and_says_so(override: str, why:
 def test_other_code_ranks_all_again(monkeypatch: pytest.MonkeyPatch) -> None:
     write(lists())
     first = run(job())
-    monkeypatch.setattr("distagg.pipeline.key.source_hash", lambda: "other")
+    monkeypatch.setattr("distagg.pipeline.folder.source_hash", lambda: "other")
     second = run(job())
     assert second != first
     assert {one["why"] for one in events(second, "part anew")} == {"the code changed (source)"}

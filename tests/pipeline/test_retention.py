@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from distagg.cli.main import main
-from distagg.pipeline.folder import RUN_FORMAT, RunFolder
-from distagg.pipeline.key import short
+from distagg.pipeline.folder import RUN_FORMAT, RunFolder, short
 from distagg.pipeline.run import retain
 from distagg.storage.atomic import write_whole
 

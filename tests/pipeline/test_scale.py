@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from distagg.cli.main import main
-from distagg.engine import law
+from distagg.engine import scaling
 from distagg.pipeline.folder import Kept, RunFolder
 from distagg.reports.run_page import overtaken
 
@@ -24,7 +24,7 @@ def test_a_small_one_from_job_to_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(law, "DRAWS", 20)  # for intervals that are not looked at
+    monkeypatch.setattr(scaling, "DRAWS", 20)  # for intervals that are not looked at
     Path("job.json").write_text(json.dumps({"name": "scaling", "steps": {"scaled": SMALL}}))
     assert main(["run", "job.json"]) == 0
     run = Path("runs/scaling/latest")

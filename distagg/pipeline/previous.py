@@ -1,15 +1,23 @@
-"""Changes since the previous run: of rankings, of metrics, and of the models' parameters for their experts.
+"""The previous run: its steps are reused where their inputs did not change, and changes since then are summed up.
 
-Parts of rankings with the same bytes are only counted; the others are read, some queries at a time, so that memory is
-bounded by ROWS.
+The key of a step contains everything that its output depends on: its fields, the hashes of its inputs, seed and code.
+It is stored in the run directory. If the previous run has the same key for the step, its files are linked, each checked
+by its hash. A step that changed runs from the beginning, training too, because weights depend on every query. Only
+rankings are reused part by part (``distagg.engine.rank_incremental``). ``scale`` always runs again, because it measures
+times.
+
+Changes are those of rankings, of metrics, and of the models' parameters for their experts. Parts of rankings with the
+same bytes are only counted; the others are read, some queries at a time, so that memory is bounded by READ_ROWS.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import os
 import zlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +25,117 @@ import numpy as np
 import pyarrow as pa
 
 from distagg.dataset.dataset import read_groups
-from distagg.dataset.manifest import manifest_file
+from distagg.dataset.manifest import MANIFEST, manifest_file
+from distagg.engine.rank_incremental import link
 from distagg.engine.read_rankings import read_rankings
 from distagg.engine.saved import Fitted, load_model
 from distagg.errors import DistaggError
 from distagg.metrics.changes import TOP, RankChanges, add_changes, add_same, weights_moved
-from distagg.pipeline.folder import RunFolder
+from distagg.pipeline.folder import RunFolder, code_key, difference, fingerprint, plan_key, references
 from distagg.pipeline.spec import Job, Step
+from distagg.storage.atomic import MARKER, digest, staged_directory, staged_file
+from distagg.storage.paths import is_found, place
 
-ROWS = 10_000_000  # of both rankings, read at once
-SHOWN = 10
+NEVER_REUSED = ("scale",)
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """The previous finished run, and the hashes of its files."""
+
+    folder: RunFolder
+    files: dict[str, str]  # path in the folder -> SHA-256
+
+    @property
+    def name(self) -> str:
+        return self.folder.path.name
+
+    @classmethod
+    def open(cls, folder: RunFolder) -> Before | None:
+        """The previous run, or None if it was deleted or is incomplete."""
+        try:
+            body = folder.read(MANIFEST)
+            if folder.finished and folder.begun:
+                return cls(folder, {file["path"]: file["sha256"] for file in body["files"]})
+        except (DistaggError, KeyError, TypeError):
+            pass
+        return None
+
+
+def find_before(folder: RunFolder) -> Before | None:
+    """The run that ``latest`` pointed to when this run started; a resumed run keeps it."""
+    if not (folder.path / "before.json").is_file():
+        pointer = folder.path.parent / "latest"
+        name = os.readlink(pointer) if pointer.is_symlink() else ""
+        folder.write("before.json", {"run": name if Path(name).name == name and name != folder.path.name else ""})
+    name = folder.read("before.json")["run"]
+    return Before.open(RunFolder(folder.path.parent / name)) if name else None
+
+
+def step_key(job: Job, step: Step, folder: RunFolder) -> dict[str, Any]:
+    """Everything that a step's output depends on; its inputs must exist."""
+    inputs = {}
+    for reference in references(step):
+        maker = job.step(reference)
+        if maker is not None or is_found(reference):
+            inputs[reference] = fingerprint(folder.output(maker) if maker is not None else place(reference))
+    values = {"do": step.do, **step.values}
+    return {"step": values, "inputs": inputs, "seed": job.seed, "plan": plan_key(), "code": code_key()}
+
+
+def reuse_step(step: Step, folder: RunFolder, before: Before | None) -> list[str] | None:
+    """Reuse a step's output of the previous run: returns None if it was reused, else the reasons why not.
+
+    The reasons are empty if there is no previous run. The step's key must be in the folder already.
+    """
+    if before is None or step.do in NEVER_REUSED:
+        return []
+    if not before.folder.step_key_file(step).is_file():
+        return ["the previous run had no such step"]
+    lines = difference(before.folder.read(f"keys/{step.name}.json"), folder.read(f"keys/{step.name}.json"))
+    if lines:
+        return lines
+    output = before.folder.output(step)
+    try:
+        if not _whole(output, before):
+            return ["its output in the previous run is damaged"]
+        notes = before.folder.notes(step)
+        folder.keep_notes(step, notes)
+        recipe = before.folder.recipe_file(step)
+        if recipe.is_file():
+            folder.recipe_file(step).parent.mkdir(exist_ok=True)
+            folder.recipe_file(step).unlink(missing_ok=True)
+            link(recipe, folder.recipe_file(step))
+        _link_output(output, folder.output(step))
+    except FileNotFoundError:  # deleted in the meantime
+        return ["its output in the previous run was deleted"]
+    return None
+
+
+def _whole(output: Path, before: Before) -> bool:
+    """Whether an output consists of the files in the run's manifest, each with its hash."""
+    files = [output] if output.is_file() else [file for file in output.rglob("*") if file.is_file()]
+    names = {str(file.relative_to(before.folder.path)) for file in files}
+    inside = str(output.relative_to(before.folder.path))
+    wanted = {path for path in before.files if path == inside or path.startswith(f"{inside}/")}
+    return bool(names) and names == wanted and all(digest(before.folder.path / n) == before.files[n] for n in names)
+
+
+def _link_output(output: Path, target: Path) -> None:
+    if output.is_file():
+        with staged_file(target) as staging:
+            link(output, staging)
+        return
+    with staged_directory(target) as staging:
+        for file in output.rglob("*"):
+            if file.is_file() and file.name != MARKER:
+                copy = staging / file.relative_to(output)
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                link(file, copy)
+
+
+READ_ROWS = 10_000_000  # of both rankings, read at once
+SHOWN_EXPERTS = 10
 
 
 def changes_since(before: RunFolder, now: RunFolder, job: Job) -> dict[str, Any]:
@@ -53,14 +162,14 @@ def changes_since(before: RunFolder, now: RunFolder, job: Job) -> dict[str, Any]
     return result
 
 
-def ranking_changes(before: Path, now: Path, rows: int = ROWS) -> dict[str, Any]:
+def ranking_changes(before: Path, now: Path, rows: int = READ_ROWS) -> dict[str, Any]:
     """The differences between two rankings on disk."""
     total = RankChanges()
-    old, new = _parts(before), _parts(now)
-    same = [digest for digest in new if digest in old]
-    for digest in same:
-        add_same(total, read_groups(new[digest][0], None, ["query"])["query"])
-    differing = [[part for digest, part in parts.items() if digest not in same] for parts in (old, new)]
+    old, new = _ranking_parts(before), _ranking_parts(now)
+    same = [sha256 for sha256 in new if sha256 in old]
+    for sha256 in same:
+        add_same(total, read_groups(new[sha256][0], None, ["query"])["query"])
+    differing = [[part for sha256, part in parts.items() if sha256 not in same] for parts in (old, new)]
     passes = max(1, math.ceil(sum(count for side in differing for _, count in side) / rows))
     for number in range(passes):
         tables = [_gathered((file for file, _ in side), number, passes) for side in differing]
@@ -68,7 +177,7 @@ def ranking_changes(before: Path, now: Path, rows: int = ROWS) -> dict[str, Any]
     return total.to_dict()
 
 
-def _parts(output: Path) -> dict[str, tuple[Path, int]]:
+def _ranking_parts(output: Path) -> dict[str, tuple[Path, int]]:
     """Files of rankings and their row counts, by hash; a single file is file part."""
     if not output.is_dir():
         return {str(output): (output, 0)}
@@ -121,7 +230,7 @@ def _model_changes(before: Fitted, now: Fitted) -> dict[str, Any]:
         if was.shape != is_now.shape:
             continue
         each = np.sqrt(((is_now - was) ** 2).reshape(len(common), -1).sum(axis=1))
-        far = np.argsort(-each, kind="stable")[:SHOWN]
+        far = np.argsort(-each, kind="stable")[:SHOWN_EXPERTS]
         arrays[name] = {
             **weights_moved(was, is_now),
             "experts": [{"expert": common[n], "moved": float(each[n]), "before": was[n].ravel().tolist(),
