@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from distagg.arrow import as_arrow, as_words
 from distagg.columns import LABEL_NAMES, LIST_NAMES, PAIR_NAMES, Names, known_columns, not_understood
 from distagg.dataset.build.intake import Progress, Regroup, RowSource
-from distagg.dataset.build.regroup import MEMORY_BYTES, no_progress, regroup
+from distagg.dataset.build.regroup import no_progress, regroup
 from distagg.dataset.build.tally import BlockCounts
 from distagg.dataset.build.writer import layout_of, make_block, make_manifest
 from distagg.dataset.chunk import Chunk, chunk_from_tables
@@ -29,6 +29,7 @@ from distagg.types import NO_LABEL, PAIRS
 
 ALL = "all"  # name of the query, or of the pairs' expert, if a table has none
 HELD_ENTRIES = 1 << 16  # of a block: building two at once needs memory besides the dataset
+HELD_BYTES = 1 << 30  # of rows in memory, which the dataset then replaces block by block
 _IDS = frozenset({"query", "expert", "item", "winner", "loser"})
 
 
@@ -229,7 +230,7 @@ def _good(name: str, column: str, values: pa.ChunkedArray, good: pa.ChunkedArray
 
 
 def hold_source(
-    source: RowSource, *, progress: Progress = no_progress, memory_bytes: int = MEMORY_BYTES,
+    source: RowSource, *, progress: Progress = no_progress, memory_bytes: int = HELD_BYTES,
     block_entries: int = HELD_ENTRIES,
 ) -> Dataset:  # fmt: skip
     """Import a source of whole queries into memory; the parameters are those of ``write_dataset``."""

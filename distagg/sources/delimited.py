@@ -18,13 +18,13 @@ import pyarrow.csv
 
 from distagg.arrow import as_numpy
 from distagg.errors import InputError
-from distagg.sources.source import BATCH_BYTES, open_bytes
+from distagg.sources.source import open_bytes
 from distagg.threads import ordered_map
 from distagg.types import NO_LABEL
 
-BLOCK_BYTES = BATCH_BYTES // 4
+BLOCK_BYTES = 2 << 20  # larger blocks take fresh memory from the system each time, which costs as much as parsing them
 WORD = pa.string()
-REPEATED = pa.dictionary(pa.int32(), pa.string())  # words with few distinct values in a block
+REPEATED = pa.dictionary(pa.int32(), pa.string())  # words with few distinct values in a block, in any order
 _CHECK_BYTES = 1 << 17  # checked together, so that the masks stay in the processor's cache
 _NUMBER = re.compile(rb"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _WHOLE = re.compile(rb"[+-]?[0-9]{1,18}")
@@ -140,7 +140,9 @@ def _parse_fast(text: bytes, layout: Layout) -> pa.Table | None:
     try:
         table = pa.csv.read_csv(
             pa.BufferReader(text),
-            read_options=pa.csv.ReadOptions(column_names=list(layout.fields), use_threads=False),
+            read_options=pa.csv.ReadOptions(
+                column_names=list(layout.fields), use_threads=False, block_size=len(text) + 1
+            ),
             parse_options=pa.csv.ParseOptions(
                 delimiter=delimiter.decode(), quote_char='"' if layout.delimiter == b"," else False
             ),

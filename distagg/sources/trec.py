@@ -15,14 +15,14 @@ import pyarrow as pa
 
 from distagg.arrow import as_arrow, as_words
 from distagg.errors import UsageError, unknown
-from distagg.sources.delimited import FINITE, POSITION, REPEATED, WHOLE, WORD, Layout, find_lines, read_tables
+from distagg.sources.delimited import FINITE, POSITION, WHOLE, WORD, Layout, find_lines, read_tables
 from distagg.sources.source import SourceTable
 
 RUN_FIELDS = ("query", "Q0", "item", "rank", "score", "tag")
-QRELS = Layout(("query", "0", "item", "label"), {"query": REPEATED, "item": WORD, "label": WHOLE})
+QRELS = Layout(("query", "0", "item", "label"), {"query": WORD, "item": WORD, "label": WHOLE})
 
 
-RUN = Layout(RUN_FIELDS, {"query": REPEATED, "item": WORD, "score": FINITE})
+RUN = Layout(RUN_FIELDS, {"query": WORD, "item": WORD, "score": FINITE})
 
 
 def read_run(file: Path) -> pa.Table:
@@ -111,7 +111,7 @@ class TrecSource:
         if self.by == "rank":
             keep["rank"] = POSITION
         if self.expert == "tag":
-            keep["tag"] = REPEATED
+            keep["tag"] = WORD
         return Layout(RUN_FIELDS, keep)
 
     def _entries(self, file: Path, table: pa.Table) -> pa.Table:

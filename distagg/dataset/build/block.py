@@ -16,10 +16,8 @@ from distagg.dataset.build.merge import KEY, GroupedRows, key_major, key_minor, 
 from distagg.dataset.build.positions import Clash, Mentions, NumberedItems, find_repeated, number_items, order_lists
 from distagg.dataset.build.tally import BlockCounts, count_labels, count_values
 from distagg.types import (
-    INDEX,
     LISTS_TABLE,
     NO_LABEL,
-    OFFSET,
     PAIRS_TABLE,
     QUERIES_TABLE,
     RANK,
@@ -28,8 +26,6 @@ from distagg.types import (
     Labels,
     Offsets,
 )
-
-BLOCK = 1 << 20  # mentions that are processed together
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,18 +56,12 @@ class QueryRows:
 def query_block(rows: QueryRows) -> BlockTables:
     """A block of whole queries."""
     pairs = "winner" in rows.ranked.schema.names
-    sides = 2 if pairs else 1
-    if pairs:
-        table, words = coded_table(rows.ranked, ("winner", "loser"))
-        winner, loser = (as_numpy(one_array(table[name])) for name in ("winner", "loser"))
-        item = mentioned(winner, loser, words)
-        del winner, loser
-        table = table.drop_columns(["winner", "loser"])
-    else:
-        table = rows.ranked.table()
-        item = one_array(_column(table, "item", pa.string()))
+    names = ["winner", "loser"] if pairs else ["item"]
+    sides = len(names)
+    table = rows.ranked.table(names)
+    item = mentioned(table, names)
     runs = Runs.of(as_numpy(one_array(table[KEY])), lambda major: np.searchsorted(rows.codes, major))
-    table = table.drop_columns([KEY])
+    table = table.drop_columns([KEY, *names] if len(table) else [KEY])
     ranked = Mentions(spread(runs.query, runs.lengths * sides), item)
     try:
         declared, judged = (_mentions(some, rows.codes) for some in (rows.declared, rows.judged))
@@ -218,32 +208,15 @@ def interleaved(winner: pa.Array, loser: pa.Array) -> pa.Array:
     return pa.concat_arrays([winner, loser]).take(as_arrow(order))
 
 
-def coded_table(rows: GroupedRows, names: tuple[str, ...]) -> tuple[pa.Table, pa.Array]:
-    """Join rows, with the words of some columns replaced by numbers; and the words."""
-    columns = [piece[name] for name in names for piece in rows.pieces]
-    if not columns:
-        return rows.table(), as_words([])
-    encoded = pa.chunked_array(columns, pa.string()).dictionary_encode().chunks
-    schema, pieces = rows.schema, rows.pieces
-    for n, name in enumerate(names):
-        at, own = schema.get_field_index(name), encoded[n * len(pieces) : (n + 1) * len(pieces)]
-        schema = schema.set(at, pa.field(name, pa.int32()))
-        pieces = [piece.set_column(at, name, words.indices) for piece, words in zip(pieces, own, strict=True)]
-    return GroupedRows(pieces, schema).table(), encoded[0].dictionary
-
-
-def mentioned(winner: Indices, loser: Indices, words: pa.Array) -> pa.DictionaryArray:
-    """Winner, loser, winner, loser, ..., with the words in the order of their first mention."""
-    both = np.empty(2 * len(winner), dtype=INDEX)
-    both[::2], both[1::2] = winner, loser
-    first = np.empty(len(words), dtype=OFFSET)
-    for end in range(len(both), 0, -BLOCK):  # backwards, so that the first mention is written last
-        start = max(end - BLOCK, 0)
-        first[both[start:end][::-1]] = np.arange(start, end)[::-1]
-    order = np.argsort(first)
-    number = np.empty(len(words), dtype=INDEX)
-    number[order] = np.arange(len(words))
-    return pa.DictionaryArray.from_arrays(as_arrow(number[both]), words.take(as_arrow(order)))
+def mentioned(table: pa.Table, names: list[str]) -> pa.DictionaryArray:
+    """The items of every row, one row after the other."""
+    if not len(table):
+        return as_words([]).dictionary_encode()
+    columns = [one_array(table[name]) for name in names]
+    if len(columns) == 1:
+        return columns[0]
+    sides = np.stack([as_numpy(column.indices) for column in columns], axis=1)
+    return pa.DictionaryArray.from_arrays(as_arrow(sides.ravel()), columns[0].dictionary)
 
 
 def spread(values: NDArray[np.int64], lengths: NDArray[np.intp]) -> NDArray[np.int64]:

@@ -44,6 +44,13 @@ class RowSource(Locator, Protocol):
     def tables(self) -> Iterator[RowTable]: ...
 
 
+class _Numbers(dict[str, int]):
+    """A number for every key, in order of the first question."""
+
+    def __missing__(self, key: str) -> int:
+        return self.setdefault(key, len(self))
+
+
 class Codes:
     """Names to numbers, in order of first appearance.
 
@@ -53,32 +60,37 @@ class Codes:
     """
 
     def __init__(self) -> None:
-        self.names: list[str] = []
         self.last: list[int] = []  # the codes in the last call's column
-        self._code: dict[str, int] = {}
+        self._code = _Numbers()
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._code)
 
     def encode(self, column: pa.Array) -> Indices:
-        words = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-        if words.null_count:
+        if column.null_count:
             raise InputError("<table>", found="an empty id", expected="every query, expert and item named")
-        index = as_numpy(words.indices)
-        starts = run_starts(index)  # sources have many runs: an expert's list, a query's items
-        if len(starts) > len(index) // 4:
-            return self._codes(words, index)
-        return np.repeat(self._codes(words, index[starts]), np.diff(starts, append=len(index)))
+        starts = _word_starts(column)  # sources have many runs: an expert's list, a query's items
+        if len(starts) > len(column) // 4:
+            return self._codes(column)
+        return np.repeat(self._codes(column.take(as_arrow(starts))), np.diff(starts, append=len(column)))
 
-    def _codes(self, words: pa.DictionaryArray, index: NDArray[np.int32]) -> Indices:
-        # A dictionary may contain words that no row uses, in any order.
-        used = as_arrow(index).unique()
+    def _codes(self, column: pa.Array) -> Indices:
+        words = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+        index = as_numpy(words.indices)
+        used = words.indices.unique()  # a dictionary may contain words that no row uses, in any order
+        self.last = [self._code[name] for name in words.dictionary.take(used).to_pylist()]
         local = np.zeros(len(words.dictionary), dtype=INDEX)
-        self.last = []
-        for at, name in zip(used.to_pylist(), words.dictionary.take(used).to_pylist(), strict=True):
-            code = self._code.setdefault(name, len(self.names))
-            if code == len(self.names):
-                self.names.append(name)
-            local[at] = code
-            self.last.append(code)
+        local[as_numpy(used)] = self.last
         return local[index]
+
+
+def _word_starts(column: pa.Array) -> NDArray[np.intp]:
+    """The first rows of runs of equal words."""
+    if pa.types.is_dictionary(column.type):
+        return run_starts(as_numpy(column.indices))
+    changes = as_numpy(pc.not_equal(column.slice(1), column.slice(0, max(len(column) - 1, 0))))
+    return np.flatnonzero(np.concatenate([[len(column) > 0], changes]))
 
 
 def strings(column: pa.Array) -> pa.Array:
@@ -156,8 +168,7 @@ class Regroup:
 
     def note_parts(self, part: str) -> None:
         """Assign the queries of the last batch to this part, unless they belong to an earlier one."""
-        for code in self.queries.last:
-            self.parts.setdefault(code, part)
+        self.parts.update(dict.fromkeys(set(self.queries.last).difference(self.parts), part))
 
     def bad_source(self, found: str, expected: str) -> InputError:
         return InputError(str(self.source.files[0]) if self.source.files else "<table>", found=found, expected=expected)

@@ -10,7 +10,8 @@ if it was spilled or came out of order.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,19 +36,19 @@ def run_starts(key: NDArray[np.integer]) -> NDArray[np.intp]:
     return np.flatnonzero(np.concatenate([[len(key) > 0], key[1:] != key[:-1]]))
 
 
-def gather(batches: list[pa.RecordBatch], size: int | None) -> Iterator[pa.RecordBatch]:
+def gather(batches: list[pa.RecordBatch], size: int) -> Iterator[pa.RecordBatch]:
     """The rows of all batches in key order (stable), in batches of about ``size`` rows."""
     if not batches:
         return
     batch, start, length = _pieces(batches)
-    columns = _columns(batches)
-    names = batches[0].schema.names
+    schema = functools.reduce(merged_schema, (each.schema for each in batches))
+    columns = _columns(batches, schema)
     ends = np.cumsum(length)
     sizes = np.array([each.num_rows for each in batches])
     joined: list[pa.Array] = []  # all batches
     at = 0
     while at < len(length):
-        stop = len(length) if size is None else int(np.searchsorted(ends, ends[at] - length[at] + size)) + 1
+        stop = int(np.searchsorted(ends, ends[at] - length[at] + size)) + 1
         part = batch[at:stop], start[at:stop], length[at:stop]
         total = int(part[2].sum())
         low, high = _windows(part, len(batches))
@@ -62,7 +63,7 @@ def gather(batches: list[pa.RecordBatch], size: int | None) -> Iterator[pa.Recor
             used = np.flatnonzero(high)
             rows = as_arrow(_rows_in(part, low, high))
             arrays = [_take(_join(column, used, low[used], (high - low)[used]), rows) for column in columns]
-        yield pa.record_batch(arrays, names=names)
+        yield pa.record_batch(arrays, schema=schema)
 
 
 def _join(
@@ -70,12 +71,18 @@ def _join(
 ) -> pa.Array:
     """Concatenate pieces of a column."""
     where = zip(batch.tolist(), start.tolist(), length.tolist(), strict=True)
-    return pa.concat_arrays([column[b].slice(s, n) for b, s, n in where], memory_pool=pa.system_memory_pool())
+    return _concat([column[b].slice(s, n) for b, s, n in where])
 
 
-def _take(column: pa.Array, rows: pa.Array) -> pa.Array:
-    # The system allocator returns memory after a block; Arrow's own allocator keeps 30 MB.
-    return pc.take(column, rows, memory_pool=pa.system_memory_pool())
+# The system allocator returns memory after a block; Arrow's own allocator keeps 30 MB.
+
+
+def _concat(arrays: list[pa.Array]) -> pa.Array:
+    return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays, memory_pool=pa.system_memory_pool())
+
+
+def _take(column: pa.Array, rows: pa.Array | None) -> pa.Array:
+    return column if rows is None else pc.take(column, rows, memory_pool=pa.system_memory_pool())
 
 
 def _windows(pieces: Pieces, n_batches: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -115,21 +122,17 @@ def _pieces(batches: list[pa.RecordBatch]) -> Pieces:
     return batch[first], start[first], np.add.reduceat(length, first, dtype=np.int64)
 
 
-def merged_schema(a: pa.Schema | None, b: pa.Schema) -> pa.Schema:
+def merged_schema(a: pa.Schema, b: pa.Schema) -> pa.Schema:
     """The common schema; a column of type null gets the other schema's type."""
-    if a is None or a == b:
+    if a == b:
         return b
     return pa.schema(
         [pa.field(x.name, y.type if pa.types.is_null(x.type) else x.type) for x, y in zip(a, b, strict=True)]
     )
 
 
-def _columns(batches: list[pa.RecordBatch]) -> list[list[pa.Array]]:
+def _columns(batches: list[pa.RecordBatch], schema: pa.Schema) -> list[list[pa.Array]]:
     """Per column, the arrays of all batches, with one type."""
-    schema = None
-    for batch in batches:
-        schema = merged_schema(schema, batch.schema)
-    assert schema is not None
     columns = []
     for at, column in enumerate(schema):
         arrays = [batch.column(at) for batch in batches]
@@ -212,7 +215,7 @@ class Grouper:
     def add(self, batch: pa.RecordBatch) -> None:
         if batch.num_rows:
             self._buffer.append(batch)
-            self._schema = merged_schema(self._schema, batch.schema)
+            self._schema = merged_schema(self._schema or batch.schema, batch.schema)
             self.nbytes += batch.nbytes
             self.n_rows += batch.num_rows
 
@@ -255,8 +258,13 @@ class Grouper:
         return total
 
     def rows(self, lo: int, hi: int) -> GroupedRows:
-        """All rows whose major is in ``[lo, hi)``, by key and then in the order in which they were added."""
-        pieces = [piece for spill in self._spills for piece in spill.rows(*spill.span(lo, hi))]
+        """All rows whose major is in ``[lo, hi)``, by key and then in the order in which they were added.
+
+        Calls go upwards: rows before ``lo`` are released.
+        """
+        self._spills = [spill for spill in self._spills if spill.majors[-1] >= lo]
+        near = (spill for spill in self._spills if spill.majors[0] < hi)
+        pieces = [piece for spill in near for piece in spill.rows(*spill.span(lo, hi))]
         return GroupedRows(pieces, self._schema or EMPTY)
 
     def slices(self, major: int, size: int) -> Iterator[GroupedRows]:
@@ -274,9 +282,31 @@ class GroupedRows:
     pieces: list[pa.RecordBatch]
     schema: pa.Schema
 
-    def table(self) -> pa.Table:
-        batches = list(gather(self.pieces, None))
-        return pa.Table.from_batches(batches).cast(self.schema) if batches else no_rows(self.schema)
+    def table(self, words: Sequence[str] = ()) -> pa.Table:
+        """All rows in key order; the columns in ``words`` share one dictionary: numbers are cheaper to move."""
+        if not self.pieces:
+            return no_rows(self.schema)
+        columns = dict(zip(self.schema.names, _columns(self.pieces, self.schema), strict=True))
+        coded = pa.chunked_array([array for name in words for array in columns[name]], pa.string()).dictionary_encode()
+        for at, name in enumerate(words):
+            own = coded.chunks[at * len(self.pieces) : (at + 1) * len(self.pieces)]
+            columns[name] = [array.indices for array in own]
+        rows = _key_order(np.concatenate([as_numpy(array) for array in columns[KEY]]))
+        arrays = {name: _take(_concat(column), rows) for name, column in columns.items()}
+        for name in words:
+            arrays[name] = pa.DictionaryArray.from_arrays(arrays[name], coded.chunk(0).dictionary)
+        return pa.table(arrays)
+
+
+def _key_order(key: NDArray[np.int64]) -> pa.Array | None:
+    """The rows in the order of their keys (stable); None if they are in order already."""
+    starts = run_starts(key)
+    first = key[starts]
+    if not (first[1:] < first[:-1]).any():
+        return None
+    order = np.argsort(first, kind="stable")
+    length = np.diff(starts, append=len(key))[order]
+    return as_arrow(np.repeat(starts[order] - np.cumsum(length) + length, length) + np.arange(len(key)))
 
 
 def _write(batches: list[pa.RecordBatch], file: Path) -> Spill:

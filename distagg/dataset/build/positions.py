@@ -1,7 +1,7 @@
 """Number items inside their query, join labels, sort lists; and report rows that contradict each other.
 
-Item ids become positions in order of first mention, by two hash passes over rows of whole queries: declared items
-first, then ranked items. Items that are only judged are missed: only their labels are kept. Lists are sorted by rank,
+Item ids become positions in order of first mention, over rows of whole queries: declared items first, then ranked
+items. Items that are only judged are missed: only their labels are kept. Lists are sorted by rank,
 then item position; a list with scores but no ranks is ranked by score.
 """
 
@@ -18,6 +18,9 @@ from numpy.typing import NDArray
 from distagg.arrow import as_arrow, as_numpy, as_words
 from distagg.errors import InputError
 from distagg.types import INDEX, LABEL, NO_LABEL, OFFSET, RANK, Bools, Floats, Indices, Labels, Offsets
+
+BLOCK = 1 << 20  # mentions that are processed together
+SPARSE = 8  # with more possible values than so many times the rows, hashing takes less than a table of all values
 
 _MESSAGES = {
     "entry": ("item '{item}' again in the list of '{expert}' for query '{query}'", "each item once in a list"),
@@ -61,7 +64,7 @@ class Mentions:
     """Mentions of items in rows: the query's position in the block, the item's id, its label or null."""
 
     query: NDArray[np.int64]  # (n,)
-    item: pa.Array  # (n,) string, or a dictionary of such in the order of first mention
+    item: pa.Array  # (n,) string, or a dictionary of such
     label: pa.Array | None = None  # (n,) int32
 
 
@@ -111,31 +114,48 @@ def number_items(n_queries: int, declared: Mentions, ranked: Mentions, judged: M
 
 
 def _words(items: list[pa.Array]) -> tuple[pa.StringArray, NDArray[np.int32]]:
-    """The words in order of first mention, and each row's word number; items may be dictionary arrays already."""
+    """The words, and each row's word number; items may be dictionary arrays already."""
     if not items:
         return as_words([]), np.zeros(0, INDEX)
-    if any(pa.types.is_dictionary(item.type) for item in items):
-        items = [item if pa.types.is_dictionary(item.type) else item.dictionary_encode() for item in items]
-        words = pa.chunked_array(items).unify_dictionaries()
-    else:
-        words = pa.chunked_array(items, pa.string()).dictionary_encode()
+    items = [item if pa.types.is_dictionary(item.type) else item.dictionary_encode() for item in items]
+    words = pa.chunked_array(items).unify_dictionaries()
     index = [as_numpy(chunk.indices) for chunk in words.chunks]
     return words.chunk(0).dictionary, index[0] if len(index) == 1 else np.concatenate(index)
 
 
 def _number(
     groups: tuple[Mentions, ...], word: NDArray[np.int32], n_words: int, n_queries: int
-) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
+) -> tuple[Indices, NDArray[np.integer], NDArray[np.integer]]:
     """Number the (query, word) of each row in order of first mention; and the query and word of each number."""
     if n_queries == 1:
-        return word, np.zeros(n_words, dtype=OFFSET), np.arange(n_words)
+        number, item_word = by_mention(word, n_words)
+        return number, np.zeros(len(item_word), dtype=OFFSET), item_word
     query = np.concatenate([group.query for group in groups])
-    coded = as_arrow(query * max(n_words, 1) + word).dictionary_encode()
-    item_query, item_word = np.divmod(as_numpy(coded.dictionary), max(n_words, 1))
-    return as_numpy(coded.indices), item_query, item_word
+    number, cell = by_mention(query * n_words + word, n_queries * n_words)
+    return number, *np.divmod(cell, max(n_words, 1))
 
 
-def _by_query(item_query: NDArray[np.int64], n_queries: int) -> tuple[NDArray[np.intp], Offsets]:
+def by_mention(value: NDArray[np.integer], size: int) -> tuple[Indices, NDArray[np.integer]]:
+    """Number the distinct values, which are below ``size``, in order of first mention; and the value of each number.
+
+    >>> by_mention(np.array([5, 2, 5, 3]), 6)
+    (array([0, 1, 0, 2], dtype=int32), array([5, 2, 3]))
+    """
+    if size > SPARSE * len(value):
+        coded = as_arrow(value).dictionary_encode()
+        return as_numpy(coded.indices), as_numpy(coded.dictionary)
+    first: NDArray[np.signedinteger] = np.full(size, len(value), dtype=INDEX if len(value) < 2**31 else OFFSET)
+    for end in range(len(value), 0, -BLOCK):  # backwards, so that the first mention is written last
+        start = max(end - BLOCK, 0)
+        first[value[start:end][::-1]] = np.arange(start, end, dtype=first.dtype)[::-1]
+    known = np.flatnonzero(first < len(value))
+    known = known[np.argsort(first[known])]
+    number = first.astype(INDEX, copy=False)
+    number[known] = np.arange(len(known), dtype=INDEX)
+    return number[value], known
+
+
+def _by_query(item_query: NDArray[np.integer], n_queries: int) -> tuple[NDArray[np.intp], Offsets]:
     """The order that sorts items by query, and the queries' offsets in it."""
     offsets = np.zeros(n_queries + 1, dtype=OFFSET)
     np.cumsum(np.bincount(item_query, minlength=n_queries), out=offsets[1:])
@@ -146,9 +166,9 @@ def _join_labels(
     groups: tuple[Mentions, ...],
     number: NDArray[np.int32],
     n_numbers: int,
-    item_query: NDArray[np.int64],
+    item_query: NDArray[np.integer],
     dictionary: pa.StringArray,
-    item_word: NDArray[np.int64],
+    item_word: NDArray[np.integer],
 ) -> Labels:
     """One label for each number, or NO_LABEL."""
     labels = np.full(n_numbers, NO_LABEL, dtype=LABEL)

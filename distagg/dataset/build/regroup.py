@@ -75,8 +75,8 @@ class QueryRegroup(Regroup):
         return self.explained(ordered_map(query_block, self._rows(block_entries)))
 
     def _rows(self, block_entries: int) -> Iterator[QueryRows]:
-        n = len(self.queries.names)
-        weights = self.ranked.counts(n) + self.declared.counts(n)
+        names = self.queries.names
+        weights = self.ranked.counts(len(names)) + self.declared.counts(len(names))
         first_query = 0
         for lo, hi in cut(weights, block_entries):
             # Queries that occur only in judgements have nothing to rank: drop them.
@@ -86,7 +86,7 @@ class QueryRegroup(Regroup):
             yield QueryRows(
                 codes=codes,
                 first_query=first_query,
-                names=[self.queries.names[code] for code in codes],
+                names=[names[code] for code in codes.tolist()],
                 parts=[self.parts[code] for code in codes.tolist()],
                 ranked=self.ranked.rows(lo, hi),
                 declared=self.declared.rows(lo, hi),

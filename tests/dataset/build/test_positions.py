@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distagg.dataset.build.positions import find_repeated, order_lists
+from distagg.dataset.build.positions import by_mention, find_repeated, order_lists
 from distagg.errors import InputError
 
 values = st.sampled_from([-1.0, 0.0, 1.0, 1.5, 3.0])
@@ -19,6 +19,14 @@ def _arrays(given_lists):  # type: ignore[no-untyped-def]
     flat = [entry for entries in given_lists for entry in entries]
     position = np.array([entry[0] for entry in flat], dtype=np.int32)
     return starts, position, np.array([e[1] for e in flat]), np.array([e[2] for e in flat])
+
+
+@given(st.lists(st.integers(0, 9)), st.sampled_from([10, 10_000]))
+def test_numbers_follow_first_mention(values: list[int], size: int) -> None:
+    expected = {value: number for number, value in enumerate(dict.fromkeys(values))}
+    number, value = by_mention(np.array(values, dtype=np.int64), size)
+    assert number.tolist() == [expected[value] for value in values]
+    assert value.tolist() == list(expected)
 
 
 @given(lists)
