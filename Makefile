@@ -43,7 +43,7 @@ format: $(READY)  ## let ruff fix and format
 
 bench: $(READY)  ## benchmarks against the peers, installed into .venv-peers
 	$(BIN)/python jobs/bench/run.py
-	$(BIN)/python jobs/peers/run.py --report out/peers.html
+	$(BIN)/python jobs/bench/whole/run.py --report out/peers.html
 
 docs: $(READY)  ## the API reference, from docstrings: out/docs/distagg.html
 	$(BIN)/python jobs/guides/reference.py out/docs

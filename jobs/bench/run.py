@@ -2,7 +2,7 @@
 
     python jobs/bench/run.py [--quick] [--only models] [--json FILE] [--peers-python PYTHON]
 
-The peers live in an environment of their own, .venv-peers, made on first use from jobs/peers/peers.txt.
+The peers live in an environment of their own, .venv-peers, made on first use from peers.txt.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from environment import peers_python
+
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent / "peers"))
-from environment import peers_python  # noqa: E402
 
 # Those that print their tables themselves, and whether peers take part.
 PRINTING = {

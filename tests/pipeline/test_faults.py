@@ -1,4 +1,4 @@
-"""Whatever is killed, starved or damaged on the way, the same bytes in the end: ``jobs/faults.py``, its short form."""
+"""Whatever is killed, starved or damaged, the same bytes in the end: ``jobs/bench/faults.py``, its short form."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 
 def matrix(*options: str) -> dict[str, Any]:
     settings = {**os.environ, "NUMBA_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, str(ROOT / "jobs" / "faults.py"), "--short", "--json", *options]
+    command = [sys.executable, str(ROOT / "jobs" / "bench" / "faults.py"), "--short", "--json", *options]
     done = subprocess.run(command, capture_output=True, text=True, env=settings, timeout=900)
     assert done.returncode in (0, 1), done.stderr
     return json.loads(done.stdout)

@@ -1,7 +1,7 @@
 """Faults, counted: drivers and workers are killed, stopped, starved and their files damaged, and the bytes compared.
 
-    python jobs/faults.py             the whole matrix, some minutes
-    python jobs/faults.py --short     a sample of it
+    python jobs/bench/faults.py             the whole matrix, some minutes
+    python jobs/bench/faults.py --short     a sample of it
 
 Every trial runs a job in a directory of its own, disturbs it, lets ``distagg resume`` (or ``run``) take it up, and
 compares all outputs with those of an undisturbed run. Drivers are processes of their own, forked from one that has

@@ -1,6 +1,6 @@
 """A billion entries: a labelled dataset repeated until it has so many, ranked by workers, beside merely scanning it.
 
-    python jobs/billion.py --data mq2008 --folder FOLDER [--sizes 1e7,1e8,1e9] [--workers 2] [--json FILE]
+    python jobs/bench/billion.py --data mq2008 --folder FOLDER [--sizes 1e7,1e8,1e9] [--workers 2] [--json FILE]
 
 Every size is the dataset with experts and items repeated, kept in FOLDER (1e9 entries of MQ2008-agg take 0.3 GB: what
 is repeated packs well). The crf is fitted on the dataset itself with sharing=mixed, so that copies of experts, which

@@ -1,6 +1,6 @@
 """distagg beside its peers on whole jobs: seconds, peak memory, how good the answer is, what goes wrong when it grows.
 
-    python jobs/peers/run.py [--quick] [--only TASK] [--report FILE.html] [--json FILE] [--peers-python PYTHON]
+    python jobs/bench/whole/run.py [--quick] [--only TASK] [--report FILE.html] [--json FILE] [--peers-python PYTHON]
 
 Everybody starts from the same file in a fresh process that imports, reads, computes and writes the answer: what a user
 pays, compiling included. ``distagg, compiled before`` has a first run behind it, which kept what it compiled. Turns
@@ -23,13 +23,15 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from capabilities import HEAD, capability_rows
-from environment import peers_python
 from tasks import TASKS, Size, Task
 
 from distagg.reports.html import page, section, table, write_report
 from distagg.reports.terminal import render_table
 
 HERE = Path(__file__).parent
+sys.path.append(str(HERE.parent))
+from environment import peers_python  # noqa: E402
+
 OURS, CACHED = "distagg", "distagg, compiled before"
 ROUNDS, LIMIT, MEMORY_GB = 3, 180.0, 12.0
 
