@@ -8,7 +8,7 @@ from typing import Any
 
 from distagg.cli.commands import Argument, Call, command
 from distagg.errors import unknown
-from distagg.models import ALIASES, MODELS
+from distagg.models import ALIASES, MODELS, known_name
 from distagg.models.base import Model
 from distagg.reports.terminal import render_table
 
@@ -22,7 +22,7 @@ WIDTH = 80  # columns of a terminal
     examples=("distagg models", "distagg models crf"),
 )
 def models_command(call: Call, name: str | None) -> None:
-    own = ALIASES.get(name, name) if name else None
+    own = known_name(name) if name else None
     if own and own not in MODELS:
         raise unknown("model", own, MODELS)
     rows = [_row(model) for model in ([MODELS[own]] if own else MODELS.values())]
@@ -67,7 +67,7 @@ def _models_table(rows: list[dict[str, Any]]) -> str:
 
 def _explain_model(name: str, row: dict[str, Any]) -> str:
     """Summary, kind, cost, paper and parameters of one model, within the width of a terminal."""
-    alias = [f"{name}: alias of {row['name']}"] if name != row["name"] else []
+    alias = [f"{name}: alias of {row['name']}"] if name.lower() != row["name"] else []
     about = [f"{row['name']}: {row['summary']}", f"{row['kind']}; cost: {row['cost']}; paper: {row['paper']}"]
     lines = alias + [line for text in about for line in textwrap.wrap(text, WIDTH, subsequent_indent="  ")]
     for parameter, meaning in row["parameters"].items():

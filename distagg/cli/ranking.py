@@ -139,6 +139,7 @@ def _tried_table(tried: list[dict[str, Any]], metric: str) -> str:
         metavar="N",
         help="omit items with fewer experts (for pairs: comparisons), and print how many",
     ),
+    option("--top", type=int, default=0, metavar="K", help="keep the first K items of each ranking"),
     flag("--titles", help="add the column title, if the dataset has titles"),
     option(
         "--bootstrap",
@@ -183,6 +184,7 @@ def rank_command(
     shown = Shown(
         support=columns["support"],
         least=columns["min_support"],
+        top=columns["top"],
         titles=columns["titles"],
         resamples=columns["bootstrap"],
         seed=call.seed or 0,

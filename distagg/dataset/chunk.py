@@ -183,6 +183,27 @@ class Chunk:
             pair_tie=self.pair_tie[pairs],
         )
 
+    def shallow(self, depth: int) -> Chunk:
+        """The chunk with the first ``depth`` entries of each list; 0 keeps whole lists.
+
+        Entries that tie with the last of these stay too, so that the order of items decides nothing. Items that are in
+        no list any more stay in their query, as unlisted ones.
+        """
+        length = np.diff(self.entry_offsets)
+        if depth <= 0 or (length <= depth).all():
+            return self
+        some = length > 0
+        last = self.entry_offsets[:-1][some] + np.minimum(length[some], depth) - 1
+        kept = self.entry_rank <= np.repeat(self.entry_rank[last], length[some])
+        before = np.concatenate([[0], np.cumsum(kept)]).astype(OFFSET)
+        return replace(
+            self,
+            entry_offsets=before[self.entry_offsets],
+            entry_item=self.entry_item[kept],
+            entry_rank=self.entry_rank[kept],
+            entry_score=self.entry_score[kept] if len(self.entry_score) else self.entry_score,
+        )
+
     def rank_matrix(self, query: int) -> scipy.sparse.csr_array:
         """Item x expert ranks of one query, as the papers' R; unlisted items are not stored."""
         import scipy.sparse

@@ -34,7 +34,7 @@ class Selection:
     """A selection of a dataset.
 
     Queries are selected by source parts, or by residues of their position. Experts are selected by a condition, drawn
-    from the selected ones with replacement (by seed and number of the draw), or excluded.
+    from the selected ones with replacement (by seed and number of the draw), or excluded. Lists are cut to a depth.
     """
 
     parts: frozenset[str] | None = None
@@ -43,6 +43,7 @@ class Selection:
     without: frozenset[int] = frozenset()  # experts, by position
     audience: str = ""
     draw: tuple[int, int] | None = None
+    depth: int = 0  # entries of each list; 0: all
 
     def mask(self, parts: pa.StringArray, first_query: int) -> np.ndarray:
         keep = np.ones(len(parts), dtype=bool)
@@ -82,8 +83,10 @@ class ChunkRef:
             return chunk
         chunk = chunk.select(self.where.mask(chunk.parts, self.blocks[0].first_query)).without(self.where.without)
         if self.where.draw is not None:
-            return chunk.repeat_experts(drawn(self.path, self.where.audience, self.n_experts, *self.where.draw))
-        return chunk.repeat_experts(audience(self.path, self.where.audience)) if self.where.audience else chunk
+            chunk = chunk.repeat_experts(drawn(self.path, self.where.audience, self.n_experts, *self.where.draw))
+        elif self.where.audience:
+            chunk = chunk.repeat_experts(audience(self.path, self.where.audience))
+        return chunk.shallow(self.where.depth)
 
     def _read(self, ids: bool) -> Chunk:
         if self.pieces:
@@ -240,8 +243,9 @@ class Dataset:
         without: Collection[str] = (),
         audience: str | None = None,
         draw: tuple[int, int] | None = None,
+        depth: int = 0,
     ) -> Dataset:
-        """Select queries, or experts.
+        """Select queries, experts, or the first entries of lists.
 
         Parameters
         ----------
@@ -255,6 +259,9 @@ class Dataset:
             Select the experts that match a condition on their columns: ``age < 25 and gender = 'F'``.
         draw
             Draw as many experts as are selected, with replacement: (seed, number of the draw).
+        depth
+            Select the first entries of each list, this many and those that tie with the last of them; 0 selects all.
+            Items that are in no list any more stay in their query, as unlisted ones.
         """
         where = self.where
         if parts is not None:
@@ -272,6 +279,8 @@ class Dataset:
             where = replace(where, audience=self._checked_audience(audience))
         if draw is not None:
             where = replace(where, draw=draw)
+        if depth:
+            where = replace(where, depth=min(depth, where.depth or depth))
         return replace(self, where=where)
 
     def _checked_audience(self, text: str) -> str:

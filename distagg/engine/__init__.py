@@ -86,7 +86,7 @@ def _as_model(model: str | Model, settings: dict[str, Any], seed: int | None) ->
 
 
 def solve(
-    model: str | Model | Fitted, dataset: Dataset, *, trace: bool = False, shown: Shown = NOTHING_MORE,
+    model: str | Model | Fitted, dataset: Dataset, *, trace: bool = False, top: int = 0, shown: Shown = NOTHING_MORE,
     through: Through | None = None, allow_unseen: bool = False, seed: int | None = None,
     runner: Runner | None = None, **settings: Any,
 ) -> Result:  # fmt: skip
@@ -102,6 +102,8 @@ def solve(
         The data to rank.
     trace
         Record the log likelihood after every step, in ``fits``.
+    top
+        The number of items to keep of each ranking, its first ones; 0 keeps all.
     shown
         Additional columns: support, titles, a minimum support, the bootstrap over experts.
     through
@@ -141,14 +143,14 @@ def solve(
         dataset,
         runner,
         trace=trace,
-        shown=shown,
+        shown=replace(shown, top=top) if top else shown,
         through=through,
     )
 
 
 def rank(
-    model: str | Model | Fitted, dataset: Dataset, *, shown: Shown = NOTHING_MORE, allow_unseen: bool = False,
-    seed: int | None = None,
+    model: str | Model | Fitted, dataset: Dataset, *, top: int = 0, shown: Shown = NOTHING_MORE,
+    allow_unseen: bool = False, seed: int | None = None,
     runner: Runner | None = None, **settings: Any,
 ) -> pa.Table:  # fmt: skip
     """Rankings, best item of each query first.
@@ -159,6 +161,8 @@ def rank(
         A model's name (a key of ``distagg.MODELS``), a model object, or the result of ``fit``.
     dataset
         The data to rank.
+    top
+        The number of items to keep of each ranking, its first ones; 0 keeps all.
     shown
         Additional columns, see ``solve``.
     allow_unseen
@@ -170,7 +174,7 @@ def rank(
         Where to run: None runs in this process; the context managers ``local_cluster(workers)`` and
         ``remote_cluster(address)`` of ``distagg.engine.dask`` give a runner on a cluster.
     **settings
-        The parameters of a model given by name: ``c=30``.
+        The parameters of a model given by name: ``c=30``, ``depth=100``, ``weights={"dense": 2}``.
 
     Returns
     -------
@@ -181,8 +185,12 @@ def rank(
     >>> lists = pa.table({"expert": ["a", "a", "b", "b"], "item": ["x", "y", "y", "z"], "rank": [1, 2, 1, 2]})
     >>> rank("rrf", Dataset.from_arrow(lists))["item"].to_pylist()
     ['y', 'x', 'z']
+    >>> rank("rrf", Dataset.from_arrow(lists), weights={"b": 3}, top=2)["item"].to_pylist()
+    ['y', 'z']
     """
-    return solve(model, dataset, shown=shown, allow_unseen=allow_unseen, seed=seed, runner=runner, **settings).ranking
+    return solve(
+        model, dataset, top=top, shown=shown, allow_unseen=allow_unseen, seed=seed, runner=runner, **settings
+    ).ranking
 
 
 def evaluate(

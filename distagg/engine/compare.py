@@ -10,7 +10,7 @@ import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.dataset.dataset import Dataset
-from distagg.engine.fitting.fit import Goal, check_fits, gather, split_query
+from distagg.engine.fitting.fit import Goal, check_fits, cut, fit, gather, split_query
 from distagg.engine.fitting.folds import Fold, make_folds
 from distagg.engine.fitting.search import fit_folds, variants
 from distagg.engine.progress import Progress, silent
@@ -37,7 +37,7 @@ def evaluate_model(
     """Dataset positions of the queries (Q,), and the value of every metric for each (Q, metrics)."""
     if not dataset.manifest.labels:
         raise UsageError(f"{dataset.path or 'the dataset'} has no labels to evaluate against; import it with them")
-    check_fits(model, dataset)
+    dataset = cut(model, dataset)
     params = gather(model, params, dataset, runner)
     refs = dataset.plan()[:1] if split_query(dataset) else dataset.plan()
     protocol = protocol or dataset.manifest.protocol
@@ -193,7 +193,7 @@ def _test_model(
 
     def test_folds() -> None:
         if len(group) == 1 and not group[0].learns:
-            test(group[0], {}, dataset)
+            test(group[0], fit(group[0], dataset, runner=runner), dataset)
             progress(len(all_folds))
             return
         picks = fit_folds(group, all_folds, goal, runner, progress)

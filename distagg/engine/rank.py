@@ -15,7 +15,7 @@ from distagg.arrow import as_arrow, as_lists, as_words, no_rows
 from distagg.dataset.chunk import Chunk
 from distagg.dataset.dataset import CHUNK_ENTRIES, ChunkRef, Dataset
 from distagg.dataset.rankings import Format, RankedPart, publish_directory, publish_file, write_part
-from distagg.engine.fitting.fit import Through, check_fits, gather
+from distagg.engine.fitting.fit import Through, cut, gather
 from distagg.engine.progress import Progress, silent
 from distagg.engine.rank_options import Shown, prepared
 from distagg.engine.runner import InlineRunner, Runner, Work
@@ -86,6 +86,9 @@ def ranking_of(
         kept = items[shown.unit][rows] >= shown.least
         rows, query = rows[kept], query[kept]
     rank = np.arange(len(rows)) - np.searchsorted(query, query) + 1
+    if shown.top:
+        first = rank <= shown.top
+        rows, query, rank = rows[first], query[first], rank[first]
     ids = chunk.item_ids.take(as_arrow(rows))
     columns = [chunk.query_ids.take(as_arrow(query)), ids, as_arrow(rank.astype(np.int32))]
     columns.append(as_arrow(outcome.score[rows]))
@@ -191,7 +194,9 @@ def ready(
     chunk_entries: int = CHUNK_ENTRIES,
 ) -> tuple[Params, tuple[ChunkRef, ...], Shown]:
     """The inputs of a ranking: parameters (with the summed statistics of a split query), chunks, additional columns."""
-    check_fits(model, dataset)
+    dataset = cut(model, dataset)
+    if through is not None and model.depth:
+        raise UsageError(f"depth={model.depth} cuts lists, but completed ratings are whole lists; omit one of the two")
     if through is not None and shown.resamples:
         raise UsageError(
             "the bootstrap does not redo the completion of ratings for each draw; use one of the two options"

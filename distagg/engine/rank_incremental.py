@@ -34,8 +34,8 @@ NotedPart = tuple[RankedPart, list[str]]  # a part, and the model's notes on it 
 SHOWN = 4
 _REASONS = {
     "model": "another model", "settings": "the model's settings changed", "params": "the model was fitted again",
-    "format": "another format", "code": "the code changed", "seed": "another seed", "experts": "the experts changed",
-    "data": "another kind of data",
+    "format": "another format", "top": "another top", "code": "the code changed", "seed": "another seed",
+    "experts": "the experts changed", "data": "another kind of data",
 }  # fmt: skip
 
 
@@ -70,14 +70,14 @@ class Recipe:
 
 
 def recipe_of(
-    model: Model, params: Params, dataset: Dataset, refs: Sequence[ChunkRef], fmt: Format, runner: Runner,
+    model: Model, params: Params, dataset: Dataset, refs: Sequence[ChunkRef], fmt: Format, top: int, runner: Runner,
     context: dict[str, Any],
 ) -> Recipe:  # fmt: skip
     """The recipe of a ranking that is about to be computed."""
     about = dataset.manifest
     shared = {
         "model": model.name, "settings": dataclasses.asdict(model), "params": learned(params), "format": fmt,
-        "experts": about.experts, "data": [about.kind, about.partition, about.scores], **context,
+        "top": top, "experts": about.experts, "data": [about.kind, about.partition, about.scores], **context,
     }  # fmt: skip
     shared = json.loads(json.dumps(shared))  # so that it equals what will be read back
     if about.partition == "expert":  # one part, which depends on the whole dataset

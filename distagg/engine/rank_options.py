@@ -39,12 +39,13 @@ class Shown:
     and lost there; for pairs its comparisons (with ties), won and lost, each counted by weight. ``least`` omits items
     with fewer experts, or comparisons. ``titles`` adds titles. ``resamples`` is the number of bootstrap draws of the
     experts, seeded by ``seed``; it adds deviation, rank_low and rank_high over the draws that contain the item, and
-    draws, their number. The engine sets ``kind`` (lists or pairs), ``known`` (statistics gathered for each chunk) and
-    ``names`` (the titles).
+    draws, their number. ``top`` keeps the first items of each ranking. The engine sets ``kind`` (lists or pairs),
+    ``known`` (statistics gathered for each chunk) and ``names`` (the titles).
     """
 
     support: bool = False
     least: int = 0  # experts, or comparisons, that an item must have to be ranked
+    top: int = 0  # first items of each ranking to keep; 0: all
     titles: bool = False
     resamples: int = 0
     seed: int = 0
@@ -55,6 +56,8 @@ class Shown:
     def __post_init__(self) -> None:
         if self.least < 0:
             raise UsageError(f"minimum support: found {self.least}, expected 0 or more")
+        if self.top < 0:
+            raise UsageError(f"top: found {self.top}, expected the number of items to keep of each ranking, 0 for all")
         if self.resamples < 0 or self.resamples == 1:
             raise UsageError(f"bootstrap: found {self.resamples} draws, expected at least 2")
 

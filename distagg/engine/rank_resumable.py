@@ -22,6 +22,7 @@ from distagg.engine.fitting.checkpoint import no_events
 from distagg.engine.progress import Progress, silent
 from distagg.engine.rank import ready, write_task
 from distagg.engine.rank_incremental import Earlier, NotedPart, Recipe, Reuse, learned, link, recipe_of
+from distagg.engine.rank_options import Shown
 from distagg.engine.runner import InlineRunner, Runner, Work
 from distagg.errors import InputError
 from distagg.models import Model, Params
@@ -41,6 +42,7 @@ def rank_in_parts(
     *,
     fmt: Format = "parquet",
     chunk_entries: int | None = None,
+    top: int = 0,
     runner: Runner | None = None,
     progress: Progress = silent,
     say: Callable[..., None] = no_events,
@@ -53,13 +55,16 @@ def rank_in_parts(
     copies parts of an earlier ranking with the same inputs, reports why the others are ranked, and writes the recipe.
     """
     runner = runner or InlineRunner()
-    params, refs, shown = ready(model, params, dataset, runner, chunk_entries=chunk_entries or CHUNK_ENTRIES)
-    _claim(staging, _purpose(model, params, dataset, fmt, len(refs)))
+    shown = Shown(top=top)
+    params, refs, shown = ready(
+        model, params, dataset, runner, shown=shown, chunk_entries=chunk_entries or CHUNK_ENTRIES
+    )
+    _claim(staging, _purpose(model, params, dataset, fmt, top, len(refs)))
     parts, damaged = accepted_parts(staging)
     for name in damaged:
         say("part damaged", file=name)
     resumed = len(parts)
-    recipe = recipe_of(model, params, dataset, refs, fmt, runner, reuse.context) if reuse is not None else None
+    recipe = recipe_of(model, params, dataset, refs, fmt, top, runner, reuse.context) if reuse is not None else None
     if reuse is not None and recipe is not None:
         _take_earlier(reuse, recipe, parts, staging, say)
     missing = [n for n in range(len(refs)) if n not in parts]
@@ -194,10 +199,10 @@ def _claim(staging: Place, purpose: bytes) -> None:
         write_whole(file, purpose)
 
 
-def _purpose(model: Model, params: Params, dataset: Dataset, fmt: Format, parts: int) -> bytes:
+def _purpose(model: Model, params: Params, dataset: Dataset, fmt: Format, top: int, parts: int) -> bytes:
     """What the staged parts depend on, as JSON."""
     body = {
         "model": model.name, "settings": dataclasses.asdict(model), "params": learned(params), "format": fmt,
-        "dataset": hashlib.sha256(dataset.manifest.to_json().encode()).hexdigest(), "parts": parts,
+        "top": top, "dataset": hashlib.sha256(dataset.manifest.to_json().encode()).hexdigest(), "parts": parts,
     }  # fmt: skip
     return json.dumps(body, sort_keys=True).encode()

@@ -10,6 +10,7 @@ from distagg.models.registry import (
     completion_named,
     draws,
     is_model,
+    known_name,
     model_named,
     reseeded,
 )
@@ -25,6 +26,7 @@ __all__ = [
     "completion_named",
     "draws",
     "is_model",
+    "known_name",
     "model_named",
     "reseeded",
 ]

@@ -51,14 +51,21 @@ def collecting(call: Callable[[], T]) -> tuple[T, list[str]]:
 
 
 def param(
-    default: T, help: str, *, choices: Sequence[str] = (), above: float | None = None, least: float | None = None
+    default: T,
+    help: str,
+    *,
+    choices: Sequence[str] = (),
+    above: float | None = None,
+    least: float | None = None,
+    text: bool = False,
 ) -> T:
     """A hyperparameter of a model: its default, its meaning, and the values it may have.
 
     The default's type is the parameter's. Beside it, a number may be one of the words in ``choices``, and a word may be
-    a number where ``above`` or ``least`` bounds it. The annotation says so: ``float | Literal["auto"]``.
+    a number where ``above`` or ``least`` bounds it. The annotation says so: ``float | Literal["auto"]``. A ``text`` has
+    a form of its own, which the model checks; its commas do not separate values to try.
     """
-    metadata = {"help": help, "choices": tuple(choices), "above": above, "least": least}
+    metadata = {"help": help, "choices": tuple(choices), "above": above, "least": least, "text": text}
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -81,6 +88,23 @@ class Model:
     criterion: ClassVar[str] = ""  # when a fit counts as converged, in words; empty where nothing is iterated
     learner: ClassVar[str] = "map_reduce"  # the name of the engine's learner that fits it
     overflows: ClassVar[bool] = False  # training can diverge: infinite scores then mean that a candidate is unusable
+
+    depth: int = param(
+        0,
+        "entries of each list to take, the first ones and those that tie with the last of them; 0 takes whole lists. "
+        "Items that are in no list then stay in their query, as unlisted ones",
+        least=0,
+    )
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        cls.__repr__ = Model.__repr__  # type: ignore[method-assign]  # a dataclass keeps the one that its class has
+
+    def __repr__(self) -> str:
+        """The settings that differ from the defaults."""
+        settings = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        shown = [f"{f.name}={settings[f.name]!r}" for f in dataclasses.fields(self) if settings[f.name] != f.default]
+        return f"{type(self).__name__}({', '.join(shown)})"
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -115,6 +139,10 @@ class Model:
     def ignored(self) -> float:
         """The value of params named ``expert_*`` that makes the model ignore an expert."""
         return self.unseen
+
+    def resolved(self, experts: tuple[str, ...]) -> Params:
+        """Parameters that the settings give by the names of experts; a name that is not among them is refused."""
+        return {}
 
     def candidates(self, n_experts: int) -> list[Params]:
         """Parameters to choose from by a metric on labelled data; empty when nothing is to be chosen."""
@@ -226,18 +254,23 @@ def reciprocals(chunk: Chunk, c: float) -> Floats:
 def make(model: type[M], settings: dict[str, Any]) -> M:
     """A model with these settings, by parameter name; strings (from a command line) are read as the parameter's type.
 
-    Unknown names are refused with the nearest known one.
+    The case of names does not matter. Unknown names are refused with the nearest known one.
     """
     fields = {field.name: field for field in dataclasses.fields(model)}
-    for key in settings:
+    values: dict[str, Any] = {}
+    for given, value in settings.items():
+        key = given if given in fields else given.lower()
         if key not in fields:
-            raise unknown(f"parameter of {model.name}", key, sorted(fields))
-    return model(**{key: _read(model.name, fields[key], value) for key, value in settings.items()})
+            raise unknown(f"parameter of {model.name}", given, sorted(fields))
+        if key in values:
+            raise UsageError(f"parameter {key} of {model.name} is given twice; give it once")
+        values[key] = _read(model.name, fields[key], value)
+    return model(**values)
 
 
 def _read(model: str, field: dataclasses.Field[Any], value: Any) -> Any:
     """A value as the type of the parameter's default."""
-    if not isinstance(value, str):
+    if not isinstance(value, str) or field.metadata["text"]:
         return value
     if value in field.metadata["choices"]:
         return value
@@ -261,7 +294,7 @@ def _takes_numbers(field: dataclasses.Field[Any]) -> bool:
 
 def _check(model: str, field: dataclasses.Field[Any], value: Any) -> None:
     meta = field.metadata
-    if value in meta["choices"]:
+    if meta["text"] or value in meta["choices"]:
         return
     where = f"parameter {field.name} of {model}: found {value!r}, expected"
     if isinstance(field.default, str) and not _takes_numbers(field):

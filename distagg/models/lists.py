@@ -72,11 +72,12 @@ def borda_points(
     entry_offsets: Offsets,  # (L + 1,)
     entry_row: Offsets,  # (E,)
     entry_rank: Floats,  # (E,)
+    list_weight: Floats,  # (L,); empty where each list counts 1
 ) -> tuple[Floats, Floats, Floats]:  # (I,), (I,), (Q,)
     """Borda points: size - position in every list, ties sharing theirs; with ``average`` less the leftover.
 
-    Returns every item's points, how many lists hold it, and, with ``average``, every query's leftover: the sum over
-    lists of the mean of the points that a list has left over.
+    Returns every item's points, how many lists hold it (by weight), and, with ``average``, every query's leftover: the
+    sum over lists of the mean of the points that a list has left over.
     """
     lists, length = np.diff(list_offsets), np.diff(entry_offsets)
     most: Floats = np.repeat(np.diff(item_offsets).astype(np.float64), lists)  # points of each list
@@ -84,10 +85,15 @@ def borda_points(
     points = -mid_positions(entry_offsets, entry_rank)
     if average:
         rest = np.maximum(most - length - 1, 0.0) / 2
-        leftover = sum_by_item(np.repeat(np.arange(len(lists)), lists), rest, len(lists))
         most -= rest
+        rest = rest * list_weight if len(list_weight) else rest
+        leftover = sum_by_item(np.repeat(np.arange(len(lists)), lists), rest, len(lists))
     points += np.repeat(most, length)
-    held = np.bincount(entry_row, minlength=item_offsets[-1]).astype(np.float64)
+    if not len(list_weight):
+        held = np.bincount(entry_row, minlength=item_offsets[-1]).astype(np.float64)
+    else:
+        weight = np.repeat(list_weight, length)
+        held, points = sum_by_item(entry_row, weight, item_offsets[-1]), points * weight
     return sum_by_item(entry_row, points, item_offsets[-1]), held, leftover
 
 

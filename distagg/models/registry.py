@@ -143,8 +143,23 @@ COMPLETIONS: Registry[Completion] = Registry(
 
 
 def is_model(name: str) -> bool:
-    """Whether a model, or an alias of one, has that name."""
-    return name in MODELS or name in ALIASES
+    """Whether a model, or an alias of one, has that name, in any case."""
+    return known_name(name) in MODELS
+
+
+def known_name(name: str) -> str:
+    """A model's own name, for one of its names in any case; a name of no model stays as it is.
+
+    >>> known_name("RRF"), known_name("RankAgg"), known_name("rff")
+    ('rrf', 'lambdarank', 'rff')
+    """
+    if name in MODELS.built_in:
+        return name
+    if name.lower() in MODELS.built_in or name.lower() in ALIASES:
+        return ALIASES.get(name.lower(), name.lower())
+    if name in MODELS:
+        return name
+    return next((known for known in MODELS if known.lower() == name.lower()), name)
 
 
 def draws(model: type[Model]) -> bool:
@@ -156,7 +171,7 @@ def reseeded(model: Model, seed: int | None) -> Model:
     """The model with another seed; unchanged where no seed is given or the model draws nothing.
 
     >>> reseeded(model_named("crf"), 5).seed, reseeded(model_named("rrf"), 5)
-    (5, Rrf(c=60.0))
+    (5, Rrf())
     """
     return model if seed is None or not draws(type(model)) else dataclasses.replace(model, seed=seed)  # type: ignore[call-arg]
 
@@ -167,7 +182,7 @@ def model_named(name: str, settings: dict[str, Any] | None = None, *, seed: int 
     Parameters
     ----------
     name
-        One of ``MODELS``, or of ``ALIASES``.
+        One of ``MODELS``, or of ``ALIASES``; case does not matter.
     settings
         Its parameters by name; text is read as the parameter's type.
     seed
@@ -183,7 +198,7 @@ def model_named(name: str, settings: dict[str, Any] | None = None, *, seed: int 
     >>> model_named("lambdarank", {"ranker": "lightgbm"}).name
     'lambdamart'
     """
-    name = ALIASES.get(name, name)
+    name = known_name(name)
     if name not in MODELS:
         raise unknown("model", name, MODELS)
     settings = dict(settings or {})

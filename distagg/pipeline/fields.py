@@ -92,6 +92,7 @@ STEPS: dict[str, dict[str, Field]] = {
         "model": Field("ranker", "a model's name, an earlier fit step, or the path of a fitted model"),
         "dataset": _DATASET,
         "settings": Field("table", "the model's parameters", {}),
+        "top": Field("whole", "the number of items to keep of each ranking; 0 keeps all", 0, least=0),
         "format": Field("choice", "the output format", "parquet", FORMATS),
         "chunk_entries": Field("whole", "approximate number of entries in a part", 1 << 20, least=1),
         "allow_unseen": Field(
@@ -277,6 +278,7 @@ def _check_folds(values: dict[str, Any], where: str, dataset: Dataset) -> None:
 
 def _fits(where: str, model: Model, dataset: Dataset) -> None:
     _at(where, lambda: check_fits(model, dataset))
+    _at(where, lambda: model.resolved(dataset.experts))
 
 
 def _opened(reference: str) -> Dataset | None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from distagg.dataset.dataset import CHUNK_ENTRIES, Dataset
 from distagg.dataset.manifest import Manifest
+from distagg.engine.fitting.fit import cut
 from distagg.engine.fitting.learner import learner_of
 from distagg.engine.fitting.search import variants
 from distagg.engine.fitting.train import TRAIN_ENTRIES
@@ -77,7 +78,7 @@ def _measured(step: Step, entries: float, workers: int, job: Job) -> dict[str, A
     rounds = learner.rounds(model) if step.do == "fit" else 0
     if model.learns and not params and not rounds:
         return {}
-    ref = source.plan(TRAIN_ENTRIES)[0]
+    ref = cut(model, source).plan(TRAIN_ENTRIES)[0]
     spent, compiling = 0.0, 0.0
     for turn in range(2):
         began = time.perf_counter()
@@ -116,7 +117,8 @@ def _model(step: Step, job: Job) -> tuple[Model | None, Params]:
     if job.step(name) is not None:
         return None, {}
     if is_model(name):
-        return model_named(name, settings, seed=job.seed), {}
+        model, dataset = model_named(name, settings, seed=job.seed), _source(step, job)
+        return model, model.resolved(dataset.experts) if dataset is not None else {}
     fitted = load_model(name)
     dataset = _source(step, job)
     return (fitted.model, fitted.params_for(dataset.experts)) if dataset is not None else (None, {})

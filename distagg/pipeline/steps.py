@@ -108,7 +108,8 @@ def do_rank(step: Step, site: Site) -> None:
     with metered(f"{step.name}, parts", len(dataset.plan(values["chunk_entries"]))) as progress:
         rank_in_parts(
             site.folder.output(step), site.folder.staging(step), model, params, dataset, fmt=values["format"],
-            chunk_entries=values["chunk_entries"], runner=runner, progress=progress, say=site.say(step),
+            chunk_entries=values["chunk_entries"], top=values["top"], runner=runner, progress=progress,
+            say=site.say(step),
             before_publishing=lambda notes: site.folder.keep_notes(step, [*first, *notes]),
             reuse=_reuse(step, site) if site.among else None,
         )  # fmt: skip

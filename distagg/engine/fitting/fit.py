@@ -13,6 +13,7 @@ from distagg.dataset.dataset import ChunkRef, Dataset
 from distagg.engine.fitting.checkpoint import Keeper, NoKeeper, saving_on_stop
 from distagg.engine.fitting.learner import Goal, Learner, Training, check_whole, learner_of, split_query
 from distagg.engine.fitting.train import judging, values_of
+from distagg.engine.fitting.weigh import weigh
 from distagg.engine.progress import Progress, silent
 from distagg.engine.runner import InlineRunner, Runner, Work
 from distagg.engine.saved import align_experts
@@ -20,6 +21,7 @@ from distagg.errors import UsageError
 from distagg.models import Completion, Model, Params
 from distagg.models.base import Statistics
 from distagg.models.completion.model import some_lists
+from distagg.models.weights import AUTO, Weighted
 
 Through = tuple[Completion, Params]  # a fitted completion
 
@@ -30,6 +32,7 @@ __all__ = [
     "Trial",
     "align_experts",
     "check_fits",
+    "cut",
     "fit",
     "fit_each",
     "gather",
@@ -54,7 +57,8 @@ def fit(
     from both. Training in rounds resumes from the state that ``keeper`` stored; trees and blends start from the
     beginning.
     """
-    check_fits(model, train)
+    train = cut(model, train)
+    valid = None if valid is None else cut(model, valid)
     if model.needs_labels:
         for dataset in (train, train if valid is None else valid):
             if not dataset.manifest.labels:
@@ -69,12 +73,15 @@ class MapReduceLearner(Learner):
     name: ClassVar[str] = "map_reduce"
 
     def fit(self, model: Model, data: Training) -> Params:
-        candidates = model.candidates(data.train.manifest.experts)
+        params = model.resolved(data.train.experts)
+        candidates = [{**params, **tried} for tried in model.candidates(data.train.manifest.experts)]
         datasets = [data.train] if data.judged == data.train else [data.train, data.judged]
         if candidates:
-            return model.chosen(candidates, _values(model, candidates, datasets, data))
-        if not model.learns:
-            return {}
+            params = model.chosen(candidates, _values(model, candidates, datasets, data))
+        if isinstance(model, Weighted) and model.weights == AUTO:
+            return weigh(model, params, data.train.experts, lambda tried: _values(model, tried, datasets, data))
+        if candidates or not model.learns:
+            return params
         refs: list[ChunkRef] = []
         for dataset in datasets:
             if dataset.experts != data.train.experts:
@@ -84,7 +91,7 @@ class MapReduceLearner(Learner):
                 )
             check_whole(model, dataset)
             refs += dataset.plan()
-        return run_rounds(model, {}, refs, data.runner, data.progress, keeper=data.keeper)
+        return run_rounds(model, params, refs, data.runner, data.progress, keeper=data.keeper)
 
 
 def _values(model: Model, candidates: list[Params], datasets: list[Dataset], data: Training) -> np.ndarray:
@@ -178,6 +185,12 @@ def run_rounds(
             keeper.offer(number, {**params, "rounds done": np.array([float(number)])})
 
 
+def cut(model: Model, dataset: Dataset) -> Dataset:
+    """The dataset as the model takes it, its lists cut to the model's depth; an unsuitable dataset is refused."""
+    check_fits(model, dataset)
+    return dataset.select(depth=model.depth) if model.depth else dataset
+
+
 def check_fits(model: Model, dataset: Dataset) -> None:
     """Refuse a dataset that the model cannot use: pairs for lists, or ratings for ranks."""
     if dataset.manifest.kind not in model.inputs:
@@ -188,6 +201,8 @@ def check_fits(model: Model, dataset: Dataset) -> None:
             f"{model.name} takes {' or '.join(model.inputs)}, but the dataset holds {dataset.manifest.kind}; "
             f"models that take them: {able}"
         )
+    if model.depth and dataset.manifest.kind != "lists":
+        raise UsageError(f"depth={model.depth} cuts lists, but the dataset holds {dataset.manifest.kind}; omit depth")
     if model.positive and not dataset.manifest.positive:
         raise UsageError(f"{model.name} needs ranks above 0, but the dataset holds ratings; choose borda or mean")
 

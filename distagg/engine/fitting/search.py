@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from distagg.dataset.dataset import Dataset
-from distagg.engine.fitting.fit import Trial, fit, fit_each
+from distagg.engine.fitting.fit import Trial, cut, fit, fit_each
 from distagg.engine.fitting.folds import Fold, make_folds
 from distagg.engine.fitting.learner import Goal, learner_of
 from distagg.engine.fitting.train import evaluate_candidates
@@ -33,6 +33,7 @@ def _trial(model: Model, train: Dataset, valid: Dataset | None, goal: Goal) -> T
 def _value(trial: Trial, params: Params, judged: Dataset, runner: Runner | None) -> float:
     """The metric on the validation queries."""
     aligned = align_experts(trial.model, params, trial.train.experts, judged.experts)
+    judged = cut(trial.model, judged)
     return float(evaluate_candidates(trial.model, [aligned], judged, trial.goal, runner or InlineRunner())[0])
 
 
@@ -97,15 +98,17 @@ def search(
 def variants(name: str, settings: Mapping[str, Any], *, tries: int | None = None, seed: int = 0) -> list[Model]:
     """The models of a grid of settings: ``a,b,c`` lists values, ``low..high`` is a range to draw from.
 
-    Without ``tries`` all combinations; with it, that many random ones. Numbers are drawn from a range uniformly on a
-    logarithmic scale (on a linear one if ``low`` is 0 or less), to three digits. ``seed`` seeds these draws, and the
-    models whose settings have no seed.
+    Where commas belong to the value (weights), ``;`` stands between values. Without ``tries`` all combinations; with
+    it, that many random ones. Numbers are drawn from a range uniformly on a logarithmic scale (on a linear one if
+    ``low`` is 0 or less), to three digits. ``seed`` seeds these draws, and the models whose settings have no seed.
 
     >>> [model.c for model in variants("rrf", {"c": "10,60"})]
     [10.0, 60.0]
     """
-    whole = {f.name for f in dataclasses.fields(model_named(name)) if type(f.default) is int}
-    axes = {key: _axis(value) for key, value in settings.items()}
+    known = dataclasses.fields(model_named(name))
+    whole = {f.name for f in known if type(f.default) is int}
+    texts = {f.name for f in known if f.metadata["text"]}
+    axes = {key: _axis(value, text=key.lower() in texts) for key, value in settings.items()}
     ranges = [key for key, axis in axes.items() if isinstance(axis, _Range)]
     if ranges and tries is None:
         raise UsageError(
@@ -158,9 +161,11 @@ class _Range:
         return round(drawn) if whole else float(f"{drawn:.3g}")
 
 
-def _axis(value: Any) -> _Values | _Range:
+def _axis(value: Any, *, text: bool = False) -> _Values | _Range:
     if not isinstance(value, str):
         return _Values(tuple(value) if isinstance(value, list | tuple) else (value,))
+    if text:
+        return _Values(tuple(value.split(";")))
     low, dots, high = value.partition("..")
     if not dots:
         return _Values(tuple(value.split(",")))

@@ -15,7 +15,7 @@ import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.dataset.dataset import Dataset
-from distagg.engine.fitting.fit import check_fits, split_query
+from distagg.engine.fitting.fit import cut, split_query
 from distagg.engine.rank import solved
 from distagg.engine.saved import Fitted
 from distagg.errors import UsageError
@@ -47,13 +47,14 @@ def chunk_lifts(model: Model, chunk: Chunk, params: Params, score: Floats) -> It
         yield Lift(int(expert), listed, present, without, centred(present, full - without))
 
 
-def check_whole_lists(model: Model, dataset: Dataset) -> None:
-    """Refuse data in which experts cannot be left out: pairs, and queries split over chunks."""
-    check_fits(model, dataset)
+def whole_lists(model: Model, dataset: Dataset) -> Dataset:
+    """The lists as the model takes them; data in which experts cannot be left out are refused: pairs, split queries."""
+    dataset = cut(model, dataset)
     if dataset.manifest.kind != "lists":
         raise UsageError(f"experts are judged by their lists, but the dataset holds {dataset.manifest.kind}")
     if split_query(dataset):
         raise UsageError("experts are judged on whole queries, but the dataset is partitioned by expert")
+    return dataset
 
 
 def centred(chunk: Chunk, values: Floats) -> Floats:
@@ -89,7 +90,7 @@ def explain(fitted: Fitted, dataset: Dataset, query: str, *, allow_unseen: bool 
         ``items`` (rank, item, label, score, consensus, ranks, lifts), ``experts`` (by total lift, largest
         first), ``exact`` and more.
     """
-    check_whole_lists(fitted.model, dataset)
+    dataset = whole_lists(fitted.model, dataset)
     params, chunk = fitted.params_on(dataset, allow_unseen=allow_unseen), _one_query(dataset, query)
     score = solved(fitted.model, chunk, params).score
     lifts = {lift.expert: lift.lift for lift in chunk_lifts(fitted.model, chunk, params, score)}

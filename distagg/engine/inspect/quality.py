@@ -22,7 +22,7 @@ import pyarrow as pa
 from distagg.dataset.chunk import Chunk
 from distagg.dataset.dataset import Dataset
 from distagg.engine.fitting.fit import Goal, fit
-from distagg.engine.inspect.attribution import Lift, check_whole_lists, chunk_lifts
+from distagg.engine.inspect.attribution import Lift, chunk_lifts, whole_lists
 from distagg.engine.progress import Progress, silent
 from distagg.engine.rank import solved
 from distagg.engine.runner import InlineRunner, Runner, Work
@@ -85,8 +85,7 @@ def judge_experts(
         One for each expert that the model was fitted on and that has a list in the data: ``verdict``, ``order``,
         ``listed``, ``queries``, and with labels ``loss`` and ``error``.
     """
-    tried = dataset if dataset is not None else _probe(fitted.experts)
-    check_whole_lists(fitted.model, tried)
+    tried = whole_lists(fitted.model, dataset if dataset is not None else _probe(fitted.experts))
     params, goal = fitted.params_on(tried, runner, allow_unseen=allow_unseen), (goal or Goal()).on(tried)
     highest = highest_label(tried.manifest) if tried.manifest.labels else None
     work = Work(_sums_task, (fitted.model, params, goal, highest), ids=goal.protocol == "trec")

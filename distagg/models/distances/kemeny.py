@@ -63,7 +63,7 @@ class Kemeny(Majority, Solver):
             start = np.argsort(-params["start"], kind="stable")
             solved[0] = self._solve(params["margins"], start, params["ordered"][0], search, score)
         else:
-            arrays, starts = self._arrays(chunk), order_items(chunk.item_offsets, start_scores(chunk))
+            arrays, starts = self._arrays(chunk, {}), order_items(chunk.item_offsets, start_scores(chunk, {}))
             ordered = self._ordered(chunk)
             for q in range(chunk.n_queries):
                 span = slice(chunk.item_offsets[q], chunk.item_offsets[q + 1])

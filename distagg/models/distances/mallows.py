@@ -66,7 +66,7 @@ class Mallows(Kemeny):
             )
             likelihood[q] = log_likelihood(theta[q], distance[q], stages[q])
             if self.scores == "expected":
-                margins = params["margins"] if split else chunk_margins(q, *self._arrays(chunk))
+                margins = params["margins"] if split else chunk_margins(q, *self._arrays(chunk, {}))
                 score[span] = expected_behind(theta[q] * margins)
         fit = {
             "converged": slope <= self.tolerance,

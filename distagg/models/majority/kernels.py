@@ -19,6 +19,7 @@ from distagg.ordering import falling_order
 from distagg.types import Floats, Indices, Offsets
 
 UNLISTED = np.int32(2**31 - 1)  # the place of an item that a list leaves out
+ROUNDING = 1e-12  # of a sum of weights, relative to their size
 
 
 @kernel
@@ -37,14 +38,28 @@ def place_table(
 
 
 @kernel
-def margin(table: Indices, i: int, j: int, unlisted_last: bool) -> int:
-    """Lists that put i over j less lists that put j over i."""
+def margin(table: Indices, weight: Floats, i: int, j: int, unlisted_last: bool) -> float:
+    """Lists that put i over j less lists that put j over i; each counts its weight, or 1 where there are no weights."""
+    if len(weight) > 0:
+        return weighted_margin(table, weight, i, j, unlisted_last)
     total = 0
     for a in range(table.shape[1]):
         left, right = table[i, a], table[j, a]
         if unlisted_last or (left != UNLISTED and right != UNLISTED):
             total += (left < right) - (left > right)
-    return total
+    return float(total)
+
+
+@kernel
+def weighted_margin(table: Indices, weight: Floats, i: int, j: int, unlisted_last: bool) -> float:
+    """The margin with weights, 0 where it is no more than their rounding."""
+    total, size = 0.0, 0.0
+    for a in range(table.shape[1]):
+        left, right = table[i, a], table[j, a]
+        if unlisted_last or (left != UNLISTED and right != UNLISTED):
+            total += weight[a] * ((left < right) - (left > right))
+            size += weight[a]
+    return total if abs(total) > ROUNDING * size else 0.0
 
 
 @kernel
@@ -57,12 +72,19 @@ def add_pairs(q: int, pairs: Pairs, matrix: Floats) -> None:
 
 
 @kernel
-def margins(table: Indices, unlisted_last: bool) -> Floats:  # (size, lists) -> (size, size), skew-symmetric
+def margins(table: Indices, weight: Floats, unlisted_last: bool) -> Floats:  # (size, lists) -> (size, size), skew
     """All margins of one query, list by list: one place against all others is a straight, wide loop.
 
     In float32, exact for counts and places up to 2**24: numba widens 32-bit integers, which halves the width.
     """
     size = table.shape[0]
+    if len(weight) > 0:
+        weighted = np.zeros((size, size))
+        for i in range(size):
+            for j in range(i):
+                weighted[i, j] = weighted_margin(table, weight, i, j, unlisted_last)
+                weighted[j, i] = -weighted[i, j]
+        return weighted
     count = np.zeros((size, size), dtype=np.float32)
     place, listed = np.empty(size, dtype=np.float32), np.empty(size, dtype=np.float32)
     one, none = np.float32(1.0), np.float32(0.0)
@@ -86,7 +108,7 @@ def margins(table: Indices, unlisted_last: bool) -> Floats:  # (size, lists) -> 
 
 
 @kernel
-def majority_sort(start: np.ndarray, table: Indices, matrix: Floats, unlisted_last: bool) -> np.ndarray:
+def majority_sort(start: np.ndarray, table: Indices, weight: Floats, matrix: Floats, unlisted_last: bool) -> np.ndarray:
     """Merge sort by majority from a starting order: O(M log M) comparisons, ties keep that order.
 
     Compares by the table of places, or by the matrix of margins where the table is empty.
@@ -102,7 +124,7 @@ def majority_sort(start: np.ndarray, table: Indices, matrix: Floats, unlisted_la
                 take_left = right >= high
                 if left < middle and right < high:
                     i, j = order[left], order[right]
-                    ahead = margin(table, j, i, unlisted_last) if len(matrix) == 0 else matrix[j, i]
+                    ahead = margin(table, weight, j, i, unlisted_last) if len(matrix) == 0 else matrix[j, i]
                     take_left = ahead <= 0
                 if take_left:
                     spare[at] = order[left]
@@ -116,7 +138,7 @@ def majority_sort(start: np.ndarray, table: Indices, matrix: Floats, unlisted_la
 
 
 @kernel
-def local_kemeny(start: np.ndarray, table: Indices, matrix: Floats, unlisted_last: bool) -> np.ndarray:
+def local_kemeny(start: np.ndarray, table: Indices, weight: Floats, matrix: Floats, unlisted_last: bool) -> np.ndarray:
     """Local Kemenisation (Dwork et al. 2001): lift each item above those that a majority puts below it."""
     order = start.copy()
     for at in range(1, len(order)):
@@ -124,7 +146,7 @@ def local_kemeny(start: np.ndarray, table: Indices, matrix: Floats, unlisted_las
         to = at
         while to > 0:
             above = order[to - 1]
-            ahead = margin(table, item, above, unlisted_last) if len(matrix) == 0 else matrix[item, above]
+            ahead = margin(table, weight, item, above, unlisted_last) if len(matrix) == 0 else matrix[item, above]
             if ahead <= 0:
                 break
             order[to] = above
@@ -151,9 +173,15 @@ def query_table(q: int, lists: Lists) -> Indices:  # (size, lists)
 
 
 @kernel
-def chunk_margins(q: int, unlisted_last: bool, lists: Lists, pairs: Pairs) -> Floats:  # (size, size)
+def query_weight(q: int, weight: Floats, lists: Lists) -> Floats:  # (L,) or empty -> (lists,) or empty
+    """The weights of the lists of query q."""
+    return weight[lists.list_offsets[q] : lists.list_offsets[q + 1]]  # of an empty array, an empty one
+
+
+@kernel
+def chunk_margins(q: int, unlisted_last: bool, weight: Floats, lists: Lists, pairs: Pairs) -> Floats:  # (size, size)
     """Margins of query q of a chunk, from its lists and its raw pairs."""
-    matrix = margins(query_table(q, lists), unlisted_last)
+    matrix = margins(query_table(q, lists), query_weight(q, weight, lists), unlisted_last)
     add_pairs(q, pairs, matrix)
     return matrix
 
@@ -163,6 +191,7 @@ def sort_chunk(
     local: bool,
     start: Indices,  # (I,) the items of every query in the order to start from
     unlisted_last: bool,
+    weight: Floats,  # (L,) of lists; empty where each counts 1
     lists: Lists,
     pairs: Pairs,
 ) -> Floats:  # (I,) M for the first item of a query, down to 1
@@ -174,25 +203,26 @@ def sort_chunk(
     for q in range(len(lists.item_offsets) - 1):
         base, end = lists.item_offsets[q], lists.item_offsets[q + 1]
         table, matrix = query_table(q, lists), np.zeros((0, 0))
+        weights = query_weight(q, weight, lists)
         if pairs.offsets[q] < pairs.offsets[q + 1]:
-            matrix = margins(table, unlisted_last)
+            matrix = margins(table, weights, unlisted_last)
             add_pairs(q, pairs, matrix)
         order = start[base:end].astype(np.int64)
         if local:
-            order = local_kemeny(order, table, matrix, unlisted_last)
+            order = local_kemeny(order, table, weights, matrix, unlisted_last)
         else:
-            order = majority_sort(order, table, matrix, unlisted_last)
+            order = majority_sort(order, table, weights, matrix, unlisted_last)
         for place in range(len(order)):
             score[base + order[place]] = len(order) - place
     return score
 
 
 @kernel
-def copeland_chunk(unlisted_last: bool, lists: Lists, pairs: Pairs) -> Floats:  # (I,)
+def copeland_chunk(unlisted_last: bool, weight: Floats, lists: Lists, pairs: Pairs) -> Floats:  # (I,)
     """Copeland scores of every query."""
     score = np.zeros(lists.item_offsets[-1])
     for q in range(len(lists.item_offsets) - 1):
-        matrix = chunk_margins(q, unlisted_last, lists, pairs)
+        matrix = chunk_margins(q, unlisted_last, weight, lists, pairs)
         copeland_scores(matrix, score[lists.item_offsets[q] : lists.item_offsets[q + 1]])
     return score
 
@@ -201,9 +231,10 @@ def copeland_chunk(unlisted_last: bool, lists: Lists, pairs: Pairs) -> Floats:  
 def step_lists(
     kind: int,  # 1, 2 or 3
     x: Floats,  # (size,)
-    holders: Floats,  # (size,) lists that hold the item
+    holders: Floats,  # (size,) lists that hold the item, by weight
     reach: Floats,  # (size,) entries at or above the item, over its lists
     q: int,
+    weight: Floats,  # (L,) of lists; empty where each counts 1
     lists: Lists,
 ) -> Floats:  # (size,)
     """One step of MC1, MC2 or MC3 within query q."""
@@ -215,6 +246,9 @@ def step_lists(
             y[i] = x[i]  # in no list: nowhere to go but by teleport
     entry_item, entry_rank = lists.entry_item, lists.entry_rank
     for a in range(lists.list_offsets[q], lists.list_offsets[q + 1]):  # in one kernel: a call for each list costs more
+        share = weight[a] if len(weight) > 0 else 1.0
+        if share == 0.0:
+            continue
         first, last = lists.entry_offsets[a], lists.entry_offsets[a + 1]
         end, length = last, float(last - first)
         flow = 0.0  # what comes up from worse entries
@@ -223,8 +257,8 @@ def step_lists(
             while start > first and entry_rank[start - 1] == entry_rank[end - 1]:
                 start -= 1
             group = 0.0
-            within = 1.0 if kind == 1 else 1.0 / (end - first if kind == 2 else length)
-            stay = (last - start) / length
+            within = share * (1.0 if kind == 1 else 1.0 / (end - first if kind == 2 else length))
+            stay = share * ((last - start) / length)
             for e in range(start, end):
                 i = entry_item[e]
                 group += mass[i] * within
@@ -239,11 +273,12 @@ def step_lists(
 
 
 @kernel
-def list_reach(q: int, lists: Lists) -> tuple[Floats, Floats]:  # (size,), (size,)
-    """For every item of query q: the lists that hold it, and the entries at or above it over those lists."""
+def list_reach(q: int, weight: Floats, lists: Lists) -> tuple[Floats, Floats]:  # (size,), (size,)
+    """For every item of query q: the weight of the lists that hold it, and of the entries at or above it there."""
     size = lists.item_offsets[q + 1] - lists.item_offsets[q]
     holders, reach = np.zeros(size), np.zeros(size)
     for a in range(lists.list_offsets[q], lists.list_offsets[q + 1]):
+        share = weight[a] if len(weight) > 0 else 1.0
         first, last = lists.entry_offsets[a], lists.entry_offsets[a + 1]
         start = first
         while start < last:
@@ -251,8 +286,8 @@ def list_reach(q: int, lists: Lists) -> tuple[Floats, Floats]:  # (size,), (size
             while end < last and lists.entry_rank[end] == lists.entry_rank[start]:
                 end += 1
             for e in range(start, end):
-                holders[lists.entry_item[e]] += 1.0
-                reach[lists.entry_item[e]] += end - first
+                holders[lists.entry_item[e]] += share
+                reach[lists.entry_item[e]] += share * (end - first)
             start = end
     return holders, reach
 
@@ -268,17 +303,19 @@ def teleported(y: Floats, x: Floats, teleport: float) -> float:
 
 
 @kernel
-def list_walks(kind: int, teleport: float, tolerance: float, steps: int, lists: Lists) -> tuple[Floats, int]:
+def list_walks(
+    kind: int, teleport: float, tolerance: float, steps: int, weight: Floats, lists: Lists
+) -> tuple[Floats, int]:
     """Stationary distributions of MC1-MC3 for every query (I,), and how many queries did not converge."""
     score = np.zeros(lists.item_offsets[-1])
     unfinished = 0
     for q in range(len(lists.item_offsets) - 1):
         base, end = lists.item_offsets[q], lists.item_offsets[q + 1]
-        holders, reach = list_reach(q, lists)
+        holders, reach = list_reach(q, weight, lists)
         x = np.full(end - base, 1.0 / max(end - base, 1))
         change, step = 1.0, 0
         while change > tolerance and step < steps:
-            y = step_lists(kind, x, holders, reach, q, lists)
+            y = step_lists(kind, x, holders, reach, q, weight, lists)
             change = teleported(y, x, teleport)
             x = y
             step += 1
@@ -324,13 +361,13 @@ def majority_walk(margins: Floats, teleport: float, tolerance: float, steps: int
 
 @kernel
 def majority_walks(
-    teleport: float, tolerance: float, steps: int, unlisted_last: bool, lists: Lists, pairs: Pairs
+    teleport: float, tolerance: float, steps: int, unlisted_last: bool, weight: Floats, lists: Lists, pairs: Pairs
 ) -> tuple[Floats, int]:
     """Stationary distributions of MC4 for every query (I,), and how many queries did not converge."""
     score = np.zeros(lists.item_offsets[-1])
     unfinished = 0
     for q in range(len(lists.item_offsets) - 1):
-        matrix = chunk_margins(q, unlisted_last, lists, pairs)
+        matrix = chunk_margins(q, unlisted_last, weight, lists, pairs)
         x, converged = majority_walk(matrix, teleport, tolerance, steps)
         unfinished += not converged
         copy_to(score[lists.item_offsets[q] : lists.item_offsets[q + 1]], x)

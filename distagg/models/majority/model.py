@@ -35,6 +35,7 @@ from distagg.models.majority.kernels import (
     teleported,
 )
 from distagg.models.pairs import list_arrays, pair_arrays
+from distagg.models.weights import NO_WEIGHTS, Weighted, entry_weight, list_weight, weighed
 from distagg.ordering import order_items
 from distagg.types import Floats
 
@@ -65,39 +66,44 @@ class Majority(Model):
                 f"{self.name} needs a matrix of {chunk.n_items:,} x {chunk.n_items:,} items ({need / 2**30:.1f} GiB) "
                 "on data partitioned by expert; choose a model that adds up by item, such as borda or rrf"
             )
-        margins = chunk_margins(0, *self._arrays(chunk))
-        return {"margins": margins, "start": start_scores(chunk)}
+        margins = chunk_margins(0, *self._arrays(chunk, params))
+        return {"margins": margins, "start": start_scores(chunk, params)}
 
     def score(self, chunk: Chunk, params: Params) -> Floats:
         if "margins" in params:
             return self._score_margins(params["margins"], params["start"])
-        return self._score_chunk(chunk)
+        return self._score_chunk(chunk, params)
 
-    def _arrays(self, chunk: Chunk) -> tuple[bool, Lists, Pairs]:
-        return self.unlisted == "last", list_arrays(chunk), pair_arrays(chunk)
+    def _arrays(self, chunk: Chunk, params: Params) -> tuple[bool, Floats, Lists, Pairs]:
+        pairs = pair_arrays(chunk)
+        if "expert_weight" in params and chunk.n_pairs:
+            weight = pairs.weight * params["expert_weight"][chunk.pair_expert]
+            weight.setflags(write=False)
+            pairs = pairs._replace(weight=weight)
+        return self.unlisted == "last", list_weight(chunk, params), list_arrays(chunk), pairs
 
     def _score_margins(self, margins: Floats, start: Floats) -> Floats:
         raise NotImplementedError
 
-    def _score_chunk(self, chunk: Chunk) -> Floats:
+    def _score_chunk(self, chunk: Chunk, params: Params) -> Floats:
         raise NotImplementedError
 
-    def _sorted(self, chunk: Chunk, start: Floats, *, local: bool) -> Floats:
+    def _sorted(self, chunk: Chunk, params: Params, start: Floats, *, local: bool) -> Floats:
         """Whole queries sorted by majority from the order of some scores."""
-        return sort_chunk(local, order_items(chunk.item_offsets, start), *self._arrays(chunk))
+        return sort_chunk(local, order_items(chunk.item_offsets, start), *self._arrays(chunk, params))
 
     def _sorted_margins(self, margins: Floats, start: Floats, *, local: bool) -> Floats:
         """One query, given by its margins, sorted likewise."""
         order = np.argsort(-start, kind="stable")
         sort = local_kemeny if local else majority_sort
-        order = sort(order, NO_TABLE, margins, self.unlisted == "last")
+        order = sort(order, NO_TABLE, NO_WEIGHTS, margins, self.unlisted == "last")
         score = np.empty(len(order))
         score[order] = np.arange(len(order), 0, -1)
         return score
 
 
 @dataclass(frozen=True, kw_only=True)
-class Condorcet(Majority):
+class Condorcet(Majority, Weighted):
     """Condorcet fusion: a merge sort whose comparison is the majority of lists.
 
     Majorities can be cyclic, so the outcome depends on where sorting starts: from the order of reciprocal ranks.
@@ -108,23 +114,23 @@ class Condorcet(Majority):
     paper: ClassVar[str] = "Volkovs & Zemel 2014, section 2.2; Montague & Aslam 2002"
     cost: ClassVar[str] = "items log items x lists"
 
-    def _score_chunk(self, chunk: Chunk) -> Floats:
-        return self._sorted(chunk, start_scores(chunk), local=False)
+    def _score_chunk(self, chunk: Chunk, params: Params) -> Floats:
+        return self._sorted(chunk, params, start_scores(chunk, params), local=False)
 
     def _score_margins(self, margins: Floats, start: Floats) -> Floats:
         return self._sorted_margins(margins, start, local=False)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Copeland(Majority):
+class Copeland(Majority, Weighted):
     """Majorities won less majorities lost."""
 
     name: ClassVar[str] = "copeland"
     summary: ClassVar[str] = "pairwise majorities won less lost"
     paper: ClassVar[str] = "Copeland 1951"
 
-    def _score_chunk(self, chunk: Chunk) -> Floats:
-        return copeland_chunk(*self._arrays(chunk))
+    def _score_chunk(self, chunk: Chunk, params: Params) -> Floats:
+        return copeland_chunk(*self._arrays(chunk, params))
 
     def _score_margins(self, margins: Floats, start: Floats) -> Floats:
         score = np.zeros(len(margins))
@@ -132,15 +138,18 @@ class Copeland(Majority):
         return score
 
 
-def start_scores(chunk: Chunk) -> Floats:
+def start_scores(chunk: Chunk, params: Params) -> Floats:
     """Where sorting starts: reciprocal ranks and net wins in pairs, so that the input order decides little."""
     start = np.zeros(chunk.n_items)
     if chunk.n_entries:
         positive = chunk.entry_rank.min() > 0
-        start = sum_entries(chunk, reciprocals(chunk, 60.0) if positive else np.exp2(-chunk.entry_rank))
+        value = reciprocals(chunk, 60.0) if positive else np.exp2(-chunk.entry_rank)
+        start = sum_entries(chunk, weighed(value, entry_weight(chunk, params)))
     if chunk.n_pairs:
         base = np.repeat(chunk.item_offsets[:-1], np.diff(chunk.pair_offsets))
         weight = np.where(chunk.pair_tie, 0.0, chunk.pair_weight)
+        if "expert_weight" in params:
+            weight = weight * params["expert_weight"][chunk.pair_expert]
         start = start + np.bincount(base + chunk.pair_winner, weight, chunk.n_items)
         start = start - np.bincount(base + chunk.pair_loser, weight, chunk.n_items)
     return start
@@ -151,7 +160,7 @@ PAPER = "Niu et al. 2013, section 5.1; Dwork et al. 2001"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Markov(Majority):
+class Markov(Majority, Weighted):
     """Base of the four Markov chains."""
 
     paper: ClassVar[str] = PAPER
@@ -183,16 +192,21 @@ class ListChain(Markov):
 
     def map(self, chunk: Chunk, params: Params) -> Statistics:
         if "x" not in params:  # first round: the shape of the chain
-            holders, reach = list_reach(0, list_arrays(chunk))
+            holders, reach = list_reach(0, list_weight(chunk, params), list_arrays(chunk))
             shape = {"lists": holders, "reach": reach}
             return {**shape, **super().map(chunk, params)} if self.local_kemeny else shape
-        flow = step_lists(self.kind, params["x"], params["lists"], params["reach"], 0, list_arrays(chunk))
+        chain, arrays = (
+            (params["x"], params["lists"], params["reach"]),
+            (list_weight(chunk, params), list_arrays(chunk)),
+        )
+        flow = step_lists(self.kind, *chain, 0, *arrays)
         return {"flow": np.where(params["lists"] > 0, flow, 0.0)}
 
     def finish(self, statistics: Statistics, params: Params) -> Params:
         if "x" not in params:
             size = len(statistics["lists"])
-            return {**statistics, "x": np.full(size, 1.0 / size), "step": np.array(0), "change": np.array(np.inf)}
+            start = {"x": np.full(size, 1.0 / size), "step": np.array(0), "change": np.array(np.inf)}
+            return {**params, **statistics, **start}
         x = params["x"]
         y = np.where(params["lists"] > 0, statistics["flow"], x)
         change = teleported(y, x, self.teleport)
@@ -205,9 +219,10 @@ class ListChain(Markov):
         if "x" in params:
             scores = self._finished(params["x"], int(params["change"] > self.tolerance), np.diff(chunk.item_offsets))
             return self._sorted_margins(params["margins"], scores, local=True) if self.local_kemeny else scores
-        scores, unfinished = list_walks(self.kind, self.teleport, self.tolerance, self.steps, list_arrays(chunk))
+        arrays = list_weight(chunk, params), list_arrays(chunk)
+        scores, unfinished = list_walks(self.kind, self.teleport, self.tolerance, self.steps, *arrays)
         scores = self._finished(scores, unfinished, np.diff(chunk.item_offsets))
-        return self._sorted(chunk, scores, local=True) if self.local_kemeny else scores
+        return self._sorted(chunk, params, scores, local=True) if self.local_kemeny else scores
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -236,10 +251,10 @@ class Mc4(Markov):
     name: ClassVar[str] = "mc4"
     summary: ClassVar[str] = "Markov chain to items that a majority of lists puts higher"
 
-    def _score_chunk(self, chunk: Chunk) -> Floats:
-        scores, unfinished = majority_walks(self.teleport, self.tolerance, self.steps, *self._arrays(chunk))
+    def _score_chunk(self, chunk: Chunk, params: Params) -> Floats:
+        scores, unfinished = majority_walks(self.teleport, self.tolerance, self.steps, *self._arrays(chunk, params))
         scores = self._finished(scores, unfinished, np.diff(chunk.item_offsets))
-        return self._sorted(chunk, scores, local=True) if self.local_kemeny else scores
+        return self._sorted(chunk, params, scores, local=True) if self.local_kemeny else scores
 
     def _score_margins(self, margins: Floats, start: Floats) -> Floats:
         scores, converged = majority_walk(margins, self.teleport, self.tolerance, self.steps)

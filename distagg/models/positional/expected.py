@@ -17,11 +17,12 @@ from distagg.models.base import Params, Statistics, Tally, param
 from distagg.models.pairs import list_arrays
 from distagg.models.positional.kernels import Utility, size_class, sum_expectations, terms_by_class
 from distagg.models.positional.model import RRF_CANDIDATES
+from distagg.models.weights import Weighted, list_weight
 from distagg.types import OFFSET, Floats, Offsets
 
 
 @dataclass(frozen=True, kw_only=True)
-class StaggBorda(Tally):
+class StaggBorda(Tally, Weighted):
     """Sum over lists of the number of items less the expected rank.
 
     In a list the better of two items wins with a chance that grows with the places between them; an item that the list
@@ -53,7 +54,7 @@ class StaggBorda(Tally):
         largest = size_class(int(np.diff(chunk.item_offsets).max(initial=1)))
         steep = 0.0 if self.contest == "paper" else float(self.steep)
         utility = Utility(steep, self.unlisted == "average", *self.terms(largest, params))
-        return {"sum": sum_expectations(utility, list_arrays(chunk))}
+        return {"sum": sum_expectations(utility, list_weight(chunk, params), list_arrays(chunk))}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,13 +74,13 @@ class StaggRrf(StaggBorda):
 
     @property
     def needs_labels(self) -> bool:
-        return self.c == "auto"
+        return self.c == "auto" or super().needs_labels
 
     def candidates(self, n_experts: int) -> list[Params]:
-        return [{"c": np.array(c)} for c in RRF_CANDIDATES] if self.learns else []
+        return [{"c": np.array(c)} for c in RRF_CANDIDATES] if self.c == "auto" else []
 
     def terms(self, largest: int, params: Params) -> tuple[Offsets, Floats, Floats]:
-        c = float(params["c"]) if self.learns else float(self.c)
+        c = float(params["c"] if self.c == "auto" else self.c)
         return reciprocal_terms(c, largest)
 
 

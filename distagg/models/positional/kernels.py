@@ -183,6 +183,7 @@ def add_list(
     rank: Floats,  # (E,)
     value: Floats,  # by place
     outside: float,
+    share: float,  # the list's weight
     base: int,  # the query's first item
     total: Floats,  # (I,) added to
 ) -> None:
@@ -195,12 +196,12 @@ def add_list(
             end += 1
         mean /= end - start
         for e in range(start, end):
-            total[base + item[e]] += mean - outside
+            total[base + item[e]] += share * (mean - outside)
         start = end
 
 
 @kernel
-def sum_expectations(utility: Utility, lists: Lists) -> Floats:  # (I,)
+def sum_expectations(utility: Utility, weights: Floats, lists: Lists) -> Floats:  # (L,) or empty -> (I,)
     """The expected utility of every item, summed over the query's lists."""
     item_offsets, list_offsets, entry_offsets, item, rank = lists
     total, places = np.zeros(item_offsets[-1]), places_for(entry_offsets)
@@ -218,8 +219,9 @@ def sum_expectations(utility: Utility, lists: Lists) -> Floats:  # (I,)
                     fill_exponentials(size, known, ratio, weight, places)
                 else:
                     fill_points(size, known, places.chance, places.ahead, places.value)
-            add_list(first, last, item, rank, places.value, outside, base, total)
+            share = weights[a] if len(weights) > 0 else 1.0
+            add_list(first, last, item, rank, places.value, outside, share, base, total)
             if utility.average:
                 for i in range(base, base + size):
-                    total[i] += outside
+                    total[i] += share * outside
     return total

@@ -16,6 +16,7 @@ from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
 from distagg.models.base import Model, Params, Statistics, Tally, param, reciprocals, sum_entries
 from distagg.models.lists import borda_points, median_ranks, mid_positions
+from distagg.models.weights import Weighted, entry_weight, list_weight, weighed
 from distagg.types import Bools, Floats
 
 MOST_CANDIDATES = 10_000  # experts that bestinput tries
@@ -23,7 +24,7 @@ RRF_CANDIDATES = (1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 40.0, 60.0, 80.0, 100.0, 150.
 
 
 @dataclass(frozen=True, kw_only=True)
-class Borda(Tally):
+class Borda(Tally, Weighted):
     """Points for every item that a list leaves behind; pairs give their winner a point each."""
 
     name: ClassVar[str] = "borda"
@@ -46,15 +47,19 @@ class Borda(Tally):
             chunk.entry_offsets,
             chunk.entry_row(),
             chunk.entry_rank,
+            list_weight(chunk, params),
         )
         if chunk.n_pairs:
             base = np.repeat(chunk.item_offsets[:-1], np.diff(chunk.pair_offsets))
-            win = np.where(chunk.pair_tie, 0.5, 1.0) * chunk.pair_weight
-            lose = np.where(chunk.pair_tie, 0.5, 0.0) * chunk.pair_weight
+            weight = chunk.pair_weight
+            if "expert_weight" in params:
+                weight = weight * params["expert_weight"][chunk.pair_expert]
+            win = np.where(chunk.pair_tie, 0.5, 1.0) * weight
+            lose = np.where(chunk.pair_tie, 0.5, 0.0) * weight
             points = points + np.bincount(base + chunk.pair_winner, win, chunk.n_items)
             points = points + np.bincount(base + chunk.pair_loser, lose, chunk.n_items)
             for side in (chunk.pair_winner, chunk.pair_loser):
-                held = held + np.bincount(base + side, chunk.pair_weight, chunk.n_items)
+                held = held + np.bincount(base + side, weight, chunk.n_items)
         return {"points": points, "held": held, "leftover": leftover}
 
     def settle(self, chunk: Chunk, tally: Statistics, params: Params) -> Floats:
@@ -66,7 +71,7 @@ class Borda(Tally):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mean(Tally):
+class Mean(Tally, Weighted):
     """Mean rank, smallest first."""
 
     name: ClassVar[str] = "mean"
@@ -85,24 +90,26 @@ class Mean(Tally):
         behind = np.zeros(chunk.n_lists)
         behind[length > 0] = chunk.entry_rank[chunk.entry_offsets[1:][length > 0] - 1] + 1.0
         queries = np.repeat(np.arange(chunk.n_queries), np.diff(chunk.list_offsets))
+        weight = list_weight(chunk, params) if "expert_weight" in params else np.ones(chunk.n_lists)
+        each, behind = np.repeat(weight, length), behind * weight
         return {
-            "held": sum_entries(chunk, np.ones(chunk.n_entries)),
-            "ranks": sum_entries(chunk, chunk.entry_rank.copy()),
+            "held": sum_entries(chunk, each),
+            "ranks": sum_entries(chunk, chunk.entry_rank * each),
             "behind": sum_entries(chunk, np.repeat(behind, length)),  # what the item's own lists give others
             "all_behind": np.bincount(queries, weights=behind, minlength=chunk.n_queries),
-            "lists": np.diff(chunk.list_offsets).astype(float),
+            "lists": np.bincount(queries, weights=weight, minlength=chunk.n_queries),
         }
 
     def settle(self, chunk: Chunk, tally: Statistics, params: Params) -> Floats:
         if self.unlisted == "ignore":
-            return _worst_where(tally["held"] == 0, -tally["ranks"] / np.maximum(tally["held"], 1.0), chunk)
+            return _worst_where(tally["held"] == 0, -tally["ranks"] / _some(tally["held"]), chunk)
         sizes = np.diff(chunk.item_offsets)
-        lists = np.repeat(np.maximum(tally["lists"], 1.0), sizes)
+        lists = np.repeat(_some(tally["lists"]), sizes)
         return -(tally["ranks"] + np.repeat(tally["all_behind"], sizes) - tally["behind"]) / lists
 
 
 @dataclass(frozen=True, kw_only=True)
-class Points(Tally):
+class Points(Tally, Weighted):
     """The sum of the points of an item's entries. A model is a row: it says what an entry is worth."""
 
     def points(self, chunk: Chunk, params: Params) -> Floats:
@@ -110,7 +117,7 @@ class Points(Tally):
         raise NotImplementedError
 
     def map(self, chunk: Chunk, params: Params) -> Statistics:
-        return {"sum": sum_entries(chunk, self.points(chunk, params))}
+        return {"sum": sum_entries(chunk, weighed(self.points(chunk, params), entry_weight(chunk, params)))}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,13 +135,13 @@ class Rrf(Points):
 
     @property
     def needs_labels(self) -> bool:
-        return self.c == "auto"
+        return self.c == "auto" or super().needs_labels
 
     def candidates(self, n_experts: int) -> list[Params]:
-        return [{"c": np.array(c)} for c in RRF_CANDIDATES] if self.learns else []
+        return [{"c": np.array(c)} for c in RRF_CANDIDATES] if self.c == "auto" else []
 
     def points(self, chunk: Chunk, params: Params) -> Floats:
-        return reciprocals(chunk, float(params["c"] if self.learns else self.c))
+        return reciprocals(chunk, float(params["c"] if self.c == "auto" else self.c))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,12 +172,13 @@ class CombSum(Points):
         return value - bottom if self.unlisted == "least" else value
 
     def map(self, chunk: Chunk, params: Params) -> Statistics:
-        return super().map(chunk, params) | {"held": sum_entries(chunk, np.ones(chunk.n_entries))}
+        held = weighed(np.ones(chunk.n_entries), entry_weight(chunk, params))
+        return super().map(chunk, params) | {"held": sum_entries(chunk, held)}
 
     def settle(self, chunk: Chunk, tally: Statistics, params: Params) -> Floats:
         if self.unlisted != "ignore":
             return super().settle(chunk, tally, params)
-        return _worst_where(tally["held"] == 0, tally["sum"] / np.maximum(tally["held"], 1.0), chunk)
+        return _worst_where(tally["held"] == 0, tally["sum"] / _some(tally["held"]), chunk)
 
     def _normalised(self, chunk: Chunk) -> tuple[Floats, Floats]:
         """Each entry's value on the common scale, and the bottom of its list's scale, both of shape (E,)."""
@@ -223,6 +231,11 @@ class CombMnz(CombSum):
         if self.unlisted == "ignore":
             return _worst_where(tally["held"] == 0, tally["sum"], chunk)  # the mean times the number of lists
         return tally["sum"] * tally["held"]
+
+
+def _some(count: Floats) -> Floats:
+    """Counts to divide by: 1 where there is nothing."""
+    return np.where(count > 0, count, 1.0)
 
 
 def _worst_where(nowhere: Bools, score: Floats, chunk: Chunk) -> Floats:

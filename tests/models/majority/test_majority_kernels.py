@@ -10,11 +10,12 @@ from strategies import Query, build_chunk, on_chunks
 
 from distagg.models.majority.kernels import chunk_margins, copeland_chunk, sort_chunk
 from distagg.models.pairs import list_arrays, pair_arrays
+from distagg.models.weights import NO_WEIGHTS
 from distagg.ordering import order_items
 
 
 def arrays(chunk, last):
-    return last, list_arrays(chunk), pair_arrays(chunk)
+    return last, NO_WEIGHTS, list_arrays(chunk), pair_arrays(chunk)
 
 
 @pytest.mark.parametrize("last", [True, False])

@@ -7,6 +7,7 @@ from strategies import Query, on_chunks
 
 from distagg.models.majority.kernels import list_walks, majority_walks
 from distagg.models.pairs import list_arrays, pair_arrays
+from distagg.models.weights import NO_WEIGHTS
 
 TELEPORT = 0.1
 
@@ -54,9 +55,11 @@ def stationary(matrix: np.ndarray) -> np.ndarray:
 def test_walks_reach_the_stationary_distribution(kind, drawn):
     made, chunk = drawn
     if kind == 4:
-        scores, unfinished = majority_walks(TELEPORT, 1e-13, 5000, True, list_arrays(chunk), pair_arrays(chunk))
+        scores, unfinished = majority_walks(
+            TELEPORT, 1e-13, 5000, True, NO_WEIGHTS, list_arrays(chunk), pair_arrays(chunk)
+        )
     else:
-        scores, unfinished = list_walks(kind, TELEPORT, 1e-13, 5000, list_arrays(chunk))
+        scores, unfinished = list_walks(kind, TELEPORT, 1e-13, 5000, NO_WEIGHTS, list_arrays(chunk))
     assert unfinished == 0
     for q, query in enumerate(made):
         found = scores[chunk.item_offsets[q] : chunk.item_offsets[q + 1]]
@@ -67,4 +70,4 @@ def test_a_walk_that_is_cut_short_says_so():
     from strategies import build_chunk
 
     chunk = build_chunk([Query(3, {0: {0: 1, 1: 2, 2: 3}})])
-    assert list_walks(1, TELEPORT, 1e-13, 2, list_arrays(chunk))[1] == 1
+    assert list_walks(1, TELEPORT, 1e-13, 2, NO_WEIGHTS, list_arrays(chunk))[1] == 1

@@ -15,6 +15,7 @@ from distagg.dataset import Dataset
 from distagg.models import model_named
 from distagg.models.pairs import list_arrays
 from distagg.models.positional.kernels import Utility, exponential_terms, size_class, sum_expectations
+from distagg.models.weights import NO_WEIGHTS
 
 UTILITIES = {
     "reciprocal 60": (lambda rank: 1.0 / (60.0 + rank), 60.0),
@@ -74,7 +75,7 @@ def test_brute_force_on_a_partial_list(name: str) -> None:
     query = Query(9, {0: {4: 1.0, 2: 2.0, 7: 3.0, 0: 4.0, 5: 5.0}})
     ratio, weight = exponential_terms(utility, 16, scale)
     starts = np.array([0] * 5 + [len(ratio)])
-    found = sum_expectations(Utility(0.0, True, starts, ratio, weight), list_arrays(build_chunk([query])))
+    found = sum_expectations(Utility(0.0, True, starts, ratio, weight), NO_WEIGHTS, list_arrays(build_chunk([query])))
     wanted = expected(query, utility, contest="paper", steep=0.0, average=True, distribution=enumeration)
     np.testing.assert_allclose(found, wanted, rtol=1e-12)
 
