@@ -11,7 +11,7 @@ import pyarrow as pa
 from distagg.dataset.dataset import Dataset
 from distagg.engine.compare import DEFAULT_METRICS, compare
 from distagg.engine.complete import evaluate_users, fit_completion
-from distagg.engine.evaluate_runs import RunsEvaluation, evaluate_runs
+from distagg.engine.evaluate_runs import RunsEvaluation, evaluate_runs, rbo
 from distagg.engine.fitting.fit import Goal, Through
 from distagg.engine.fitting.fit import fit as fit_params
 from distagg.engine.importing import import_dataset
@@ -226,5 +226,6 @@ def evaluate(
 
 __all__ = [
     "Fitted", "Result", "RunsEvaluation", "Shown", "compare", "evaluate", "evaluate_runs", "evaluate_users", "explain",
-    "features", "fit", "fit_completion", "import_dataset", "judge_experts", "load_model", "rank", "save_model", "solve",
+    "features", "fit", "fit_completion", "import_dataset", "judge_experts", "load_model", "rank", "rbo", "save_model",
+    "solve",
 ]  # fmt: skip

@@ -13,6 +13,7 @@ from distagg.engine.compare import DEFAULT_METRICS, paired_test_rows
 from distagg.engine.read_rankings import read_judgements, read_rankings
 from distagg.errors import UsageError, unknown
 from distagg.metrics import Metric, Protocol, check_protocol, index_rankings, parse_metrics
+from distagg.metrics.changes import rbo as rank_overlap
 from distagg.metrics.judgements import JudgedRun, evaluate_judged, index_judgements
 from distagg.sources.trec import run_name
 from distagg.storage.paths import place
@@ -151,6 +152,37 @@ def evaluate_runs(
     reference = baseline or max(means, key=lambda name: means[name], default=next(iter(evaluated)))
     tests = paired_test_rows(values, names, reference, seed)
     return RunsEvaluation(evaluated, parsed, counted_by, reference, missing, tests)
+
+
+def rbo(a: pa.Table | str | Path, b: pa.Table | str | Path, p: float = 0.9) -> pa.Table:
+    """Rank-biased overlap of two rankings of every query: how alike they are, the top above all.
+
+    Parameters
+    ----------
+    a
+        A file as in ``evaluate_runs``, or a table with the columns query, item, and rank or score.
+    b
+        The other ranking.
+    p
+        The probability that a reader goes on to the next rank, between 0 and 1.
+
+    Returns
+    -------
+    pyarrow.Table
+        Columns query and rbo, a row for each query of either ranking: 1 where both are the same, 0 where they have
+        nothing in common or only one of them has the query (Webber, Moffat and Zobel 2010, extrapolated).
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> a = pa.table({"query": ["q", "q"], "item": ["x", "y"], "rank": [1, 2]})
+    >>> b = pa.table({"query": ["q", "q"], "item": ["x", "z"], "rank": [1, 2]})
+    >>> round(rbo(a, b)["rbo"][0].as_py(), 4)
+    0.55
+    """
+    tables = [given if isinstance(given, pa.Table) else read_rankings(place(str(given))) for given in (a, b)]
+    first, second = (name if isinstance(given, pa.Table) else str(given) for name, given in (("a", a), ("b", b)))
+    return rank_overlap(tables[0], tables[1], p, sources=(first, second))
 
 
 def _names(files: Sequence[str | Path]) -> dict[str, str | Path]:

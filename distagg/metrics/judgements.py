@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +15,7 @@ import pyarrow as pa
 from distagg.arrow import as_arrow, as_numpy, as_words
 from distagg.dataset.chunk import Chunk, chunk_from_tables, spans
 from distagg.errors import InputError
-from distagg.metrics.evaluate import Evaluation, RankingIndex, column_of, index_rankings
+from distagg.metrics.evaluate import Evaluation, RankingIndex, column_of, index_rankings, refuse_twice
 from distagg.metrics.metric import Metric, Protocol
 from distagg.metrics.score import score_chunk
 from distagg.types import LABEL, NO_LABEL, OFFSET, QUERIES_TABLE, RANK, Floats, Labels, Offsets
@@ -115,8 +115,8 @@ def _join(run: RankingIndex, judgements: Judgements, place: Offsets, block: Offs
     coded = ids.dictionary_encode()
     keys = np.concatenate([query, judged_query]) * max(1, len(coded.dictionary)) + as_numpy(coded.indices)
     own, theirs = keys[: len(ranked)], keys[len(ranked) :]
-    _refuse_twice(run.source, own, ids, query, judgements.query_ids.take(as_arrow(block)))
-    _refuse_twice(
+    refuse_twice(run.source, own, ids, query, judgements.query_ids.take(as_arrow(block)))
+    refuse_twice(
         judgements.source, theirs, ids[len(ranked) :], judged_query, judgements.query_ids.take(as_arrow(block))
     )
 
@@ -147,19 +147,3 @@ def _chunk(query_ids: pa.StringArray, sizes: Offsets, ids: pa.Array[Any], labels
         none,
     ]
     return chunk_from_tables(pa.table(columns, schema=QUERIES_TABLE), None, None, n_experts=0)
-
-
-def _refuse_twice(source: str, keys: Offsets, ids: pa.Array[Any], query: Offsets, names: pa.Array[Any]) -> None:
-    """InputError for an item that stands twice in a query."""
-    ordered = np.sort(keys)
-    if not (ordered[1:] == ordered[:-1]).any():
-        return
-    first: dict[int, int] = {}
-    for row, key in enumerate(keys.tolist()):
-        if key in first:
-            break
-        first[key] = row
-    item, where = ids[row].as_py(), cast("str", names[int(query[row])].as_py())
-    raise InputError(
-        source, found=f"more than one row for item '{item}' in query '{where}'", expected="every item once per query"
-    )

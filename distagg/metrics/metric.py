@@ -126,6 +126,8 @@ def parse_metric(text: str) -> Metric:
     if inside and cutoff is None and inside["name"] in FAMILIES.keys() | ALIASES.keys():
         name, cutoff = inside["name"], inside["cutoff"]
     meant = FORM.fullmatch(ALIASES.get(name, name))
+    if name == "rbo":
+        raise UsageError("rbo compares two rankings, not a ranking with labels; use distagg.rbo(a, b)")
     if meant is None or meant["name"] not in FAMILIES:
         raise unknown("metric", name, FAMILIES, aliases=ALIASES)
     family = FAMILIES[meant["name"]]
