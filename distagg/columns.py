@@ -71,6 +71,19 @@ def known_columns(
     return {name: chosen[name] for name in wanted if name in chosen}
 
 
+def label_columns(
+    names: Sequence[str], columns: Mapping[str, str] | None = None, *, where: str = "the labels"
+) -> dict[str, str]:
+    """As ``known_columns`` for a table of labels, whose label BEIR and MTEB call ``score``.
+
+    >>> label_columns(["query-id", "corpus-id", "score"])
+    {'query': 'query-id', 'item': 'corpus-id', 'label': 'score'}
+    """
+    found = known_columns(names, LABEL_NAMES, columns, where=where)
+    score = next((name for name in names if name.lower() == "score"), None)
+    return found if "label" in found or score is None else {**found, "label": score}
+
+
 def _chosen(names: Sequence[str], wanted: Names, columns: Mapping[str, str], where: str) -> dict[str, str]:
     """Our name and the table's name of the columns that the caller names; names for other tables are passed over."""
     chosen: dict[str, str] = {}
@@ -104,3 +117,8 @@ def not_understood(names: Sequence[str], found: Mapping[str, str]) -> list[str]:
     if set(names) >= _PYTERRIER:
         return []
     return [name for name in names if name not in found.values() and name.lower() not in _CONSTANT]
+
+
+def counts_from_zero(names: Sequence[str]) -> bool:
+    """Whether the ranks of a table with these columns may start at 0, as PyTerrier's do."""
+    return set(names) >= _PYTERRIER
