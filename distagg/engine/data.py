@@ -26,16 +26,17 @@ from distagg.columns import (
 )
 from distagg.dataset.dataset import Dataset
 from distagg.dataset.frames import dataset_from_arrow
-from distagg.dataset.interchange import in_kind, is_table, to_arrow
+from distagg.dataset.interchange import RUNS, described, in_kind, is_table, joined, runs_table, scores_table, to_arrow
 from distagg.engine.importing import read_dataset
 from distagg.errors import InputError, UsageError, unknown
+from distagg.storage.paths import place
 
 log = logging.getLogger("distagg")
-RUNS = "{expert: {query: {item: score}}}"
 ACCEPTED = (
     "a Dataset, a pandas or polars frame, an Arrow table, dataset or stream, anything with __arrow_c_stream__, "
     f"a dictionary of runs {RUNS}, or the path of a file"
 )
+RANKING_NAMES = {name: LIST_NAMES[name] for name in ("query", "item", "rank", "score")}
 Columns = Mapping[str, str] | None
 
 
@@ -84,14 +85,14 @@ def given(data: Any, columns: Columns = None, labels: Any = None) -> Given:
         return Given(read_dataset(paths, columns=columns, qrels=judged), _as_is)
     if isinstance(data, Mapping) and not is_table(data):
         if data and all(is_table(table) for table in data.values()):
-            rows = _joined([_named(str(name), table, columns) for name, table in data.items()])
+            rows = joined([_named(str(name), table, columns) for name, table in data.items()])
             kind = next(iter(data.values()))
         else:
             rows, kind = runs_table(data), data
     elif is_table(data):
         rows, kind = rows_of(data, columns), data
     else:
-        raise UsageError(f"found {_told(data)}, expected {ACCEPTED}")
+        raise UsageError(f"found {described(data)}, expected {ACCEPTED}")
     if not len(rows):
         raise UsageError("found no rows in the data, expected at least one; check the filter or query that made them")
     dataset = dataset_from_arrow(rows, judgements=judged)
@@ -131,7 +132,7 @@ def _found(names: Sequence[str], wanted: Names, columns: Columns) -> dict[str, s
         if name not in names:
             raise unknown("column of the table", name, names)
     found = known_columns(names, wanted, columns)
-    others = not_understood(names, found)
+    others = not_understood(names, found, columns)
     if others and wanted is BATTLE_NAMES:
         log.info("columns that are not read: %s", ", ".join(others))
     elif others:
@@ -177,74 +178,6 @@ def _pairs_of_battles(battles: pa.Table) -> pa.Table:
     return pa.table({**{n: battles[n] for n in names if n not in words}, **result})
 
 
-def runs_table(runs: Mapping[Any, Any]) -> pa.Table:
-    """Runs ``{expert: {query: {item: score}}}`` as a long table.
-
-    >>> runs_table({"bm25": {"7": {"x": 0.9}}}).to_pylist()
-    [{'expert': 'bm25', 'query': '7', 'item': 'x', 'score': 0.9}]
-    """
-    for expert, run in runs.items():
-        if not isinstance(run, Mapping):
-            raise UsageError(
-                f"found {_told(run)} under {expert!r}, expected runs {RUNS}; make columns a table: pyarrow.table(data)"
-            )
-    tables = [scores_table(run, f"[{expert!r}]") for expert, run in runs.items()]
-    if not tables:
-        raise UsageError(f"found an empty dictionary, expected runs {RUNS}")
-    sizes = as_arrow(np.repeat(np.arange(len(tables)), [len(table) for table in tables]))
-    experts = as_words([str(expert) for expert in runs]).take(sizes)
-    return _joined(tables).add_column(0, "expert", experts)
-
-
-def _joined(tables: Sequence[pa.Table]) -> pa.Table:
-    try:
-        return pa.concat_tables(tables, promote_options="permissive")
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise UsageError(
-            f"experts' ids or values have different types ({error}); make all ids text, or all whole numbers"
-        ) from error
-
-
-def scores_table(run: Mapping[Any, Any], where: str = "", value: str = "score") -> pa.Table:
-    """A run ``{query: {item: score}}`` as a long table; ids are text, or whole numbers if all of them are."""
-    items: list[Any] = []
-    values: list[Any] = []
-    for query, scores in run.items():
-        if not isinstance(scores, Mapping):
-            one = "" if where else f"{{query: {{item: {value}}}}}"
-            raise UsageError(
-                f"found {_told(scores)} at {where}[{query!r}], expected "
-                + (one or f"items with their scores, in runs {RUNS}; of a single run, name its expert: {{'bm25': run}}")
-            )
-        items += scores
-        values += scores.values()
-    queries = as_arrow(np.repeat(np.arange(len(run)), [len(scores) for scores in run.values()]))
-    return pa.table(
-        {
-            "query": _ids(list(run), where).take(queries),
-            "item": _ids(items, where),
-            value: as_arrow(_numbers(values, where, value)),
-        }
-    )
-
-
-def _ids(ids: Sequence[Any], where: str) -> pa.Array:
-    if ids and all(isinstance(name, int | np.integer) for name in ids):
-        return as_arrow(np.array(ids, dtype=np.int64))
-    bad = next((name for name in ids if not isinstance(name, str)), None)
-    if bad is not None:
-        raise UsageError(f"found the id {bad!r} in the run{where}, expected text, or whole numbers throughout")
-    return as_words(ids)
-
-
-def _numbers(values: Sequence[Any], where: str, what: str) -> np.ndarray:
-    try:
-        return np.array(values, dtype=np.float64).reshape(len(values))
-    except (TypeError, ValueError):
-        bad = next((v for v in values if isinstance(v, str) or not np.isscalar(v)), values[0])
-        raise UsageError(f"found {bad!r} as a {what} in the run{where}, expected a number") from None
-
-
 def as_labels(labels: Any, columns: Columns = None) -> pa.Table:
     """Labels of any kind as a table with the columns query, item, label; the kinds are those of ``as_dataset``.
 
@@ -261,7 +194,7 @@ def as_labels(labels: Any, columns: Columns = None) -> pa.Table:
     if isinstance(labels, Mapping):
         return scores_table(labels, value="label")
     raise UsageError(
-        f"found {_told(labels)} as labels, expected a frame or table with the columns query, item and label, "
+        f"found {described(labels)} as labels, expected a frame or table with the columns query, item and label, "
         "a dictionary {query: {item: label}}, or the path of a file of qrels"
     )
 
@@ -271,6 +204,56 @@ def _label_columns(names: Sequence[str], columns: Columns) -> dict[str, str]:
     if not {"item", "label"} <= set(found):
         raise UsageError(f"labels have the columns {', '.join(names) or 'none'}, expected query, item and label")
     return found
+
+
+def as_rankings(rankings: Any, columns: Columns = None) -> pa.Table:
+    """Rankings of any kind as a table with the columns query, item, and rank or score.
+
+    >>> as_rankings({"7": {"x": 0.9}}).to_pylist()
+    [{'query': '7', 'item': 'x', 'score': 0.9}]
+    """
+    if isinstance(rankings, str | os.PathLike):
+        from distagg.engine.read_rankings import read_rankings
+
+        return read_rankings(place(os.fspath(rankings)))
+    if is_table(rankings):
+        table = _read(rankings, lambda names: known_columns(names, RANKING_NAMES, columns))
+    elif isinstance(rankings, Mapping):
+        table = scores_table(rankings)
+    else:
+        raise UsageError(
+            f"found {described(rankings)} as rankings, expected a frame or table with the columns query, item, "
+            "and rank or score, a run {query: {item: score}}, or a path"
+        )
+    text = [name for name in ("query", "item") if name in table.column_names]
+    return table.cast(pa.schema([f.with_type(pa.string()) if f.name in text else f for f in table.schema]))
+
+
+def labelled(rankings: pa.Table, data: Any, columns: Columns = None) -> Dataset:
+    """The labelled dataset for a table of rankings: of data of any kind, or of labels alone, with the ranked items."""
+    if is_table(data):  # read once, because it may be a stream
+        data = to_arrow(data, lambda names: list(known_columns(names, LIST_NAMES, columns).values()))
+    if not _only_labels(data, columns):
+        return as_dataset(data, columns=columns)
+    name = as_words(["ranking"]).take(as_arrow(np.zeros(len(rankings), np.int8)))
+    order = "rank" if "rank" in rankings.column_names else "score"
+    rows = rankings.select(["query", "item", order]).append_column("expert", name)
+    return dataset_from_arrow(rows, judgements=as_labels(data, columns))
+
+
+def _only_labels(data: Any, columns: Columns) -> bool:
+    """Whether data are labels alone, without lists."""
+    if is_table(data):
+        return set(known_columns(data.column_names, LIST_NAMES, columns)) <= {"query", "item", "label", "score"}
+    if isinstance(data, Mapping):
+        inner = next((value for run in data.values() if isinstance(run, Mapping) for value in run.values()), None)
+        return not isinstance(inner, Mapping) and not any(is_table(table) for table in data.values())
+    paths = _paths(data)
+    if not paths or any(place(path).is_dir() for path in paths):
+        return False
+    from distagg.sources.detect import QRELS, kind_of_file
+
+    return all(kind_of_file(Path(path), columns) == QRELS for path in paths)
 
 
 def _relabelled(dataset: Dataset, labels: pa.Table) -> Dataset:
@@ -301,7 +284,3 @@ def _as_is(ranking: pa.Table) -> pa.Table:
 def _paths(data: Any) -> list[str]:
     paths = data if isinstance(data, list | tuple) else [data]
     return [os.fspath(path) for path in paths] if all(isinstance(path, str | os.PathLike) for path in paths) else []
-
-
-def _told(data: Any) -> str:
-    return "None" if data is None else f"a {type(data).__name__}"
