@@ -236,7 +236,7 @@ def evaluate(
         ``{query: {item: score}}``; or the path of a run or of rankings.
     data
         The labels: a frame with the columns query, item and label, a dictionary ``{query: {item: label}}``, or the path
-        of qrels; or labelled data of any kind that ``rank`` takes.
+        of qrels, whose queries all count, ranked or not; or labelled data of any kind that ``rank`` takes.
     metrics
         ``ndcg@5``, ``p@3``, ``map``, ``mrr``, ``err``, ``rbp(0.95)``, ``tau``.
     columns
@@ -255,8 +255,10 @@ def evaluate(
     >>> evaluate(run, qrels, ["map"]).means
     {'map': 0.5}
     """
-    table = as_rankings(rankings, columns)
-    return evaluate_rankings(table, labelled(table, data, columns), metrics, protocol=protocol)
+    table, truth = as_rankings(rankings, columns), labelled(data, columns)
+    if isinstance(truth, Dataset):
+        return evaluate_rankings(table, truth, metrics, protocol=protocol)
+    return evaluate_runs({"rankings": table}, truth, metrics, protocol=protocol).runs["rankings"].evaluation
 
 
 __all__ = [

@@ -229,21 +229,19 @@ def as_rankings(rankings: Any, columns: Columns = None) -> pa.Table:
     return table.cast(pa.schema([f.with_type(pa.string()) if f.name in text else f for f in table.schema]))
 
 
-def labelled(rankings: pa.Table, data: Any, columns: Columns = None) -> Dataset:
-    """The labelled dataset for a table of rankings: of data of any kind, or of labels alone, with the ranked items."""
+def labelled(data: Any, columns: Columns = None) -> Dataset | pa.Table:
+    """A table of labels (query, item, label) if the data are labels alone, else their dataset.
+
+    >>> labelled({"7": {"x": 1}}).column_names, labelled({"bm25": {"7": {"x": 0.9}}}).experts
+    (['query', 'item', 'label'], ('bm25',))
+    """
     if is_table(data):  # read once, because it may be a stream
         data = to_arrow(data, lambda names: list(known_columns(names, LIST_NAMES, columns).values()))
-    if not _only_labels(data, columns):
-        return as_dataset(data, columns=columns)
-    name = as_words(["ranking"]).take(as_arrow(np.zeros(len(rankings), np.int8)))
-    order = "rank" if "rank" in rankings.column_names else "score"
-    rows = rankings.select(["query", "item", order]).append_column("expert", name)
-    return dataset_from_arrow(rows, judgements=as_labels(data, columns))
+    return as_labels(data, columns) if _only_labels(data, columns) else as_dataset(data, columns=columns)
 
 
 def _only_labels(data: Any, columns: Columns) -> bool:
-    """Whether data are labels alone, without lists."""
-    if is_table(data):
+    if isinstance(data, pa.Table):
         return set(known_columns(data.column_names, LIST_NAMES, columns)) <= {"query", "item", "label", "score"}
     if isinstance(data, Mapping):
         inner = next((value for run in data.values() if isinstance(run, Mapping) for value in run.values()), None)

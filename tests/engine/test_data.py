@@ -148,7 +148,7 @@ def test_paths_in_one_call(tmp_path: Path) -> None:
     labelled = as_dataset(files, labels=tmp_path / "qrels.txt")
     assert labelled.manifest.labels == as_dataset(tmp_path).manifest.labels == {"0": 1, "1": 1}
     assert as_dataset(files, labels=QRELS).manifest.labels == {"0": 1, "1": 1}
-    assert distagg.evaluate(tmp_path / "bm25.run", tmp_path / "qrels.txt", ["map"]).means == {"map": 0.5}
+    assert distagg.evaluate(tmp_path / "bm25.run", tmp_path / "qrels.txt", ["map"]).means == {"map": 0.25}
     distagg.import_dataset("trec", files, tmp_path / "imported")
     assert told(distagg.rank("rrf", tmp_path / "imported")) == FUSED
 
@@ -165,8 +165,9 @@ LABELS = [
 def test_labels_of_every_kind(labels: Any) -> None:
     means = distagg.compare(RUNS, ["rrf", "borda"], labels=labels, metrics=["map"])["means"]
     assert means["rrf"] == {"map": 1.0}
-    assert distagg.evaluate(RUNS["bm25"], labels, ["map"]).means == {"map": 0.5}
-    assert distagg.evaluate(distagg.rank("rrf", pl.DataFrame(ROWS)), labels, ["map"]).means == {"map": 1.0}
+    assert distagg.evaluate(RUNS["bm25"], labels, ["map"]).means == {"map": 0.25}  # query 9 is judged, but not ranked
+    assert distagg.evaluate(distagg.rank("rrf", pl.DataFrame(ROWS)), labels, ["map"]).means == {"map": 0.5}
+    assert distagg.evaluate_runs(RUNS, labels, ["map"]).means == {"bm25": {"map": 0.25}, "dense": {"map": 0.5}}
     fitted = distagg.fit("bestinput", as_dataset(TABLE), labels=labels)
     assert distagg.rank(fitted, pd.DataFrame(ROWS))["item"].tolist()[0] == "y"
 
