@@ -65,6 +65,25 @@ def sum_by_item(entry_row: Offsets | Indices, weights: Floats, n_items: int) -> 
     return np.bincount(entry_row, weights, n_items).astype(np.float64, copy=False)  # int64 where there is no entry
 
 
+@kernel
+def weighted_lines(
+    entry_row: Offsets,  # (E,)
+    entry_expert: Indices,  # (E,)
+    points: Floats,  # (E,)
+    weights: Floats,  # (experts,)
+    expert: int,
+    n_items: int,
+) -> Floats:  # (2, I)
+    """Sums of weight x points of every item: over all experts but one, and that one's points alone."""
+    lines = np.zeros((2, n_items))
+    for e in range(len(entry_row)):
+        if entry_expert[e] == expert:
+            lines[1, entry_row[e]] += points[e]
+        else:
+            lines[0, entry_row[e]] += weights[entry_expert[e]] * points[e]
+    return lines
+
+
 def borda_points(
     average: bool,
     item_offsets: Offsets,  # (Q + 1,)

@@ -15,11 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from distagg.dataset import Dataset
+from distagg.dataset import Dataset, write_dataset
 from distagg.dataset.dataset import ChunkRef
 from distagg.engine.compare import compare
 from distagg.engine.dask import DaskRunner, local_cluster, remote_cluster, share_out
 from distagg.engine.fitting.fit import fit, gather
+from distagg.engine.fitting.tune import tune
 from distagg.engine.rank import rank_to, solve
 from distagg.engine.runner import Cache, InlineRunner, Runner, Work
 from distagg.engine.saved import Fitted
@@ -29,6 +30,7 @@ from distagg.models.boosted.blend import Blend
 from distagg.models.boosted.model import LambdaMart
 from distagg.models.crf.model import Crf
 from distagg.models.trained import Trained
+from distagg.sources.synthetic import SyntheticSource
 
 CLUSTERS = ("1 worker", "2 workers", "3 threads")
 
@@ -316,3 +318,11 @@ def test_a_lost_wait_is_asked_again_but_a_tasks_own_error_is_not() -> None:
     assert runner._wait(Flaky(2)) == "done"
     with pytest.raises(UnboundLocalError):
         runner._wait(Flaky(1, "error"))
+
+
+def test_tuning_gives_the_same_bits_in_any_place(cluster: DaskRunner, tmp_path: Path) -> None:
+    write_dataset(SyntheticSource(queries=30, items=8, experts=3, seed=5), tmp_path / "data")
+    data = in_chunks(Dataset.open(tmp_path / "data"), 5)
+    here = tune(data, ["rrf"], folds=3, metric="ndcg@5")
+    there = tune(data, ["rrf"], folds=3, metric="ndcg@5", runner=cluster)
+    assert (there.model, there.as_dict()) == (here.model, here.as_dict())

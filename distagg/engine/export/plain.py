@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from distagg.errors import UsageError
 from distagg.models import Model
 from distagg.models.positional.model import CombSum, Rrf
+from distagg.models.weights import AUTO
 
 WINDOW = 100  # items of each list where the model takes whole lists
 
@@ -66,9 +67,11 @@ def fusion_of(model: Model, experts: tuple[str, ...], window: int = WINDOW) -> F
         )
     if not experts:
         raise UsageError("found no experts, expected the names of the lists that the query fuses")
-    depth = int(getattr(model, "depth", 0))
-    named = dict(_pairs(str(getattr(model, "weights", ""))))
-    weights = tuple(named.get(name, 1.0) for name in experts)
+    depth = model.depth
+    if model.weights == AUTO:
+        raise UsageError(f"{model.name} with weights=auto has no weights yet; tune it with 'distagg tune'")
+    resolved = model.resolved(experts).get("expert_weight")
+    weights = (1.0,) * len(experts) if resolved is None else tuple(resolved.tolist())
     shared: dict[str, Any] = {"rule": model.name, "experts": experts, "depth": depth, "window": depth or window}
     if isinstance(model, Rrf):
         if model.c == "auto":
@@ -81,12 +84,6 @@ def fusion_of(model: Model, experts: tuple[str, ...], window: int = WINDOW) -> F
         **shared, weights=weights, norm="minmax" if model.norm == "auto" else model.norm, unlisted=model.unlisted,
         bounds=_ends(str(getattr(model, "bounds", "")), experts), notes=notes,
     )  # fmt: skip
-
-
-def _pairs(text: str) -> list[tuple[str, float]]:
-    """Names and numbers of ``bm25:1,dense:2``."""
-    parts = (part.rpartition(":") for part in text.split(",") if part)
-    return [(name, float(number)) for name, _, number in parts]
 
 
 def _ends(text: str, experts: tuple[str, ...]) -> tuple[tuple[float, float] | None, ...]:

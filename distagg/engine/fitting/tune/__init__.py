@@ -1,0 +1,296 @@
+"""Tuning what is deployed: c, norm, depth and weights of a plain fusion rule, chosen on labels.
+
+Guard against few labels. A search gives four rules, from the plainest on: the rule as it is; its settings tuned with
+equal weights; weights halfway between equal and tuned; tuned weights. Which of the four to use is chosen on queries
+that the search did not see: the plainest one whose metric is within one standard error (of the paired differences
+between queries) of the best one's (the one-standard-error rule of Breiman et al. 1984). With few labels that is the
+rule as it is.
+
+Held-out figures. For every fold the search and the choice among the four use the other folds only (for the choice,
+each of these is held out in turn); the fold's queries are then ranked by what came out. The settings that are kept come
+from all labelled queries in the same way. Every pair of folds is left out once, so K folds take 1 + K + K(K - 1) / 2
+searches, which go side by side.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from distagg.dataset.dataset import Dataset
+from distagg.engine.compare import compare
+from distagg.engine.export import Export, Product, export, product_named
+from distagg.engine.fitting.fit import check_fits
+from distagg.engine.fitting.folds import make_folds
+from distagg.engine.fitting.learner import Goal
+from distagg.engine.fitting.tune.climb import Climbed, Found, climb, climb_all
+from distagg.engine.fitting.tune.judge import Folds, Judge, longest_list
+from distagg.engine.progress import Progress, silent
+from distagg.engine.runner import InlineRunner, Runner
+from distagg.engine.saved import Fitted
+from distagg.errors import UsageError
+from distagg.metrics import check_protocol, mean_over_queries, paired_tests, parse_metrics
+from distagg.models import Model, model_named
+from distagg.models.positional.model import RRF_CANDIDATES
+from distagg.models.weights import Weighted
+from distagg.types import Floats, Indices
+
+DEPTHS = (10, 20, 50, 100, 200, 500, 1000)
+MOST_EXPERTS = 500
+STAGES = ("as it is", "settings", "half-tuned weights", "weights")
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """The outcome of ``tune``; ``model`` is the winner, with the settings found on all labelled queries."""
+
+    model: Model
+    experts: tuple[str, ...]
+    metrics: tuple[str, ...]  # the first is the one that was tuned for
+    protocol: str
+    table: list[dict[str, Any]]  # held-out means of every rule, and the difference to the first one
+    folds: list[dict[str, Any]]  # the settings of every fold and rule
+    final: dict[str, dict[str, Any]]  # the settings of every rule, from all labelled queries
+    queries: int  # labelled ones
+    judged: int  # different settings that were judged
+
+    @property
+    def fitted(self) -> Fitted:
+        """The winner, as ``rank`` and ``save_model`` take it."""
+        return Fitted(self.model, self.model.resolved(self.experts), self.experts)
+
+    def export(self, product: str) -> Export:
+        """The winner as the query of a search engine, and what the engine does otherwise."""
+        return export(self.model, product, self.experts)
+
+    def as_dict(self) -> dict[str, Any]:
+        """What ``--json`` prints."""
+        return {
+            "model": self.model.name, "settings": _changed(self.model), "metric": self.metrics[0],
+            "protocol": self.protocol, "queries": self.queries, "judged": self.judged, "table": self.table,
+            "folds": self.folds, "final": self.final,
+        }  # fmt: skip
+
+
+def tune(
+    dataset: Dataset,
+    models: Sequence[str | Model] = ("rrf", "combsum"),
+    *,
+    folds: str | int = 5,
+    metric: str = "ndcg@10",
+    metrics: Sequence[str] = (),
+    protocol: str | None = None,
+    beside: Sequence[str] = (),
+    product: str | None = None,
+    seed: int = 0,
+    runner: Runner | None = None,
+    progress: Progress = silent,
+) -> Tuned:
+    """Tune plain fusion rules on labels, and say what that gains on held-out queries.
+
+    Parameters
+    ----------
+    dataset
+        Lists with labels.
+    models
+        Rules that take weights: ``rrf``, ``combsum``, ``combmnz`` and others. The first one, as it is, is what all are
+        measured against.
+    folds
+        ``letor5``, or the number of folds, at least 3.
+    metric
+        What to tune for.
+    metrics
+        More metrics to report.
+    protocol
+        ``letor`` or ``trec``; by default that of the data.
+    beside
+        Trained models to test on the same folds, such as ``crf`` and ``blend``.
+    product
+        A search engine (see ``distagg.engine.export``): only what it can compute is tried.
+    seed
+        Seed of the models of ``beside``.
+    runner
+        Where to run: None runs in this process.
+    progress
+        Called with 1 for each rule that is done.
+
+    Returns
+    -------
+    Tuned
+    """
+    goal = Goal(metric, check_protocol(protocol or dataset.manifest.protocol))
+    names = tuple(dict.fromkeys(str(one) for one in parse_metrics([metric, *metrics])))
+    runner = runner or InlineRunner()
+    rules = [_rule(one, dataset, product_named(product) if product else None) for one in models]
+    judge = Judge(dataset, _folds(dataset, str(folds)), goal, runner)
+    depths = tuple(depth for depth in DEPTHS if depth < longest_list(dataset, runner))
+    results = []
+    for rule in rules:
+        results.append(_tune_rule(rule, _axes(rule, depths, product), judge, names))
+        progress(1)
+    fold = results[0].fold
+    values = {rule.name: result.plain for rule, result in zip(rules, results, strict=True)}
+    values |= {f"{rule.name} tuned": result.tuned for rule, result in zip(rules, results, strict=True)}
+    if beside:
+        others = compare(
+            dataset, beside, folds=str(folds), metrics=names, protocol=goal.protocol, goal=metric, seed=seed,
+            runner=runner, progress=progress,
+        )  # fmt: skip
+        for name, columns in others["per_query"].items():
+            values[name] = np.stack([np.array(columns[one], dtype=float) for one in names], axis=1)
+    table = _table(values, fold, names, judge.folds.count, seed)
+    means = {row["rule"]: row[names[0]] for row in table}
+    winner = max(range(len(rules)), key=lambda n: means[f"{rules[n].name} tuned"])
+    return Tuned(
+        results[winner].final, dataset.experts, names, str(goal.protocol), table,
+        [row for result in results for row in result.folds],
+        {rule.name: result.chosen for rule, result in zip(rules, results, strict=True)},
+        int((~np.isnan(results[0].plain[:, 0])).sum()), judge.judged,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Result:
+    """A rule's outcome: values (queries, metrics) as it is and tuned, and the settings."""
+
+    plain: Floats
+    tuned: Floats
+    fold: Indices
+    final: Model
+    chosen: dict[str, Any]
+    folds: list[dict[str, Any]]
+
+
+def _tune_rule(rule: Model, axes: Mapping[str, Sequence[Any]], judge: Judge, metrics: tuple[str, ...]) -> _Result:
+    """Search on every set of training folds, choose how far to go on those left out, test on the last."""
+    dataset, count = judge.dataset, judge.folds.count
+    sets = [frozenset(out) for size in (0, 1, 2) for out in itertools.combinations(range(count), size)]
+    searches = [climb(rule, axes, len(dataset.experts), sorted(set(range(count)) - out)) for out in sets]
+    climbed = dict(zip(sets, climb_all(searches, judge), strict=True))
+    stages = {out: [_as_model(found, dataset.experts) for found in _stages(climbed[out])] for out in sets}
+    distinct = list(dict.fromkeys(model for row in stages.values() for model in row))
+    values, fold = judge.each_query([(model, model.resolved(dataset.experts)) for model in distinct], metrics)
+    column = {model: n for n, model in enumerate(distinct)}
+
+    def held_out(out: frozenset[int], stage: int) -> Floats:
+        """The goal of every query that is not in ``out`` (queries,), ranked without its own fold's labels."""
+        found = np.full(len(fold), np.nan)
+        for k in set(range(count)) - out:
+            at = fold == k
+            found[at] = values[at, column[stages[out | {k}][stage]], 0]
+        return found
+
+    def choose(out: frozenset[int]) -> int:
+        return _within_one_error([held_out(out, stage) for stage in range(len(STAGES))])
+
+    tuned = np.full(values.shape[::2], np.nan)
+    rows = []
+    for k in range(count):
+        stage = choose(frozenset({k}))
+        model = stages[frozenset({k})][stage]
+        at = fold == k
+        tuned[at] = values[at, column[model]]
+        rows.append({"fold": k + 1, "rule": rule.name, "stage": STAGES[stage], **_changed(model)})
+    stage = choose(frozenset())
+    final = stages[frozenset()][stage]
+    chosen = {"stage": STAGES[stage], **_changed(final)}
+    return _Result(values[:, column[_as_model(climbed[frozenset()].plain, dataset.experts)]], tuned, fold, final,
+                   chosen, rows)  # fmt: skip
+
+
+def _within_one_error(values: Sequence[Floats]) -> int:
+    """The first of several (queries,) that is within a standard error of the best: of their paired differences."""
+    means = [float(np.nanmean(value)) if np.isfinite(value).any() else -np.inf for value in values]
+    best = values[int(np.argmax(means))]
+    for n, value in enumerate(values):
+        less = (best - value)[np.isfinite(best - value)]
+        if not len(less) or less.mean() <= (less.std(ddof=1) / np.sqrt(len(less)) if len(less) > 1 else 0.0):
+            return n
+    return len(values) - 1
+
+
+def _stages(climbed: Climbed) -> list[Found]:
+    """From the plainest on; weights halfway are the mean of equal weights and tuned ones of the same sum."""
+    tuned = climbed.weights
+    total = sum(tuned.weights) / len(tuned.weights)
+    half = tuple(round(0.5 + 0.5 * weight / total, 3) for weight in tuned.weights)
+    return [climbed.plain, climbed.settings, dataclasses.replace(tuned, weights=half), tuned]
+
+
+def _as_model(found: Found, experts: tuple[str, ...]) -> Model:
+    """The model with its weights as a setting."""
+    if len(set(found.weights)) == 1:
+        return found.model
+    weights: Any = {"weights": dict(zip(experts, found.weights, strict=True))}
+    return dataclasses.replace(found.model, **weights)
+
+
+def _changed(model: Model) -> dict[str, Any]:
+    """The settings that differ from the defaults."""
+    settings = {field.name: (getattr(model, field.name), field.default) for field in dataclasses.fields(model)}
+    return {name: value for name, (value, default) in settings.items() if value != default}
+
+
+def _rule(named: str | Model, dataset: Dataset, product: Product | None) -> Model:
+    model = model_named(named) if isinstance(named, str) else named
+    if not isinstance(model, Weighted):
+        raise UsageError(f"{model.name} takes no weights; tune rrf, combsum or another rule whose score is a sum")
+    if model.learns:
+        raise UsageError(f"{model!r} learns by itself; give the rule without 'auto'")
+    check_fits(model, dataset)
+    if not dataset.manifest.labels:
+        raise UsageError(f"{dataset.path or 'the dataset'} has no labels to tune on; import it with them (--qrels)")
+    if dataset.manifest.partition == "expert" and len(dataset.plan()) > 1:
+        raise UsageError(f"{model.name} is tuned on whole queries, but the dataset is partitioned by expert")
+    if len(dataset.experts) > MOST_EXPERTS:
+        raise UsageError(f"found {len(dataset.experts):,} experts, expected at most {MOST_EXPERTS} to tune weights of")
+    norm = getattr(model, "norm", None)
+    if product is None or norm is None or norm in product.norms:
+        return model
+    able = [one for one in _norms(model) if one in product.norms]
+    if not able:
+        raise UsageError(f"{product.title} has none of the norms of {model.name}; tune rrf for it")
+    changes: Any = {"norm": able[0]}
+    return dataclasses.replace(model, **changes)
+
+
+def _axes(rule: Model, depths: tuple[int, ...], product: str | None) -> dict[str, tuple[Any, ...]]:
+    """The values to try of each setting that the rule has."""
+    axes: dict[str, tuple[Any, ...]] = {"c": RRF_CANDIDATES} if hasattr(rule, "c") else {}
+    norms = _norms(rule)
+    if norms:
+        axes["norm"] = tuple(norm for norm in norms if product is None or norm in product_named(product).norms)
+    return axes | ({"depth": depths} if depths else {})
+
+
+def _norms(rule: Model) -> list[str]:
+    """The norms of scores that a rule has, without auto."""
+    fields = [field for field in dataclasses.fields(rule) if field.name == "norm"]
+    return [norm for field in fields for norm in field.metadata["choices"] if norm != "auto"]
+
+
+def _folds(dataset: Dataset, folds: str) -> Folds:
+    count = len(make_folds(dataset, folds))  # refuses what cannot be
+    return Folds(count, tuple(sorted(dataset.manifest.parts)) if folds == "letor5" else ())
+
+
+def _table(
+    values: Mapping[str, Floats], fold: Indices, metrics: tuple[str, ...], count: int, seed: int
+) -> list[dict[str, Any]]:
+    """Means over queries, then folds, of every rule; the difference to the first with its interval, over queries."""
+    first = next(iter(values.values()))
+    rows = []
+    for name, value in values.items():
+        means = np.array([mean_over_queries(value[fold == k]) for k in range(count)]).mean(axis=0)
+        test = paired_tests(value[:, 0], first[:, 0], seed)
+        row = {"rule": name, **dict(zip(metrics, means.tolist(), strict=True))}
+        rows.append(row | {"gain": test.difference, "low": test.low, "high": test.high, "p": test.t_test})
+    return rows
+
+
+__all__ = ["STAGES", "Tuned", "tune"]
