@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         import_dataset,
         judge_experts,
         rank,
+        rbo,
         solve,
     )
     from distagg.models import MODELS, model_named
@@ -55,12 +56,13 @@ _HOME = {
     "Result": "distagg.engine",
     "Shown": "distagg.engine",
     "rank": "distagg.engine",
+    "rbo": "distagg.engine",
     "solve": "distagg.engine",
 }
 
 __all__ = [
     "MODELS", "Dataset", "Result", "Shown", "compare", "evaluate", "evaluate_runs", "evaluate_users", "explain",
-    "features", "fit", "fit_completion", "import_dataset", "judge_experts", "model_named", "rank", "solve",
+    "features", "fit", "fit_completion", "import_dataset", "judge_experts", "model_named", "rank", "rbo", "solve",
 ]  # fmt: skip
 
 

@@ -25,7 +25,7 @@ LIST_NAMES: Names = {
 LABEL_NAMES: Names = {"query": _QUERY, "item": _ITEM, "label": _LABEL}
 PAIR_NAMES: Names = {"query": (), "expert": _VOTERS, "winner": (), "loser": (), "weight": (), "tie": ()}
 BATTLE_NAMES: Names = {"query": (), "expert": _VOTERS, "model_a": (), "model_b": (), "winner": (), "weight": ()}
-_ALL = (*LIST_NAMES, *(name for name in (*PAIR_NAMES, *BATTLE_NAMES) if name not in LIST_NAMES))
+_ALL = tuple(dict.fromkeys((*LIST_NAMES, *PAIR_NAMES, *BATTLE_NAMES)))
 _PYTERRIER = {"qid", "docno"}
 _CONSTANT = {"q0", "iteration", "iter"}  # columns of TREC files that say nothing
 
@@ -71,6 +71,19 @@ def known_columns(
     return {name: chosen[name] for name in wanted if name in chosen}
 
 
+def label_columns(
+    names: Sequence[str], columns: Mapping[str, str] | None = None, *, where: str = "the labels"
+) -> dict[str, str]:
+    """As ``known_columns`` for a table of labels, whose label BEIR and MTEB call ``score``.
+
+    >>> label_columns(["query-id", "corpus-id", "score"])
+    {'query': 'query-id', 'item': 'corpus-id', 'label': 'score'}
+    """
+    found = known_columns(names, LABEL_NAMES, columns, where=where)
+    score = next((name for name in names if name.lower() == "score"), None)
+    return found if "label" in found or score is None else {**found, "label": score}
+
+
 def _chosen(names: Sequence[str], wanted: Names, columns: Mapping[str, str], where: str) -> dict[str, str]:
     """Our name and the table's name of the columns that the caller names; names for other tables are passed over."""
     chosen: dict[str, str] = {}
@@ -90,10 +103,13 @@ def _without_text(found: Sequence[str], names: Sequence[str]) -> list[str]:
     return [name for name in found if name not in ("query", "docid")] if set(names) >= _PYTERRIER else list(found)
 
 
-def not_understood(names: Sequence[str], found: Mapping[str, str]) -> list[str]:
+def not_understood(
+    names: Sequence[str], found: Mapping[str, str], columns: Mapping[str, str] | None = None
+) -> list[str]:
     """The columns that have no meaning here and are not known to be ballast, given the result of ``known_columns``.
 
-    TREC's constant columns are ballast, and in PyTerrier's tables, whose stages add columns as they like, everything.
+    Ballast are TREC's constant columns, and other names of a column that the caller names in ``columns``. In tables of
+    PyTerrier, whose stages add columns as they like, everything is.
 
     >>> not_understood(["qid", "Q0", "docno", "rank", "score", "run"], {})
     []
@@ -103,4 +119,10 @@ def not_understood(names: Sequence[str], found: Mapping[str, str]) -> list[str]:
     """
     if set(names) >= _PYTERRIER:
         return []
-    return [name for name in names if name not in found.values() and name.lower() not in _CONSTANT]
+    ballast = _CONSTANT.union(*((name, *LIST_NAMES.get(name, ())) for name in (columns or {}).values()))
+    return [name for name in names if name not in found.values() and name.lower() not in ballast]
+
+
+def counts_from_zero(names: Sequence[str]) -> bool:
+    """Whether the ranks of a table with these columns may start at 0, as PyTerrier's do."""
+    return set(names) >= _PYTERRIER

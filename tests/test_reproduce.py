@@ -26,8 +26,8 @@ SMALL = letor.Letor(
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """One table of three models, and a figure of one of them."""
-    weights = next(one for one in experts.ITEMS if one.name == "000-figure11")
-    monkeypatch.setattr(reproduce, "ITEMS", [letor.item("000-table5", SMALL), weights])
+    weights = next(one for one in experts.ITEMS if one.name == "volkovs2014-figure11")
+    monkeypatch.setattr(reproduce, "ITEMS", [letor.item("volkovs2014-table5", SMALL), weights])
 
 
 def run(planted: Path, output: Path, *more: str) -> int:
@@ -41,20 +41,20 @@ def test_a_run_ends_in_pages_of_what_was_measured(planted: Path, tmp_path: Path,
     assert "4 to measure" in said.err
     assert "MQ2007-agg: not there" in said.err
     assert [line.split()[:2] for line in said.out.splitlines()[2:]] == [
-        ["000-table5", "done"],
-        ["000-figure11", "done"],
+        ["volkovs2014-table5", "done"],
+        ["volkovs2014-figure11", "done"],
     ]
 
     index = Report((tmp_path / "index.html").read_text())
     assert {str(attributes.get("href")) for tag, attributes in index.tags if tag == "a"} == {
-        "000-table5.html",
-        "000-figure11.html",
+        "volkovs2014-table5.html",
+        "volkovs2014-figure11.html",
     }
     told = [row[:3] for row in index.tables["Tables and figures"]]
-    assert told[1] == ["000 Table 5", "Table 5, three rows", "done without MQ2007-agg"]
-    assert ["001 Figure 1", "the same as 000 Figure 11", "done"] in told
+    assert told[1] == ["Volkovs & Zemel 2014, Table 5", "Table 5, three rows", "done without MQ2007-agg"]
+    assert ["Volkovs & Zemel 2013, Figure 1", "the same as Volkovs & Zemel 2014, Figure 11", "done"] in told
 
-    page = Report((tmp_path / "000-table5.html").read_text())
+    page = Report((tmp_path / "volkovs2014-table5.html").read_text())
     lines = page.tables["MQ2008-agg"]
     for model in SMALL.rows:
         means = json.loads((tmp_path / "results" / f"mq2008-{model}.json").read_text())["found"]["means"]
@@ -65,7 +65,7 @@ def test_a_run_ends_in_pages_of_what_was_measured(planted: Path, tmp_path: Path,
         worst = float(difference[4].replace("−", "-").rstrip("▾"))
         assert worst == pytest.approx(float(ours[4]) - float(paper[4]), abs=0.006)
         assert difference[4].endswith("▾") == (worst < -0.5)
-    assert len(Report((tmp_path / "000-figure11.html").read_text()).pictures) == 1
+    assert len(Report((tmp_path / "volkovs2014-figure11.html").read_text()).pictures) == 1
 
     # Again: nothing is measured; after one result is lost or made by other code, that one is.
     assert run(planted, tmp_path) == 0
@@ -78,15 +78,15 @@ def test_a_run_ends_in_pages_of_what_was_measured(planted: Path, tmp_path: Path,
     said = capsys.readouterr()
     assert "1 of 3 results are there" in said.err
     assert "drawn by an earlier run" in said.out
-    assert 'href="000-figure11.html"' in (tmp_path / "index.html").read_text()
-    assert run(planted, tmp_path, "--again", "000-figure11") == 0
+    assert 'href="volkovs2014-figure11.html"' in (tmp_path / "index.html").read_text()
+    assert run(planted, tmp_path, "--again", "volkovs2014-figure11") == 0
     assert "3 of 4 results are there" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("small")
 def test_wrong_use_is_refused(planted: Path, tmp_path: Path, capsys: Capture) -> None:
     assert run(planted, tmp_path, "--only", "table99") == 2
-    assert "000-table5" in capsys.readouterr().err
+    assert "volkovs2014-table5" in capsys.readouterr().err
     assert run(planted, tmp_path, "--seeds", "0") == 2
     assert reproduce.main(["--data", str(tmp_path), "-o", str(tmp_path)]) == 2
     assert "no data in" in capsys.readouterr().err
@@ -139,18 +139,16 @@ def test_models_that_draw_are_run_for_every_seed() -> None:
 
 
 def test_every_table_and_figure_of_the_papers_has_a_page() -> None:
-    wanted = {"000": (range(1, 7), (3, 4, 7, 8, 9, 10, 11)), "001": ((2, 3), (1, 2))}
-    wanted |= {"002": ((1, 2, 3), (3, 4, 5)), "004": ((1,), (1, 2, 3, 4))}
-    printed = {one.name.replace("-", " ") for one in reproduce.ITEMS}
-    printed |= {
-        " ".join(again.lower().split()[:2]) + again.split()[2] for one in reproduce.ITEMS for again in one.again
-    }
+    wanted = {"Volkovs & Zemel 2014": (range(1, 7), (3, 4, 7, 8, 9, 10, 11)), "Volkovs & Zemel 2013": ((2, 3), (1, 2))}
+    wanted |= {"Volkovs & Zemel 2012": ((1, 2, 3), (3, 4, 5)), "Niu et al. 2013": ((1,), (1, 2, 3, 4))}
+    printed = {plan.spoken(one.name) for one in reproduce.ITEMS}
+    printed |= {again.partition(" (")[0] for one in reproduce.ITEMS for again in one.again}
     for paper, both in wanted.items():
-        for kind, numbers in zip(("table", "figure"), both, strict=True):
-            assert {f"{paper} {kind}{n}" for n in numbers} <= printed
+        for kind, numbers in zip(("Table", "Figure"), both, strict=True):
+            assert {f"{paper}, {kind} {n}" for n in numbers} <= printed
 
 
-def test_metrics_are_those_of_paper_004() -> None:
+def test_metrics_are_those_of_stochastic_aggregation() -> None:
     """Equations 5 to 7, place by place; six items: NDCG@10 is 0 by the script's rule."""
     labels = [0, 2, 1, 0, 0, 1]
     scores = np.array([0.5, 0.4, 0.9, 0.1, 0.2, 0.3])
@@ -190,6 +188,6 @@ def test_the_page_of_draws_says_who_is_ahead() -> None:
 
 
 def test_only_known_words_name_items() -> None:
-    assert [one.name for one in reproduce.chosen("figure3", "--only")] == ["000-figure3", "004-figure3"]
+    assert [one.name for one in reproduce.chosen("figure3", "--only")] == ["volkovs2014-figure3", "niu2013-figure3"]
     with pytest.raises(UsageError, match="no table or figure"):
         reproduce.chosen("table", "--only")

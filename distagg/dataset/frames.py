@@ -31,6 +31,7 @@ ALL = "all"  # name of the query, or of the pairs' expert, if a table has none
 HELD_ENTRIES = 1 << 16  # of a block: building two at once needs memory besides the dataset
 HELD_BYTES = 1 << 30  # of rows in memory, which the dataset then replaces block by block
 _IDS = frozenset({"query", "expert", "item", "winner", "loser"})
+_EMPTY, _ZERO = as_words([""])[0], as_arrow(np.zeros(1))[0]  # plain Python values would import pandas
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +168,7 @@ def _checked(table: pa.Table, known: Names, name: str, named: Mapping[str, str] 
     """The known columns, converted to their types, with every value checked; ``named`` are columns named by users."""
     names = table.column_names
     found = known_columns(names, known, named, where=f"the {name.strip('<>')}")
-    for column in not_understood(names, found):
+    for column in not_understood(names, found, named):
         raise unknown(f"column of {name.strip('<>')}", column, known)
     table = table.select(list(found.values())).rename_columns(list(found))
     needed = {"winner", "loser"} if "winner" in known else {"item"}
@@ -204,9 +205,9 @@ def _values(name: str, column: str, values: pa.ChunkedArray) -> pa.ChunkedArray:
         return pc.cast(numbers, pa.int32())
     good, expected = pc.is_finite(numbers), "a finite number"
     if column == "rank":
-        good, expected = pc.and_(good, pc.greater(numbers, 0)), "a positive, finite number"
+        good, expected = pc.and_(good, pc.greater(numbers, _ZERO)), "a positive, finite number"
     elif column == "weight":
-        good, expected = pc.and_(good, pc.greater_equal(numbers, 0)), "a finite number of at least 0"
+        good, expected = pc.and_(good, pc.greater_equal(numbers, _ZERO)), "a finite number of at least 0"
     return _good(name, column, numbers, good, expected)
 
 
@@ -218,14 +219,18 @@ def _ids(name: str, column: str, values: pa.ChunkedArray) -> pa.ChunkedArray:
             name, found=f"column {column} of type {dtype}", expected="text or whole numbers", remedy="convert the ids"
         )
     ids = values.cast(pa.string())
-    return _good(name, column, ids, pc.not_equal(ids, ""), "an id: text that is not empty, or a whole number")
+    return _good(name, column, ids, pc.not_equal(ids, _EMPTY), "an id: text that is not empty, or a whole number")
 
 
 def _good(name: str, column: str, values: pa.ChunkedArray, good: pa.ChunkedArray, expected: str) -> pa.ChunkedArray:
-    bad = pc.index(pc.fill_null(good, False), False).as_py() if len(values) else -1
+    if pc.all(good, skip_nulls=False, min_count=0).as_py() is True:
+        return values
+    bad = pc.index(pc.fill_null(good, False), False).as_py()
     if bad >= 0:
         value = values[bad].as_py()
-        raise InputError(name, line=bad + 1, found=f"{column} {value!r}", expected=expected)
+        halves = value is not None and column == "label"
+        remedy = "labels are grades; for halves, multiply all labels by 2" if halves else ""
+        raise InputError(name, line=bad + 1, found=f"{column} {value!r}", expected=expected, remedy=remedy)
     return values
 
 

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import pyarrow as pa
-
 from distagg.dataset.dataset import Dataset
 from distagg.engine.compare import DEFAULT_METRICS, compare
 from distagg.engine.complete import evaluate_users, fit_completion
-from distagg.engine.evaluate_runs import RunsEvaluation, evaluate_runs
+from distagg.engine.data import Columns, as_dataset, as_rankings, given, labelled
+from distagg.engine.evaluate_runs import RunsEvaluation, evaluate_runs, rbo
 from distagg.engine.fitting.fit import Goal, Through
 from distagg.engine.fitting.fit import fit as fit_params
 from distagg.engine.importing import import_dataset
@@ -29,7 +28,7 @@ from distagg.models import Model, model_named, reseeded
 
 
 def fit(
-    model: str | Model, dataset: Dataset, *, valid: Dataset | None = None, goal: str = "map",
+    model: str | Model, data: Any, *, labels: Any = None, valid: Any = None, columns: Columns = None, goal: str = "map",
     protocol: str | None = None, seed: int | None = None, runner: Runner | None = None, **settings: Any,
 ) -> Fitted:  # fmt: skip
     """Learn the parameters that a model shares between queries; a model that learns nothing is ready to rank.
@@ -38,11 +37,18 @@ def fit(
     ----------
     model
         A model's name (a key of ``distagg.MODELS``), or a model object.
-    dataset
-        The training data; supervised models need labels in it.
+    data
+        The training data, of any kind that ``rank`` takes; supervised models need labels.
+    labels
+        Relevance judgements: a frame with the columns query, item and label, a dictionary ``{query: {item: label}}``,
+        or the path of qrels.
     valid
-        Labelled validation data that decide when training stops (rounds, trees); default ``dataset`` itself. Models
+        Labelled validation data that decide when training stops (rounds, trees), of the same kinds as ``data``, with
+        its own labels in it or among ``labels``; default ``data`` itself. Models
         without early stopping (``bestinput``, ``rrf`` with ``c="auto"``, ``theta_sup_mpm``) learn from both.
+    columns
+        Our names of columns that a table names otherwise, ``{"site": "item"}``; the names that TREC, PyTerrier,
+        ir_datasets, BEIR, MTEB and ranx use are understood.
     goal
         The metric to optimise on the validation data, such as ``map`` or ``ndcg@5``.
     protocol
@@ -64,11 +70,14 @@ def fit(
     >>> import pyarrow as pa
     >>> lists = pa.table({"expert": ["a", "a", "b", "b"], "item": ["x", "y", "y", "x"], "rank": [1, 2, 1, 2]})
     >>> labels = pa.table({"item": ["x", "y"], "label": [1, 0]})
-    >>> fitted = fit("bestinput", Dataset.from_arrow(lists, judgements=labels))
+    >>> fitted = fit("bestinput", lists, labels=labels)
     >>> fitted.model.name, fitted.experts
     ('bestinput', ('a', 'b'))
     """
     chosen = _as_model(model, settings, seed)
+    dataset = as_dataset(data, columns=columns, labels=labels)
+    if valid is not None:
+        valid = as_dataset(valid, columns=columns, labels=None if isinstance(valid, Dataset) else labels)
     params = fit_params(chosen, dataset, valid=valid, goal=Goal(goal, protocol), runner=runner)
     return Fitted(chosen, params, dataset.experts)
 
@@ -86,8 +95,9 @@ def _as_model(model: str | Model, settings: dict[str, Any], seed: int | None) ->
 
 
 def solve(
-    model: str | Model | Fitted, dataset: Dataset, *, trace: bool = False, top: int = 0, shown: Shown = NOTHING_MORE,
-    through: Through | None = None, allow_unseen: bool = False, seed: int | None = None,
+    model: str | Model | Fitted, data: Any, *, labels: Any = None, columns: Columns = None, trace: bool = False,
+    top: int = 0, shown: Shown = NOTHING_MORE, through: Through | None = None, allow_unseen: bool = False,
+    seed: int | None = None,
     runner: Runner | None = None, **settings: Any,
 ) -> Result:  # fmt: skip
     """Rank every query and return all that the model reports: uncertainty, item status, convergence of each fit.
@@ -98,8 +108,13 @@ def solve(
     ----------
     model
         A model's name (a key of ``distagg.MODELS``), a model object, or the result of ``fit``.
-    dataset
-        The data to rank.
+    data
+        The data to rank, of any kind that ``rank`` takes.
+    labels
+        Labels, for models with a setting that is learned from them; the kinds are those of ``fit``.
+    columns
+        Our names of columns that a table names otherwise, ``{"site": "item"}``; the names that TREC, PyTerrier,
+        ir_datasets, BEIR, MTEB and ranx use are understood.
     trace
         Record the log likelihood after every step, in ``fits``.
     top
@@ -126,10 +141,11 @@ def solve(
 
     >>> import pyarrow as pa
     >>> battles = pa.table({"winner": ["x", "x", "y", "z"], "loser": ["y", "z", "z", "x"]})
-    >>> result = solve("mpm", Dataset.from_arrow(battles))
+    >>> result = solve("mpm", battles)
     >>> result.ranking["item"].to_pylist(), result.converged
     (['x', 'y', 'z'], True)
     """
+    dataset = as_dataset(data, columns=columns, labels=labels)
     if isinstance(model, Fitted):
         model = replace(model, model=_as_model(model.model, settings, seed))
     else:
@@ -149,20 +165,27 @@ def solve(
 
 
 def rank(
-    model: str | Model | Fitted, dataset: Dataset, *, top: int = 0, shown: Shown = NOTHING_MORE,
-    allow_unseen: bool = False, seed: int | None = None,
-    runner: Runner | None = None, **settings: Any,
-) -> pa.Table:  # fmt: skip
-    """Rankings, best item of each query first.
+    model: str | Model | Fitted, data: Any, *, top: int = 0, labels: Any = None, columns: Columns = None,
+    shown: Shown = NOTHING_MORE, allow_unseen: bool = False, seed: int | None = None, runner: Runner | None = None,
+    **settings: Any,
+) -> Any:  # fmt: skip
+    """Rankings, best item of each query first, in the kind of frame that the data came in.
 
     Parameters
     ----------
     model
         A model's name (a key of ``distagg.MODELS``), a model object, or the result of ``fit``.
-    dataset
-        The data to rank.
+    data
+        The data to rank: a ``Dataset``, a pandas or polars frame, an Arrow table, dataset or stream, anything with
+        ``__arrow_c_stream__`` (a DuckDB relation), a dictionary of runs ``{expert: {query: {item: score}}}`` or of
+        frames ``{expert: frame}``, or the path of a dataset or of files.
     top
         The number of items to keep of each ranking, its first ones; 0 keeps all.
+    labels
+        Labels, for models with a setting that is learned from them; the kinds are those of ``fit``.
+    columns
+        Our names of columns that a table names otherwise, ``{"site": "item"}``; the names that TREC, PyTerrier,
+        ir_datasets, BEIR, MTEB and ranx use are understood.
     shown
         Additional columns, see ``solve``.
     allow_unseen
@@ -178,34 +201,47 @@ def rank(
 
     Returns
     -------
-    pyarrow.Table
-        Columns query, item, rank (from 1), score, and those of the model; ``.to_pandas()`` converts it to a frame.
+    table, frame or dictionary
+        Columns query, item, rank (from 1), score, and those of the model: a pandas frame for pandas, a polars frame for
+        polars and its lazy frames, an Arrow table for everything else. For a dictionary of runs one run,
+        ``{query: {item: score}}``, best item first. Ids that were whole numbers stay numbers.
 
+    >>> runs = {"bm25": {"cats": {"x": 9.1, "y": 7.5}}, "dense": {"cats": {"y": 0.8, "z": 0.6}}}
+    >>> list(rank("rrf", runs)["cats"])
+    ['y', 'x', 'z']
     >>> import pyarrow as pa
     >>> lists = pa.table({"expert": ["a", "a", "b", "b"], "item": ["x", "y", "y", "z"], "rank": [1, 2, 1, 2]})
-    >>> rank("rrf", Dataset.from_arrow(lists))["item"].to_pylist()
+    >>> rank("rrf", lists)["item"].to_pylist()
     ['y', 'x', 'z']
-    >>> rank("rrf", Dataset.from_arrow(lists), weights={"b": 3}, top=2)["item"].to_pylist()
+    >>> rank("rrf", lists, weights={"b": 3}, top=2)["item"].to_pylist()
     ['y', 'z']
     """
-    return solve(
-        model, dataset, top=top, shown=shown, allow_unseen=allow_unseen, seed=seed, runner=runner, **settings
-    ).ranking
+    what = given(data, columns, labels)
+    result = solve(
+        model, what.dataset, top=top, shown=shown, allow_unseen=allow_unseen, seed=seed, runner=runner, **settings
+    )
+    return what.answer(result.ranking)
 
 
 def evaluate(
-    rankings: pa.Table, dataset: Dataset, metrics: Sequence[str] = DEFAULT_METRICS, *, protocol: str | None = None
-) -> Evaluation:
-    """Evaluate a table of rankings: every metric for every query, and the means.
+    rankings: Any, data: Any, metrics: Sequence[str] = DEFAULT_METRICS, *, columns: Columns = None,
+    protocol: str | None = None,
+) -> Evaluation:  # fmt: skip
+    """Evaluate rankings: every metric for every query, and the means.
 
     Parameters
     ----------
     rankings
-        A table with the columns query, item, and score or rank, such as the result of ``rank``.
-    dataset
-        The dataset that holds the labels.
+        The result of ``rank``; any frame or table with the columns query, item, and score or rank; a run
+        ``{query: {item: score}}``; or the path of a run or of rankings.
+    data
+        The labels: a frame with the columns query, item and label, a dictionary ``{query: {item: label}}``, or the path
+        of qrels, whose queries all count, ranked or not; or labelled data of any kind that ``rank`` takes.
     metrics
         ``ndcg@5``, ``p@3``, ``map``, ``mrr``, ``err``, ``rbp(0.95)``, ``tau``.
+    columns
+        Our names of columns that a table names otherwise, ``{"site": "item"}``; the names that TREC, PyTerrier,
+        ir_datasets, BEIR, MTEB and ranx use are understood.
     protocol
         ``letor`` computes metrics as the LETOR scripts do, ``trec`` as trec_eval does; by default the dataset's:
         ``letor`` for LETOR files, else ``trec``.
@@ -215,16 +251,18 @@ def evaluate(
     Evaluation
         ``means`` (a fraction per metric), ``values`` (a row per query), ``protocol``, ``table()``.
 
-    >>> import pyarrow as pa
-    >>> lists = pa.table({"expert": ["a", "a", "b"], "item": ["x", "y", "y"], "rank": [1, 2, 1], "label": [0, 1, 1]})
-    >>> data = Dataset.from_arrow(lists)
-    >>> evaluate(rank("rrf", data), data, ["map"]).means
-    {'map': 1.0}
+    >>> run, qrels = {"cats": {"x": 0.9, "y": 0.7}}, {"cats": {"x": 0, "y": 1}}
+    >>> evaluate(run, qrels, ["map"]).means
+    {'map': 0.5}
     """
-    return evaluate_rankings(rankings, dataset, metrics, protocol=protocol)
+    table, truth = as_rankings(rankings, columns), labelled(data, columns)
+    if isinstance(truth, Dataset):
+        return evaluate_rankings(table, truth, metrics, protocol=protocol)
+    return evaluate_runs({"rankings": table}, truth, metrics, protocol=protocol).runs["rankings"].evaluation
 
 
 __all__ = [
     "Fitted", "Result", "RunsEvaluation", "Shown", "compare", "evaluate", "evaluate_runs", "evaluate_users", "explain",
-    "features", "fit", "fit_completion", "import_dataset", "judge_experts", "load_model", "rank", "save_model", "solve",
+    "features", "fit", "fit_completion", "import_dataset", "judge_experts", "load_model", "rank", "rbo", "save_model",
+    "solve",
 ]  # fmt: skip

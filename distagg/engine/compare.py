@@ -10,6 +10,7 @@ import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.dataset.dataset import Dataset
+from distagg.engine.data import Columns, as_dataset
 from distagg.engine.fitting.fit import Goal, check_fits, cut, fit, gather, split_query
 from distagg.engine.fitting.folds import Fold, make_folds
 from distagg.engine.fitting.search import fit_folds, variants
@@ -50,9 +51,11 @@ def evaluate_model(
 
 
 def compare(
-    dataset: Dataset,
+    data: Any,
     models: Sequence[str | Model],
     *,
+    labels: Any = None,
+    columns: Columns = None,
     settings: Mapping[str, Mapping[str, Any]] | None = None,
     folds: str | None = None,
     metrics: Sequence[str] = DEFAULT_METRICS,
@@ -74,10 +77,15 @@ def compare(
 
     Parameters
     ----------
-    dataset
-        Labelled data.
+    data
+        Labelled data of any kind that ``rank`` takes.
     models
         Names (keys of ``distagg.MODELS``), or model objects.
+    labels
+        Relevance judgements: a frame with the columns query, item and label, a dictionary ``{query: {item: label}}``,
+        or the path of qrels.
+    columns
+        Our names of columns that a table names otherwise, ``{"site": "item"}``.
     settings
         The parameters of each model. A value may list several (``"5,20,60"``, ``"1..10"``): each fold then uses the
         settings that score best on its validation queries, and ``chosen`` reports them.
@@ -116,6 +124,7 @@ def compare(
         {model: {metric: one value per query}}, ``seconds``, ``chosen`` and more.
     """
     metrics = [str(metric) for metric in parse_metrics(metrics)]
+    dataset = as_dataset(data, columns=columns, labels=labels)
     protocol = check_protocol(protocol or dataset.manifest.protocol)
     groups = {}
     for requested in models:

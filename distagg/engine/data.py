@@ -1,79 +1,284 @@
-"""Data of any kind to datasets, and rankings back in the kind that came in.
-
-Frames of other libraries are told by their modules, so that none of these libraries is imported here.
-"""
+"""Data of any kind to datasets, and rankings back in the kind that came in."""
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from distagg.columns import LABEL_NAMES, LIST_NAMES, Names
+from distagg.arrow import as_arrow, as_words
+from distagg.columns import (
+    BATTLE_NAMES,
+    LIST_NAMES,
+    PAIR_NAMES,
+    Names,
+    counts_from_zero,
+    known_columns,
+    label_columns,
+    not_understood,
+)
 from distagg.dataset.dataset import Dataset
 from distagg.dataset.frames import dataset_from_arrow
+from distagg.dataset.interchange import RUNS, described, in_kind, is_table, joined, runs_table, scores_table, to_arrow
 from distagg.engine.importing import read_dataset
-from distagg.errors import UsageError
+from distagg.errors import InputError, UsageError, unknown
+from distagg.storage.paths import place
 
+log = logging.getLogger("distagg")
 ACCEPTED = (
     "a Dataset, a pandas or polars frame, an Arrow table, dataset or stream, anything with __arrow_c_stream__, "
-    "a dictionary of runs {expert: {query: {item: score}}}, or paths of files"
+    f"a dictionary of runs {RUNS}, or the path of a file"
 )
+RANKING_NAMES = {name: LIST_NAMES[name] for name in ("query", "item", "rank", "score")}
+Columns = Mapping[str, str] | None
 
 
-def as_dataset(data: Any, *, columns: Mapping[str, str] | None = None, labels: Any = None) -> Dataset:
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a user gave: a dataset, and how to answer in kind."""
+
+    dataset: Dataset
+    answer: Callable[[pa.Table], Any]
+
+
+def as_dataset(data: Any, *, columns: Columns = None, labels: Any = None) -> Dataset:
     """A dataset of data of any kind.
 
     Parameters
     ----------
     data
         A ``Dataset``; a pandas or polars frame, an Arrow table, dataset or stream, or anything with the Arrow PyCapsule
-        interface (a DuckDB relation), with the columns of ``Dataset.from_arrow``; or paths of files.
+        interface (a DuckDB relation), with the columns of ``Dataset.from_arrow``, or of battles (model_a, model_b,
+        winner); a dictionary of runs ``{expert: {query: {item: score}}}``, or of frames ``{expert: frame}``; paths.
     columns
         Our names of columns that the data name otherwise: ``{"site": "item"}``. The names that TREC, PyTerrier,
         ir_datasets, BEIR, MTEB and ranx use are understood without it.
     labels
-        Relevance judgements: a table or frame with the columns query, item and label, or the path of a file of qrels.
+        Relevance judgements: a frame with the columns query, item and label, a dictionary ``{query: {item: label}}``,
+        or the path of a file of qrels.
 
+    >>> as_dataset({"bm25": {"7": {"x": 0.9, "y": 0.7}}}, labels={"7": {"x": 1}}).info()["labels"]
+    {'1': 1}
     >>> runs = pa.table({"qid": ["7", "7"], "docno": ["x", "y"], "score": [0.9, 0.7], "run": ["bm25", "bm25"]})
     >>> as_dataset(runs).experts
     ('bm25',)
     """
+    return given(data, columns, labels).dataset
+
+
+def given(data: Any, columns: Columns = None, labels: Any = None) -> Given:
+    """The dataset of data of any kind, and the function that answers in kind; the parameters are ``as_dataset``'s."""
     if isinstance(data, Dataset):
-        return data
+        if columns:
+            raise UsageError("columns name those of a table, but a Dataset was given, whose columns have their names")
+        return Given(data if labels is None else _relabelled(data, as_labels(labels)), _as_is)
     paths = _paths(data)
+    judged = None if labels is None else as_labels(labels, columns)
     if paths:
-        return read_dataset(paths, columns=columns, qrels=labels)
-    judgements = None if labels is None else as_table(labels, LABEL_NAMES, columns)
-    return dataset_from_arrow(as_table(data, LIST_NAMES, columns), judgements=judgements)
+        return Given(read_dataset(paths, columns=columns, qrels=judged), _as_is)
+    if isinstance(data, Mapping) and not is_table(data):
+        if data and all(is_table(table) for table in data.values()):
+            rows = joined([_named(str(name), table, columns) for name, table in data.items()])
+            kind = next(iter(data.values()))
+        else:
+            rows, kind = runs_table(data), data
+    elif is_table(data):
+        rows, kind = rows_of(data, columns), data
+    else:
+        raise UsageError(f"found {described(data)}, expected {ACCEPTED}")
+    if not len(rows):
+        raise UsageError("found no rows in the data, expected at least one; check the filter or query that made them")
+    dataset = dataset_from_arrow(rows, judgements=judged)
+    return Given(dataset, lambda ranking: _answer(ranking, rows, kind))
+
+
+def rows_of(data: Any, columns: Columns = None) -> pa.Table:
+    """The rows of a frame, table or stream under our names: lists, pairs, or battles as pairs."""
+    rows = _read(data, lambda names: _found(names, _names_of(names, columns), columns))
+    return _pairs_of_battles(rows) if "model_a" in rows.column_names else rows
+
+
+def _read(data: Any, find: Callable[[Sequence[str]], dict[str, str]]) -> pa.Table:
+    """The columns that ``find`` finds in a table, under our names."""
+    found: dict[str, str] = {}
+
+    def choose(names: Sequence[str]) -> Sequence[str]:
+        found.update(find(names))
+        return list(found.values())
+
+    table = to_arrow(data, choose).rename_columns(list(found))
+    if "rank" in found and counts_from_zero(list(found.values())) and pc.min(table["rank"]).as_py() == 0:
+        table = table.set_column(table.column_names.index("rank"), "rank", pc.add(table["rank"], 1))
+    return table
+
+
+def _names_of(names: Sequence[str], columns: Columns) -> Names:
+    ours = {*names, *(columns or {}).values()}
+    if {"model_a", "model_b"} <= ours:
+        return BATTLE_NAMES
+    return PAIR_NAMES if {"winner", "loser"} & ours else LIST_NAMES
+
+
+def _found(names: Sequence[str], wanted: Names, columns: Columns) -> dict[str, str]:
+    """The columns to read, by our names; an unknown one is an error, except in logs of battles."""
+    for name in columns or {}:
+        if name not in names:
+            raise unknown("column of the table", name, names)
+    found = known_columns(names, wanted, columns)
+    others = not_understood(names, found, columns)
+    if others and wanted is BATTLE_NAMES:
+        log.info("columns that are not read: %s", ", ".join(others))
+    elif others:
+        raise UsageError(
+            f"{unknown('column of the table', others[0], wanted)}; drop it, "
+            f"or say what it is: columns={{{others[0]!r}: ...}}"
+        )
+    missing = [
+        name for name in ("model_a", "model_b", "winner", "loser", "item") if name in wanted and name not in found
+    ]
+    if wanted is LIST_NAMES and "expert" not in found:
+        missing.append("expert (for one table by expert, give a dictionary {expert: table})")
+    if wanted is LIST_NAMES and not {"rank", "score"} & set(found):
+        missing.append("rank or score")
+    if missing:
+        raise UsageError(
+            f"the table has no column {', '.join(missing)}; it has {', '.join(names) or 'none'}; "
+            "name columns that are called otherwise: columns={'site': 'item'}"
+        )
+    return found
+
+
+def _named(expert: str, table: Any, columns: Columns) -> pa.Table:
+    """One expert's table, with a column that names the expert."""
+    wanted = {name: others for name, others in LIST_NAMES.items() if name != "expert"}
+    rows = _read(table, lambda names: _found(names, wanted, columns))
+    if not {"rank", "score"} & set(rows.column_names):
+        raise UsageError(f"the table of {expert} has no column rank or score; it has {', '.join(rows.column_names)}")
+    return rows.append_column("expert", as_words([expert]).take(as_arrow(np.zeros(len(rows), np.int8))))
+
+
+def _pairs_of_battles(battles: pa.Table) -> pa.Table:
+    from distagg.sources.pairs import EXPECTED_OUTCOME, battle_result, unknown_outcome
+
+    words = ("model_a", "model_b", "winner")
+    names = battles.column_names
+    battles = pa.table({n: battles[n].cast(pa.string()) if n in words else battles[n] for n in names})
+    bad = unknown_outcome(battles)
+    if bad >= 0:
+        found = f"winner {battles['winner'][bad].as_py()!r}"
+        raise InputError("<table>", line=bad + 1, found=found, expected=EXPECTED_OUTCOME)
+    result = dict(zip(("winner", "loser", "tie"), battle_result(battles), strict=True))
+    return pa.table({**{n: battles[n] for n in names if n not in words}, **result})
+
+
+def as_labels(labels: Any, columns: Columns = None) -> pa.Table:
+    """Labels of any kind as a table with the columns query, item, label; the kinds are those of ``as_dataset``.
+
+    >>> as_labels({"7": {"x": 1}}).to_pylist()
+    [{'query': '7', 'item': 'x', 'label': 1.0}]
+    """
+    paths = _paths(labels)
+    if paths:
+        from distagg.sources.qrels import read_qrels  # late: files only
+
+        return read_qrels([Path(path) for path in paths], columns)
+    if is_table(labels):
+        return _read(labels, lambda names: _label_columns(names, columns))
+    if isinstance(labels, Mapping):
+        return scores_table(labels, value="label")
+    raise UsageError(
+        f"found {described(labels)} as labels, expected a frame or table with the columns query, item and label, "
+        "a dictionary {query: {item: label}}, or the path of a file of qrels"
+    )
+
+
+def _label_columns(names: Sequence[str], columns: Columns) -> dict[str, str]:
+    found = label_columns(names, columns)
+    if not {"item", "label"} <= set(found):
+        raise UsageError(f"labels have the columns {', '.join(names) or 'none'}, expected query, item and label")
+    return found
+
+
+def as_rankings(rankings: Any, columns: Columns = None) -> pa.Table:
+    """Rankings of any kind as a table with the columns query, item, and rank or score.
+
+    >>> as_rankings({"7": {"x": 0.9}}).to_pylist()
+    [{'query': '7', 'item': 'x', 'score': 0.9}]
+    """
+    if isinstance(rankings, str | os.PathLike):
+        from distagg.engine.read_rankings import read_rankings
+
+        return read_rankings(place(os.fspath(rankings)))
+    if is_table(rankings):
+        table = _read(rankings, lambda names: known_columns(names, RANKING_NAMES, columns))
+    elif isinstance(rankings, Mapping):
+        table = scores_table(rankings)
+    else:
+        raise UsageError(
+            f"found {described(rankings)} as rankings, expected a frame or table with the columns query, item, "
+            "and rank or score, a run {query: {item: score}}, or a path"
+        )
+    text = [name for name in ("query", "item") if name in table.column_names]
+    return table.cast(pa.schema([f.with_type(pa.string()) if f.name in text else f for f in table.schema]))
+
+
+def labelled(data: Any, columns: Columns = None) -> Dataset | pa.Table:
+    """A table of labels (query, item, label) if the data are labels alone, else their dataset.
+
+    >>> labelled({"7": {"x": 1}}).column_names, labelled({"bm25": {"7": {"x": 0.9}}}).experts
+    (['query', 'item', 'label'], ('bm25',))
+    """
+    if is_table(data):  # read once, because it may be a stream
+        data = to_arrow(data, lambda names: list(known_columns(names, LIST_NAMES, columns).values()))
+    return as_labels(data, columns) if _only_labels(data, columns) else as_dataset(data, columns=columns)
+
+
+def _only_labels(data: Any, columns: Columns) -> bool:
+    if isinstance(data, pa.Table):
+        return set(known_columns(data.column_names, LIST_NAMES, columns)) <= {"query", "item", "label", "score"}
+    if isinstance(data, Mapping):
+        inner = next((value for run in data.values() if isinstance(run, Mapping) for value in run.values()), None)
+        return not isinstance(inner, Mapping) and not any(is_table(table) for table in data.values())
+    paths = _paths(data)
+    if not paths or any(place(path).is_dir() for path in paths):
+        return False
+    from distagg.sources.detect import QRELS, kind_of_file
+
+    return all(kind_of_file(Path(path), columns) == QRELS for path in paths)
+
+
+def _relabelled(dataset: Dataset, labels: pa.Table) -> Dataset:
+    """A copy in memory with these labels only."""
+    rows = dataset.to_arrow()
+    return dataset_from_arrow(rows.drop_columns([n for n in ("label",) if n in rows.column_names]), judgements=labels)
+
+
+def _answer(ranking: pa.Table, rows: pa.Table, data: Any) -> Any:
+    """The ranking in the kind of the data, with ids that are numbers where they were numbers."""
+    for name, column in (("query", "query"), ("item", "item" if "item" in rows.column_names else "winner")):
+        if column in rows.column_names and pa.types.is_integer(rows.schema.field(column).type):
+            at = ranking.column_names.index(name)
+            ranking = ranking.set_column(at, name, ranking[name].cast(rows.schema.field(column).type))
+    if not isinstance(data, Mapping):
+        return in_kind(ranking, data)
+    answer: dict[Any, dict[Any, float]] = {query: {} for run in data.values() for query in run}
+    columns = (ranking[name].to_pylist() for name in ("query", "item", "score"))
+    for query, item, score in zip(*columns, strict=True):
+        answer[query][item] = score
+    return answer
+
+
+def _as_is(ranking: pa.Table) -> pa.Table:
+    return ranking
 
 
 def _paths(data: Any) -> list[str]:
-    if isinstance(data, str | os.PathLike):
-        return [os.fspath(data)]
-    if isinstance(data, list | tuple) and data and all(isinstance(path, str | os.PathLike) for path in data):
-        return [os.fspath(path) for path in data]
-    return []
-
-
-def as_table(data: Any, wanted: Names, columns: Mapping[str, str] | None = None) -> pa.Table:
-    """The columns of a frame, table or stream that have a meaning here, under our names."""
-    library, kind = type(data).__module__.partition(".")[0], type(data).__name__
-    if isinstance(data, pa.Table):
-        return data
-    if library == "pandas" and kind == "DataFrame":
-        named = [name for name in data.index.names if name is not None]
-        return pa.Table.from_pandas(data.reset_index() if named else data, preserve_index=False)
-    if library == "polars" and kind == "LazyFrame":
-        return data.collect().to_arrow()
-    if library == "polars" and kind == "DataFrame":
-        return data.to_arrow()
-    if hasattr(data, "__arrow_c_stream__"):
-        return pa.RecordBatchReader.from_stream(data).read_all()
-    raise UsageError(f"found {_told(data)}, expected {ACCEPTED}")
-
-
-def _told(data: Any) -> str:
-    return "None" if data is None else f"a {type(data).__name__}"
+    paths = data if isinstance(data, list | tuple) else [data]
+    return [os.fspath(path) for path in paths] if all(isinstance(path, str | os.PathLike) for path in paths) else []

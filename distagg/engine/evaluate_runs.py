@@ -10,12 +10,12 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from distagg.engine.compare import DEFAULT_METRICS, paired_test_rows
-from distagg.engine.read_rankings import read_judgements, read_rankings
+from distagg.engine.data import as_labels, as_rankings
 from distagg.errors import UsageError, unknown
 from distagg.metrics import Metric, Protocol, check_protocol, index_rankings, parse_metrics
+from distagg.metrics.changes import rbo as rank_overlap
 from distagg.metrics.judgements import JudgedRun, evaluate_judged, index_judgements
 from distagg.sources.trec import run_name
-from distagg.storage.paths import place
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,8 +74,8 @@ class RunsEvaluation:
 
 
 def evaluate_runs(
-    runs: Mapping[str, pa.Table | str | Path] | Sequence[str | Path],
-    qrels: pa.Table | str | Path,
+    runs: Mapping[str, Any] | Sequence[str | Path],
+    qrels: Any,
     metrics: Sequence[str | Metric] = DEFAULT_METRICS,
     *,
     protocol: str | None = None,
@@ -93,9 +93,10 @@ def evaluate_runs(
     ----------
     runs
         Files (TREC runs, CSV, Parquet or the output of ``rank``), named after the file; or a mapping from names to
-        files or to tables with the columns query, item, and rank or score.
+        files, to frames or tables with the columns query, item, and rank or score, or to runs
+        ``{query: {item: score}}``.
     qrels
-        A file of judgements, or a table with the columns query, item, label.
+        A file of judgements, a frame or table with the columns query, item, label, or ``{query: {item: label}}``.
     metrics
         Names like ``"ndcg@10"``.
     protocol
@@ -134,14 +135,12 @@ def evaluate_runs(
         raise unknown("baseline", baseline, named)
     if missing not in ("zero", "skip"):
         raise unknown("value of 'missing'", missing, ("zero", "skip"))
-    judged = qrels if isinstance(qrels, pa.Table) else read_judgements(place(str(qrels)))
-    judgements = index_judgements(judged, source="qrels" if isinstance(qrels, pa.Table) else str(qrels))
+    judgements = index_judgements(as_labels(qrels), source=_source(qrels, "qrels"))
     if not len(judgements.labels):
         raise UsageError(f"{judgements.source} holds no judgements to evaluate against")
     evaluated: dict[str, JudgedRun] = {}
     for name, run in named.items():
-        table = run if isinstance(run, pa.Table) else read_rankings(place(str(run)))
-        index = index_rankings(table, source=name if isinstance(run, pa.Table) else str(run))
+        index = index_rankings(as_rankings(run), source=_source(run, name))
         evaluated[name] = evaluate_judged(
             index, judgements, parsed, protocol=counted_by, skip_missing=missing == "skip"
         )
@@ -151,6 +150,41 @@ def evaluate_runs(
     reference = baseline or max(means, key=lambda name: means[name], default=next(iter(evaluated)))
     tests = paired_test_rows(values, names, reference, seed)
     return RunsEvaluation(evaluated, parsed, counted_by, reference, missing, tests)
+
+
+def rbo(a: Any, b: Any, p: float = 0.9) -> pa.Table:
+    """Rank-biased overlap of two rankings of every query: how alike they are, the top above all.
+
+    Parameters
+    ----------
+    a
+        A run of any kind that ``evaluate_runs`` takes: a file, a frame or table with the columns query, item, and rank
+        or score, or ``{query: {item: score}}``.
+    b
+        The other ranking.
+    p
+        The probability that a reader goes on to the next rank, between 0 and 1.
+
+    Returns
+    -------
+    pyarrow.Table
+        Columns query and rbo, a row for each query of either ranking: 1 where both are the same, 0 where they have
+        nothing in common or only one of them has the query (Webber, Moffat and Zobel 2010, extrapolated).
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> a = pa.table({"query": ["q", "q"], "item": ["x", "y"], "rank": [1, 2]})
+    >>> b = pa.table({"query": ["q", "q"], "item": ["x", "z"], "rank": [1, 2]})
+    >>> round(rbo(a, b)["rbo"][0].as_py(), 4)
+    0.55
+    """
+    return rank_overlap(as_rankings(a), as_rankings(b), p, sources=(_source(a, "a"), _source(b, "b")))
+
+
+def _source(data: Any, name: str) -> str:
+    """What errors call the data: their path, or a name."""
+    return str(data) if isinstance(data, str | Path) else name
 
 
 def _names(files: Sequence[str | Path]) -> dict[str, str | Path]:

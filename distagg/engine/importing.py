@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
 
 from distagg.dataset import Dataset, write_dataset
 from distagg.dataset.frames import hold_source
@@ -34,9 +37,10 @@ def import_dataset(
     progress
         Called with the number of rows read and written since the last call.
     **options
-        Options of the source. trec: ``qrels``, ``expert`` (file or tag), ``by`` (score or rank). ratings: ``users``
-        and ``items`` are files that describe them, whose columns the dataset keeps; ``scale`` is the smallest and the
-        largest valid rating.
+        Options of the source. All but pairs: ``qrels``, files of judgements, or a table query, item, label.
+        trec: ``expert`` (file or tag), ``by`` (score or rank). rankings and pairs: ``columns``, our names of columns
+        that the tables name otherwise. ratings: ``users`` and ``items`` are files that describe them, whose columns
+        the dataset keeps; ``scale`` is the smallest and the largest valid rating.
 
     Returns
     -------
@@ -45,18 +49,22 @@ def import_dataset(
     """
     from distagg.sources import SOURCES  # late: only imports need them
     from distagg.sources.about import read_about
+    from distagg.sources.qrels import JudgedSource
 
     if kind not in SOURCES:
         raise unknown("source kind", kind, SOURCES)
     if target is not None:
         refuse_existing(place(target))
-    files = [file for source in sources for file in _files(local(str(source), "source files"))]
+    files = source_files(sources)
     about = {name: read_about(Path(options[name])) for name in ("users", "items") if options.get(name) is not None}
     options = {name: value for name, value in {**options, **about}.items() if value is not None}
+    judged = options.pop("qrels", None)
     source = SOURCES[kind](files, **options)
+    if judged is not None:
+        source = JudgedSource(source, judged if isinstance(judged, pa.Table) else as_paths(judged))
     if target is None:
-        if kind == "ratings":
-            raise UsageError("ratings can only be imported to disk, with their users and items; give a target")
+        if about:
+            raise UsageError(f"the table of {' and '.join(about)} is kept on disk with the ratings; give a target")
         source.partition = "query"  # on disk the pairs of one query may be in several chunks, in memory they are in one
         return hold_source(source, progress=progress)
     write_dataset(source, target, progress=progress, **about)
@@ -67,7 +75,7 @@ def read_dataset(
     sources: str | Path | Sequence[str | Path],
     *,
     kind: str | None = None,
-    qrels: str | Path | Sequence[str | Path] | None = None,
+    qrels: str | Path | Sequence[str | Path] | pa.Table | None = None,
     columns: Mapping[str, str] | None = None,
     progress: Progress = silent,
     **options: Any,
@@ -81,7 +89,8 @@ def read_dataset(
     kind
         The kind of the files, as in ``import_dataset``; None tells it by their content, and refuses to guess.
     qrels
-        Files of relevance judgements. Files among ``sources`` whose content is judgements are added to them.
+        Files of relevance judgements, or a table with the columns query, item and label. Without it, the files among
+        ``sources`` whose content is judgements.
     columns
         Our names of columns that the tables name otherwise: ``{"site": "item"}``.
     progress
@@ -98,25 +107,44 @@ def read_dataset(
     """
     from distagg.sources.detect import QRELS, kind_of, kind_of_file
 
-    sources = [sources] if isinstance(sources, str | Path) else list(sources)
-    if len(sources) == 1 and is_dataset(place(str(sources[0]))):
-        return Dataset.open(str(sources[0]))
-    files = [file for source in sources for file in _files(local(str(source), "source files"))]
-    judged = [Path(file) for file in ([qrels] if isinstance(qrels, str | Path) else qrels or ())]
+    if len(as_paths(sources)) == 1 and is_dataset(place(str(as_paths(sources)[0]))):
+        return Dataset.open(str(as_paths(sources)[0]))
+    files = source_files(sources)
     if kind is None:
         kinds = {file: kind_of_file(file, columns) for file in files}
-        judged += [file for file in files if kinds[file] == QRELS]
+        judged = [file for file in files if kinds[file] == QRELS]
+        if judged and qrels is not None:
+            raise UsageError(f"{judged[0]} holds judgements, as qrels do, which are given too; give them once")
         files = [file for file in files if kinds[file] != QRELS]
+        if not files:
+            raise UsageError(f"{', '.join(map(str, judged))}: found only judgements, expected files to rank as well")
         kind = kind_of(files, columns)
-    if judged:
-        options["qrels"] = judged
+        qrels = judged or qrels
+    if qrels is not None:
+        options["qrels"] = qrels
     if columns and kind in ("rankings", "pairs"):
         options["columns"] = columns
     return import_dataset(kind, files, progress=progress, **options)
 
 
+def as_paths(paths: str | Path | Sequence[str | Path]) -> list[Path]:
+    """One path or several."""
+    return [Path(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
+
+
+def source_files(sources: str | Path | Sequence[str | Path]) -> list[Path]:
+    """The files that are meant: files, the files of directories, and those that match a pattern, in name order."""
+    paths = [sources] if isinstance(sources, str | Path) else sources
+    return [file for source in paths for file in _files(local(str(source), "source files"))]
+
+
 def _files(source: Path) -> list[Path]:
-    """A file, or the files of a directory in name order."""
+    """A file, the files of a directory or those that match a pattern, in name order."""
+    if not source.exists() and any(letter in str(source) for letter in "*?["):
+        matched = sorted(Path(file) for file in glob.glob(str(source), recursive=True) if Path(file).is_file())
+        if not matched:
+            raise InputError(str(source), found="no file that matches the pattern", expected="source files")
+        return matched
     if not source.is_dir():
         return [source]
     files = sorted(file for file in source.iterdir() if file.is_file() and not file.name.startswith((".", "_")))

@@ -1,6 +1,4 @@
-"""Read rankings and judgements.
-
-Rankings are a directory written by ``rank``, or a Parquet file, TREC run or long table (text may be .gz).
+"""Read rankings: a directory written by ``rank``, or a Parquet file, TREC run or long table (text may be .gz).
 
 The readers are those of import, so that both accept the same files and refuse the same lines.
 """
@@ -17,11 +15,9 @@ from distagg.dataset.rankings import read_ranked_parts
 from distagg.errors import InputError
 from distagg.sources.about import typed
 from distagg.sources.cells import Column
-from distagg.sources.delimited import read_tables
 from distagg.sources.tables import FORMATS, open_long_table, suffix
-from distagg.sources.trec import QRELS, read_run
+from distagg.sources.trec import read_run
 from distagg.storage.paths import Place
-from distagg.types import ITEMS
 
 _ID = {name: Column(name, "id", f"a {name} id") for name in ("query", "item")}
 _ORDER = {name: Column(name, "number", "a finite number") for name in ("rank", "score")}
@@ -37,13 +33,6 @@ def read_rankings(path: Place) -> pa.Table:
         return table
     file = cast("Path", path)  # files in an object store have the same methods
     return _read_long(file) if suffix(file) in FORMATS else read_run(file)
-
-
-def read_judgements(path: Place) -> pa.Table:
-    """A table with the columns query, item, label: TREC qrels, or a long table or Parquet file with these columns."""
-    file = cast("Path", path)
-    tables = [table for _, table in read_tables([(file, QRELS)])]
-    return pa.concat_tables([ITEMS.empty_table(), *(table.cast(ITEMS) for table in tables)])
 
 
 def _refuse_without_ids(names: list[str], path: Place) -> None:

@@ -1,4 +1,8 @@
-"""Kendall's tau-b between scores and labels (Knight 1966): three sorts and counts of ties, O(n log n)."""
+"""Agreement of two orders of the same items.
+
+Kendall's tau-b (Knight 1966) takes three sorts and counts of ties, O(n log n). Rank-biased overlap (Webber, Moffat and
+Zobel 2010) is a sum over the items that both rankings have, O(n).
+"""
 
 from __future__ import annotations
 
@@ -33,6 +37,32 @@ def kendall_tau(item_offsets: Offsets, scores: Floats, labels: Floats, used: Boo
     scale = np.sqrt(pairs - of_scores) * np.sqrt(pairs - of_labels)
     taus: Floats = np.divide(agreement, scale, out=np.full(len(n), np.nan), where=scale > 0)
     return taus
+
+
+def rank_biased_overlap(
+    sizes_a: Offsets,  # (Q,) items of the one ranking
+    sizes_b: Offsets,  # (Q,) items of the other
+    query: Offsets,  # (C,) the query of every common item
+    depth: Offsets,  # (C,) the larger of its two ranks: from there on it belongs to the overlap
+    p: float,
+) -> Floats:  # (Q,)
+    """Extrapolated rank-biased overlap of two rankings of each query (equation 32); 0 where nothing is common.
+
+    Beyond the shorter ranking its agreement is carried on, beyond the longer one that of both.
+    """
+    shorter, longer = np.minimum(sizes_a, sizes_b), np.maximum(sizes_a, sizes_b)
+    powers = p ** np.arange(1.0, longer.max(initial=0) + 1)
+    before = np.concatenate([[0.0], np.cumsum(powers)])  # sums of p^d up to a depth
+    shares = np.concatenate([[0.0], np.cumsum(powers / np.arange(1, len(powers) + 1))])  # sums of p^d / d
+    n = len(sizes_a)
+    common = np.bincount(query, minlength=n)
+    early = np.bincount(query[depth <= shorter[query]], minlength=n)  # within the depth of the shorter ranking
+    seen = np.bincount(query, shares[longer[query]] - shares[depth - 1], minlength=n)
+    rate = np.divide(early, shorter, out=np.zeros(n), where=shorter > 0)
+    beyond = before[longer] - before[shorter] - shorter * (shares[longer] - shares[shorter])
+    late = np.divide(common - early, longer, out=np.zeros(n), where=longer > 0)
+    overlap: Floats = (1.0 - p) / p * (seen + rate * beyond) + (late + rate) * p**longer
+    return overlap
 
 
 def _pairs(offsets: Offsets, follows: Bools) -> Offsets:

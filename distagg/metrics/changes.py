@@ -1,4 +1,4 @@
-"""How rankings of the same queries differ: who moved, who came, who went. O(rows log rows)."""
+"""How two rankings of the same queries differ: who moved, who came, who went, and their overlap. O(rows log rows)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from distagg.metrics.agreement import kendall_tau
-from distagg.metrics.evaluate import index_rankings
+from distagg.arrow import as_arrow, as_words
+from distagg.errors import UsageError
+from distagg.metrics.agreement import kendall_tau, rank_biased_overlap
+from distagg.metrics.evaluate import RankingIndex, index_rankings, refuse_twice
 from distagg.types import OFFSET, Floats, Offsets
 
 TOP = 10
@@ -61,36 +63,28 @@ def add_same(total: RankChanges, queries: pa.ChunkedArray) -> None:
 
 def add_changes(total: RankChanges, before: pa.Table, now: pa.Table) -> None:
     """Count how whole queries of two rankings tables (query, item, rank or score) differ."""
-    old, new = _numbered(before, "the run before"), _numbered(now, "this run")
-    names = list(dict.fromkeys([*old.queries, *new.queries]))
-    gone, come = ([n for n in names if n not in ranking.queries] for ranking in (new, old))
+    matched = match_rankings(before, now, ("the run before", "this run"))
+    names, sizes = matched.queries, matched.sizes
+    gone, come = (
+        [name for name, size in zip(names, of_query.tolist(), strict=True) if not size] for of_query in sizes[::-1]
+    )
     total.queries["vanished"] += len(gone)
     total.queries["new"] += len(come)
     total.vanished = (total.vanished + gone)[:SHOWN]
     total.new = (total.new + come)[:SHOWN]
-    place = {name: n for n, name in enumerate(names)}
-    items = pa.concat_arrays([old.items, new.items]).dictionary_encode()
-    codes, width = items.indices.to_numpy().astype(OFFSET), max(1, len(items.dictionary))
-    keys = [
-        np.array([place[name] for name in ranking.queries], dtype=OFFSET)[ranking.query] * width + mine
-        for ranking, mine in ((old, codes[: len(old.rank)]), (new, codes[len(old.rank) :]))
-    ]
-    common, a, b = np.intersect1d(keys[0], keys[1], assume_unique=True, return_indices=True)
-    total.items["vanished"] += len(keys[0]) - len(common)
-    total.items["new"] += len(keys[1]) - len(common)
-    query, was, is_now = common // width, old.rank[a], new.rank[b]
+    query, was, is_now = matched.query, matched.rank_a, matched.rank_b
+    total.items["vanished"] += int(sizes[0].sum()) - len(query)
+    total.items["new"] += int(sizes[1].sum()) - len(query)
     moved = was != is_now
     total.items["moved"] += int(moved.sum())
     total.items["same"] += int((~moved).sum())
-    both = np.array(sorted(place[name] for name in names if name in old.queries and name in new.queries), dtype=OFFSET)
-    _add_queries(
-        total, names, both, query, (was, is_now), [np.bincount(k // width, minlength=len(names)) for k in keys]
-    )
+    both = np.flatnonzero((sizes[0] > 0) & (sizes[1] > 0))
+    _add_queries(total, names, both, query, (was, is_now), sizes)
     far = np.flatnonzero(moved)[np.argsort(-np.abs(is_now - was)[moved], kind="stable")]
     total.movers += [
         {
             "query": names[query[n]],
-            "item": items.dictionary[int(common[n] % width)].as_py(),
+            "item": matched.item(n),
             "before": int(was[n]),
             "now": int(is_now[n]),
         }
@@ -107,7 +101,7 @@ def _add_queries(
     both: Offsets,
     query: Offsets,
     ranks: tuple[Offsets, Offsets],
-    sizes: list[np.ndarray],
+    sizes: tuple[Offsets, Offsets],
 ) -> None:
     """Figures of the queries in both rankings; rows of ``query`` and ``ranks`` are the common items, by query."""
     was, is_now = ranks
@@ -132,21 +126,89 @@ def _add_queries(
     total.least_alike = sorted(total.least_alike, key=lambda one: one["tau"])[:SHOWN]
 
 
-@dataclass(frozen=True, slots=True)
-class _Numbered:
-    queries: dict[str, int]
-    query: Offsets  # (rows,) positions in ``queries``
-    items: pa.Array
-    rank: Offsets  # (rows,) from 1, by the table's rank or score; equal scores as they stand
+def rbo(a: pa.Table, b: pa.Table, p: float = 0.9, *, sources: tuple[str, str] = ("a", "b")) -> pa.Table:
+    """Rank-biased overlap of two rankings of every query, extrapolated (Webber, Moffat and Zobel 2010).
+
+    1 where both rankings are the same, 0 where they have nothing in common or only one of them has the query. A reader
+    goes on from each rank to the next with probability ``p``: 0.9 gives the first ten ranks 86% of the weight.
+
+    Parameters
+    ----------
+    a, b
+        Columns ``query``, ``item`` and ``rank`` or ``score``; equal scores keep the order of the rows.
+    p
+        Between 0 and 1.
+    sources
+        What errors call the two.
+
+    Returns
+    -------
+    Columns ``query`` and ``rbo``: a row for each query of either ranking.
+
+    Examples
+    --------
+    >>> a = pa.table({"query": ["q"] * 3, "item": ["x", "y", "z"], "rank": [1, 2, 3]})
+    >>> b = pa.table({"query": ["q"] * 2, "item": ["y", "x"], "rank": [1, 2]})
+    >>> rbo(a, a)["rbo"].to_pylist(), round(rbo(a, b)["rbo"][0].as_py(), 4)
+    ([1.0], 0.9)
+    """
+    if not 0.0 < p < 1.0:
+        raise UsageError(f"found {p} as the persistence of rbo, expected a number between 0 and 1, like 0.9")
+    matched = match_rankings(a, b, sources)
+    depth = np.maximum(matched.rank_a, matched.rank_b)
+    values = rank_biased_overlap(*matched.sizes, matched.query, depth, p)
+    return pa.table({"query": as_words(matched.queries), "rbo": as_arrow(values)})
 
 
-def _numbered(table: pa.Table, source: str) -> _Numbered:
-    index = index_rankings(table, source=source)
-    query = np.repeat(np.arange(len(index.queries)), np.diff(index.offsets)).astype(OFFSET)
+@dataclass(frozen=True, slots=True, eq=False)
+class Matched:
+    """The items that two rankings have in common, by query: C items, Q queries of either ranking."""
+
+    queries: list[str]
+    sizes: tuple[Offsets, Offsets]  # (Q,) items of the query in each ranking, 0 where it does not have the query
+    query: Offsets  # (C,) ascending
+    rank_a: Offsets  # (C,) from 1
+    rank_b: Offsets  # (C,)
+    items: pa.Array  # distinct item ids
+    code: Offsets  # (C,) positions in ``items``
+
+    def item(self, row: int) -> str:
+        return str(self.items[int(self.code[row])].as_py())
+
+
+def match_rankings(a: pa.Table, b: pa.Table, sources: tuple[str, str]) -> Matched:
+    """Join two rankings tables by query and item; an item that stands twice in a query is an InputError."""
+    both = [index_rankings(table, source=source) for table, source in zip((a, b), sources, strict=True)]
+    names = list(dict.fromkeys([*both[0].queries, *both[1].queries]))
+    place = {name: n for n, name in enumerate(names)}
+    items = pa.concat_arrays([ranking.items for ranking in both]).dictionary_encode()
+    codes, width = items.indices.to_numpy().astype(OFFSET), max(1, len(items.dictionary))
+    keys, ranks, sizes = [], [], []
+    for ranking, mine in zip(both, np.split(codes, [len(both[0].scores)]), strict=True):
+        query = np.array([place[name] for name in ranking.queries], dtype=OFFSET).repeat(np.diff(ranking.offsets))
+        keys.append(query * width + mine)
+        refuse_twice(ranking.source, keys[-1], ranking.items, query, as_words(names))
+        ranks.append(_ranks(ranking))
+        sizes.append(np.bincount(query, minlength=len(names)))
+    common, rows_a, rows_b = np.intersect1d(keys[0], keys[1], assume_unique=True, return_indices=True)
+    return Matched(
+        names,
+        (sizes[0], sizes[1]),
+        common // width,
+        ranks[0][rows_a],
+        ranks[1][rows_b],
+        items.dictionary,
+        common % width,
+    )
+
+
+def _ranks(index: RankingIndex) -> Offsets:
+    """The rank of every row in its query, from 1; equal scores keep the order of the rows."""
+    query = np.repeat(np.arange(len(index.queries)), np.diff(index.offsets))
     order = np.lexsort((-index.scores, query))  # stable
     rank = np.empty(len(order), dtype=OFFSET)
     rank[order] = np.arange(len(order)) - index.offsets[query] + 1
-    return _Numbered(index.queries, query, index.items, rank)
+    return rank
 
 
 def weights_moved(before: Floats, now: Floats) -> dict[str, float]:

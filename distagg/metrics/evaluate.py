@@ -208,3 +208,21 @@ def column_of(rankings: pa.Table, name: str, source: str, expected: str) -> pa.A
         row = pc.index(column.is_null(), True).as_py()
         raise InputError(source, found=f"no {name} in row {row + 1}", expected=f"a {name} in every row")
     return column
+
+
+def refuse_twice(source: str, keys: Offsets, ids: pa.Array[Any], query: Offsets, names: pa.Array[Any]) -> None:
+    """InputError for an item that stands twice in a query.
+
+    ``keys``, ``ids`` and ``query`` (rows,) are a number for each query and item, the item's id, and the query's
+    position in ``names``.
+    """
+    ordered = np.sort(keys)
+    if not (ordered[1:] == ordered[:-1]).any():
+        return
+    first = np.unique(keys, return_index=True)[1]
+    row = int(np.setdiff1d(np.arange(len(keys)), first)[0])
+    raise InputError(
+        source,
+        found=f"more than one row for item '{ids[row].as_py()}' in query '{names[int(query[row])].as_py()}'",
+        expected="every item once per query",
+    )

@@ -1,12 +1,14 @@
 """Evaluate a run against relevance judgements (qrels) without a dataset: two tables joined by query and item id.
 
-Queries are joined in blocks of about 130,000 rows, with integer keys: O(rows log judgements), memory by the block.
+Labels may have fractions here, though a dataset stores whole grades. Queries are joined in blocks of about 130,000
+rows, with integer keys: O(rows log judgements), memory by the block.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -14,11 +16,11 @@ import pyarrow as pa
 
 from distagg.arrow import as_arrow, as_numpy, as_words
 from distagg.dataset.chunk import Chunk, chunk_from_tables, spans
-from distagg.errors import InputError
-from distagg.metrics.evaluate import Evaluation, RankingIndex, column_of, index_rankings
-from distagg.metrics.metric import Metric, Protocol
+from distagg.errors import InputError, UsageError
+from distagg.metrics.evaluate import Evaluation, RankingIndex, column_of, index_rankings, refuse_twice
+from distagg.metrics.metric import FAMILIES, Metric, Protocol
 from distagg.metrics.score import score_chunk
-from distagg.types import LABEL, NO_LABEL, OFFSET, QUERIES_TABLE, RANK, Floats, Labels, Offsets
+from distagg.types import LABEL, NO_LABEL, OFFSET, QUERIES_TABLE, Floats, Labels, Offsets
 
 BLOCK_ROWS = 1 << 17  # item ids of a block stay in the processor's cache
 
@@ -31,12 +33,25 @@ class Judgements:
     query_ids: pa.StringArray  # (Q,)
     offsets: Offsets  # (Q + 1,)
     items: pa.Array[Any]  # (J,)
-    labels: Labels  # (J,)
+    labels: Labels | Floats  # (J,) numbers with a fraction only if some label has one
 
     @property
     def highest(self) -> int:
-        """The highest label, at least 0."""
-        return max(0, int(self.labels.max(initial=0)))
+        """The highest label, at least 0: the highest grade of ``err``."""
+        return math.ceil(self.labels.max(initial=0))
+
+    def check_fractions(self, metrics: Sequence[Metric]) -> None:
+        """UsageError if labels have fractions and a metric is defined on whole grades only."""
+        if self.labels.dtype == LABEL:
+            return
+        for metric in metrics:
+            if not FAMILIES[metric.name].fractions:
+                label = float(self.labels[self.labels != np.floor(self.labels)][0])
+                known = [name for name, family in FAMILIES.items() if family.fractions]
+                raise UsageError(
+                    f"{self.source}: found the label {label:g}, but {metric} is defined on whole grades; "
+                    f"use {', '.join(known)}, or give whole labels"
+                )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,24 +64,20 @@ class JudgedRun:
 
 
 def index_judgements(table: pa.Table, *, source: str = "judgements") -> Judgements:
-    """Check a table of judgements (columns query, item, label) and group it by query.
-
-    Labels are whole numbers. A fractional label is an InputError: it is never rounded.
-    """
+    """Check a table of judgements (columns query, item, label) and group it by query; labels are not rounded."""
     expected = "columns query, item and label"
     labels = as_numpy(column_of(table, "label", source, expected))
-    whole = (labels == np.floor(labels)) & (labels > NO_LABEL) & (labels < 2**31)
-    if not whole.all():
-        row = int(np.flatnonzero(~whole)[0])
+    good = (labels > NO_LABEL) & (labels < 2**31)  # not NaN either
+    if not good.all():
+        row = int(np.flatnonzero(~good)[0])
         raise InputError(
-            source,
-            found=f"the label {labels[row]:g} in row {row + 1}",
-            expected="a whole number of 32 bits",
-            remedy="metrics are defined on whole grades; multiply fractional grades, say by 100, for ndcg(linear)",
+            source, found=f"the label {labels[row]:g} in row {row + 1}", expected="a number of less than 32 bits"
         )
-    ranked = pa.table({"query": table["query"], "item": table["item"], "score": as_arrow(labels.astype(RANK))})
-    index = index_rankings(ranked, source=source)
-    return Judgements(source, as_words(list(index.queries)), index.offsets, index.items, index.scores.astype(LABEL))
+    columns = {name: column_of(table, name, source, expected) for name in ("query", "item")}
+    index = index_rankings(pa.table({**columns, "score": as_arrow(labels)}), source=source)
+    whole = (index.scores == np.floor(index.scores)).all()
+    grades = index.scores.astype(LABEL) if whole else index.scores
+    return Judgements(source, as_words(list(index.queries)), index.offsets, index.items, grades)
 
 
 def evaluate_judged(
@@ -81,6 +92,7 @@ def evaluate_judged(
 
     A judged query that the run lacks has 0, as with trec_eval -c, or NaN with ``skip_missing``, as without -c.
     """
+    judgements.check_fractions(metrics)
     names = judgements.query_ids.to_pylist()
     place = np.array([run.queries.get(name, -1) for name in names], dtype=OFFSET)
     values = np.empty((len(names), len(metrics)))
@@ -115,17 +127,15 @@ def _join(run: RankingIndex, judgements: Judgements, place: Offsets, block: Offs
     coded = ids.dictionary_encode()
     keys = np.concatenate([query, judged_query]) * max(1, len(coded.dictionary)) + as_numpy(coded.indices)
     own, theirs = keys[: len(ranked)], keys[len(ranked) :]
-    _refuse_twice(run.source, own, ids, query, judgements.query_ids.take(as_arrow(block)))
-    _refuse_twice(
+    refuse_twice(run.source, own, ids, query, judgements.query_ids.take(as_arrow(block)))
+    refuse_twice(
         judgements.source, theirs, ids[len(ranked) :], judged_query, judgements.query_ids.take(as_arrow(block))
     )
 
     by_key = np.argsort(theirs, kind="stable")
     at = by_key[np.minimum(np.searchsorted(theirs, own, sorter=by_key), len(theirs) - 1)]
     known = theirs[at] == own
-    labels = np.concatenate(
-        [np.where(known, judgements.labels[judged][at], LABEL(NO_LABEL)), judgements.labels[judged]]
-    )
+    labels = np.concatenate([np.where(known, judgements.labels[judged][at], NO_LABEL), judgements.labels[judged]])
     kept = np.ones(len(keys), dtype=bool)
     kept[len(ranked) + at[known]] = False  # in the run already
     rows = np.flatnonzero(kept)
@@ -135,31 +145,17 @@ def _join(run: RankingIndex, judgements: Judgements, place: Offsets, block: Offs
     return _chunk(judgements.query_ids.take(as_arrow(block)), sizes, ids.take(as_arrow(rows)), labels[rows]), scores
 
 
-def _chunk(query_ids: pa.StringArray, sizes: Offsets, ids: pa.Array[Any], labels: Labels) -> Chunk:
+def _chunk(query_ids: pa.StringArray, sizes: Offsets, ids: pa.Array[Any], labels: Labels | Floats) -> Chunk:
     """A chunk of labelled items without lists."""
+    # Labels are put in at the end: a table would hold whole numbers only.
     ends = as_arrow(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32))
     none = pa.ListArray.from_arrays(as_arrow(np.zeros(len(sizes) + 1, np.int32)), as_arrow(np.zeros(0, LABEL)))
     columns = [
         query_ids,
         as_words([""] * len(sizes)),
         pa.ListArray.from_arrays(ends, ids),
-        pa.ListArray.from_arrays(ends, as_arrow(labels, labels != NO_LABEL)),
+        pa.ListArray.from_arrays(ends, as_arrow(np.zeros(len(labels), LABEL))),
         none,
     ]
-    return chunk_from_tables(pa.table(columns, schema=QUERIES_TABLE), None, None, n_experts=0)
-
-
-def _refuse_twice(source: str, keys: Offsets, ids: pa.Array[Any], query: Offsets, names: pa.Array[Any]) -> None:
-    """InputError for an item that stands twice in a query."""
-    ordered = np.sort(keys)
-    if not (ordered[1:] == ordered[:-1]).any():
-        return
-    first: dict[int, int] = {}
-    for row, key in enumerate(keys.tolist()):
-        if key in first:
-            break
-        first[key] = row
-    item, where = ids[row].as_py(), cast("str", names[int(query[row])].as_py())
-    raise InputError(
-        source, found=f"more than one row for item '{item}' in query '{where}'", expected="every item once per query"
-    )
+    chunk = chunk_from_tables(pa.table(columns, schema=QUERIES_TABLE), None, None, n_experts=0)
+    return replace(chunk, labels=cast("Labels", labels))

@@ -31,11 +31,12 @@ class Family:
     whole: bool = False  # the parameter is a whole number >= 1; otherwise strictly between 0 and 1
     gains: bool = False  # takes linear or exp
     levels: bool = False  # takes rel=, the lowest label of a relevant item
+    fractions: bool = False  # defined on labels that are no whole numbers
 
 
 FAMILIES: dict[str, Family] = {
-    "ndcg": Family("normalised discounted cumulative gain", gains=True),
-    "dcg": Family("discounted cumulative gain", gains=True),
+    "ndcg": Family("normalised discounted cumulative gain", gains=True, fractions=True),
+    "dcg": Family("discounted cumulative gain", gains=True, fractions=True),
     "p": Family("precision: share of relevant items among the first k", cutoff="required", levels=True),
     "recall": Family("share of the relevant items that are among the first k", levels=True),
     "f1": Family("harmonic mean of precision and recall", levels=True),
@@ -47,8 +48,8 @@ FAMILIES: dict[str, Family] = {
     "infap": Family("average precision inferred from a judged sample", cutoff="none", levels=True),
     "err": Family("expected reciprocal rank", parameter="the highest grade", whole=True),
     "rbp": Family("rank-biased precision", parameter="the persistence", levels=True),
-    "judged": Family("share of judged items among the first k"),
-    "tau": Family("Kendall's tau-b between scores and labels", cutoff="none"),
+    "judged": Family("share of judged items among the first k", fractions=True),
+    "tau": Family("Kendall's tau-b between scores and labels", cutoff="none", fractions=True),
 }
 
 ALIASES: dict[str, str] = {  # other names, in lower case and with _ for -, and what they stand for
@@ -126,6 +127,8 @@ def parse_metric(text: str) -> Metric:
     if inside and cutoff is None and inside["name"] in FAMILIES.keys() | ALIASES.keys():
         name, cutoff = inside["name"], inside["cutoff"]
     meant = FORM.fullmatch(ALIASES.get(name, name))
+    if name == "rbo":
+        raise UsageError("rbo compares two rankings, not a ranking with labels; use distagg.rbo(a, b)")
     if meant is None or meant["name"] not in FAMILIES:
         raise unknown("metric", name, FAMILIES, aliases=ALIASES)
     family = FAMILIES[meant["name"]]

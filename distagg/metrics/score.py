@@ -27,13 +27,15 @@ Both protocols:
 - ``tau`` is Kendall's tau-b of scores (as given) and labels, NaN when all scores or all labels are equal; under trec
   over judged items only, those not retrieved tied at the end. NaN values are left out of means.
 
-Labels are whole numbers: readers refuse others, because gains, levels and grades are defined on grades.
+A dataset stores whole grades, and its readers refuse others. ``evaluate_runs`` also takes labels with fractions, for
+``ndcg``, ``dcg``, ``judged`` and ``tau``; the other metrics are defined on whole grades and refuse them.
 
 Cost: one sort of the items, a second one of the labels for NDCG, a linear walk per family of metrics.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -45,7 +47,7 @@ from distagg.metrics.agreement import kendall_tau
 from distagg.metrics.metric import Metric, Protocol, check_protocol
 from distagg.metrics.ranked import NO_CUTOFF, Ranked, precision_at_hits, rank_chunk, span_sums, stop_probability
 from distagg.ordering import order_spans
-from distagg.types import NO_LABEL, OFFSET, RANK, Floats, Labels, Offsets
+from distagg.types import LABEL, NO_LABEL, OFFSET, RANK, Floats, Labels, Offsets
 
 if TYPE_CHECKING:
     from distagg.dataset.chunk import Chunk
@@ -147,13 +149,15 @@ def _discounts(ranked: Ranked) -> Floats:
 
 
 def _powers(grades: Labels) -> Floats:
-    """2^grade - 1, looked up: grades are few."""
-    highest = int(grades.max(initial=0))
+    """2^grade - 1; whole grades are looked up, because they are few."""
+    highest = math.ceil(grades.max(initial=0))
     if highest > LARGEST_GRADE:
         raise UsageError(
             f"found the label {highest}, expected at most {LARGEST_GRADE} where the gain is 2^label - 1; "
             "use smaller grades, or ndcg(linear), whose gain is the label"
         )
+    if grades.dtype != LABEL:
+        return np.exp2(grades) - 1.0
     powers: Floats = np.exp2(np.arange(highest + 1.0)) - 1.0
     return powers[grades]
 

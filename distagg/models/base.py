@@ -18,7 +18,8 @@ import numpy as np
 from distagg.dataset.chunk import Chunk
 from distagg.errors import NotConvergedWarning, UsageError, unknown
 from distagg.models.lists import sum_by_item
-from distagg.models.outcome import FIT_COLUMNS, Outcome
+from distagg.models.outcome import Outcome
+from distagg.optimise.convergence import FIT_COLUMNS
 from distagg.types import Floats
 
 T = TypeVar("T")

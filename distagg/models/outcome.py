@@ -18,10 +18,6 @@ ITEM_COLUMNS = ("uncertainty", "low", "high", "resamples", "status", "component"
 STATUS = ("ok", "unbeaten", "winless", "isolated")
 OK, UNBEATEN, WINLESS, ISOLATED = range(4)
 
-# Extra columns for each query: how its fit ended. ``converged`` is the flag, ``gradient`` the largest gradient entry
-# left (or what the model's criterion says), ``iterations`` the steps taken, ``likelihood`` the log likelihood reached.
-FIT_COLUMNS = ("converged", "iterations", "gradient", "likelihood")
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcome:

@@ -33,6 +33,7 @@ COLUMNS = (
     Column("tie", "flag", "0, 1, true or false"),
 )
 OUTCOMES = {"model_a": "model_a", "model_b": "model_b", "tie": "tie", "tie (bothbad)": "tie", "both_bad": "tie"}
+EXPECTED_OUTCOME = f"one of {', '.join(OUTCOMES)}"
 BATTLE_COLUMNS = (Column("model_a", "id", ID), Column("model_b", "id", ID), Column("winner", "id", ID), *_SHARED)
 NO_NAME = "all"  # the one expert, or query, of a table without that column
 
@@ -129,15 +130,25 @@ def _plain(batch: pa.Table) -> tuple[pa.ChunkedArray, pa.ChunkedArray, pa.Array 
 def _battle(
     table: LongTable, batch: pa.Table, first_row: int
 ) -> tuple[pa.ChunkedArray, pa.ChunkedArray, pa.Array | pa.ChunkedArray]:
-    """Winner, loser and tie of battles; of a tie, model_a counts as the winner."""
-    outcome = batch["winner"]
-    unknown = pc.index(pc.is_in(outcome, pa.array(list(OUTCOMES))), False).as_py()
+    """Winner, loser and tie of battles in a file."""
+    unknown = unknown_outcome(batch)
     if unknown >= 0:
-        raise table.row_error(first_row + unknown, f"winner '{outcome[unknown]}'", f"one of {', '.join(OUTCOMES)}")
+        raise table.row_error(first_row + unknown, f"winner '{batch['winner'][unknown]}'", EXPECTED_OUTCOME)
+    return battle_result(batch)
+
+
+def unknown_outcome(battles: pa.Table) -> int:
+    """The first row whose winner is not an outcome, or -1."""
+    return int(pc.index(pc.is_in(battles["winner"], pa.array(list(OUTCOMES))), False).as_py())
+
+
+def battle_result(battles: pa.Table) -> tuple[pa.ChunkedArray, pa.ChunkedArray, pa.ChunkedArray]:
+    """Winner, loser and tie of battles (model_a, model_b, winner); of a tie, model_a counts as the winner."""
+    outcome = battles["winner"]
     b_won = pc.equal(outcome, "model_b")
     ties = pa.array([word for word, meaning in OUTCOMES.items() if meaning == "tie"])
-    winner = pc.if_else(b_won, batch["model_b"], batch["model_a"])
-    loser = pc.if_else(b_won, batch["model_a"], batch["model_b"])
+    winner = pc.if_else(b_won, battles["model_b"], battles["model_a"])
+    loser = pc.if_else(b_won, battles["model_a"], battles["model_b"])
     return winner, loser, pc.is_in(outcome, ties)
 
 

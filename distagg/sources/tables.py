@@ -59,6 +59,7 @@ class LongTable:
     header: tuple[str, ...]
     columns: tuple[Column, ...]  # known columns in the header, in the order of ``known``
     others: tuple[str, ...]  # columns of the header that are not read
+    named: Mapping[str, str] | None = None  # our names of columns, given by the caller
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -75,7 +76,7 @@ class LongTable:
 
     def refuse_others(self, known: Sequence[Column]) -> None:
         """Raise an InputError if the header has an unknown column that may mean something."""
-        for name in not_understood(self.header, {column.name: column.heading for column in self.columns}):
+        for name in not_understood(self.header, {column.name: column.heading for column in self.columns}, self.named):
             names = [column.name for column in known]
             near = difflib.get_close_matches(name.strip().lower(), names, n=1, cutoff=0.5)
             raise self.error(
@@ -254,6 +255,7 @@ def open_long_table(
         header=header,
         columns=tuple(replace(column, alias=found[column.name]) for column in known if column.name in found),
         others=tuple(name for name in header if name not in found.values()),
+        named=columns,
     )
 
 

@@ -1,4 +1,4 @@
-"""TREC runs, ``query Q0 item rank score tag``, and relevance judgements (qrels), ``query 0 item label``.
+"""TREC runs: ``query Q0 item rank score tag``.
 
 As in trec_eval, lists are ordered by descending score and the rank column is ignored; ``by="rank"`` uses the rank
 column instead. Fields are separated by blanks or tabs; files may be gzipped. Parsing is Arrow's, about 150 ns a line.
@@ -15,13 +15,10 @@ import pyarrow as pa
 
 from distagg.arrow import as_arrow, as_words
 from distagg.errors import UsageError, unknown
-from distagg.sources.delimited import FINITE, POSITION, WHOLE, WORD, Layout, find_lines, read_tables
+from distagg.sources.delimited import FINITE, POSITION, WORD, Layout, find_lines, read_tables
 from distagg.sources.source import SourceTable
 
 RUN_FIELDS = ("query", "Q0", "item", "rank", "score", "tag")
-QRELS = Layout(("query", "0", "item", "label"), {"query": WORD, "item": WORD, "label": WHOLE})
-
-
 RUN = Layout(RUN_FIELDS, {"query": WORD, "item": WORD, "score": FINITE})
 
 
@@ -40,14 +37,12 @@ def read_run(file: Path) -> pa.Table:
 
 
 class TrecSource:
-    """Runs of several systems, with or without judgements.
+    """Runs of several systems.
 
     Parameters
     ----------
     files
         Run files.
-    qrels
-        Judgement files. A judged item in no run is missed: it counts in recall, but is not ranked.
     expert
         The expert's name: the run's "file" (without .gz), or its "tag".
     by
@@ -69,7 +64,6 @@ class TrecSource:
     def __init__(
         self,
         files: Sequence[str | Path],
-        qrels: Sequence[str | Path] | str | Path | None = None,
         *,
         expert: Literal["file", "tag"] = "file",
         by: Literal["score", "rank"] = "score",
@@ -77,32 +71,27 @@ class TrecSource:
         for what, value, choices in (("expert", expert, ("file", "tag")), ("by", by, ("score", "rank"))):
             if value not in choices:
                 raise unknown(f"value of '{what}'", value, choices)
-        self.runs = tuple(Path(file) for file in files)
-        self.qrels = tuple(Path(file) for file in ([qrels] if isinstance(qrels, str | Path) else qrels or ()))
-        self.files: tuple[Path, ...] = self.runs + self.qrels
-        if not self.runs:
+        self.files: tuple[Path, ...] = tuple(Path(file) for file in files)
+        if not self.files:
             raise UsageError("no run files given; give at least one")
         self.expert, self.by = expert, by
         if expert == "file":
-            _refuse_same_names(self.runs)
+            _refuse_same_names(self.files)
 
     def tables(self) -> Iterator[SourceTable]:
-        """Entries of the runs, then the judgements. Queries span files, so they have no part."""
+        """Entries of the runs. Queries span files, so they have no part."""
         layout = self._layout
-        for file, table in read_tables((file, layout) for file in self.runs):
+        for file, table in read_tables((file, layout) for file in self.files):
             yield SourceTable("entries", self._entries(file, table), "")
-        for _, table in read_tables((file, QRELS) for file in self.qrels):
-            label = table["label"].cast(pa.int32())
-            yield SourceTable("judgements", table.set_column(2, "label", label), "")
 
     def locate(self, query: str, expert: str | None, item: str) -> list[tuple[str, int]]:
-        """File and line of every mention of the item, by the expert or (None) of its label."""
+        """File and line of every mention of the item by the expert; runs have no labels."""
         wanted = {"query": query, "item": item}
         if expert is None:
-            return [place for file in self.qrels for place in find_lines(file, QRELS, wanted)]
+            return []
         if self.expert == "tag":
             wanted["tag"] = expert
-        files = [file for file in self.runs if self.expert == "tag" or run_name(file) == expert]
+        files = [file for file in self.files if self.expert == "tag" or run_name(file) == expert]
         return [place for file in files for place in find_lines(file, self._layout, wanted)]
 
     @property

@@ -23,7 +23,7 @@ from distagg.dataset import Chunk
 from distagg.models import Model, model_named
 from distagg.sources.synthetic import SyntheticSource
 
-PAPER = 0.005  # seconds a query, paper 002 section 5.1, MATLAB, MQ2008 fold 1
+PAPER = 0.005  # seconds a query, Volkovs & Zemel 2012, section 5.1, MATLAB, MQ2008 fold 1
 TIMES = (1, 2, 4)
 BASE = {"items": 200, "lists": 25, "queries": 200}
 SPREAD_BASE = {"items": 100, "lists": 25, "queries": 40}

@@ -2,7 +2,7 @@
 
     python jobs/bench/stagg.py [--quick] [--json FILE]
 
-One list of all items, from its ranks to scores, everything compiled. The recursion is paper 004's, compiled too:
+One list of all items, from its ranks to scores, everything compiled. The recursion is Niu et al. 2013's, compiled too:
 O(length^2) for every item; it is timed as far as it goes, and its answers are compared. Training: one query's
 objective and gradient, exact and with the paper's normal ranks, on data shaped like MQ2008-agg and MQ2007-agg; and
 the cp features of a query as its items double. Medians, least and most in brackets; growth is

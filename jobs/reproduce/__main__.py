@@ -1,6 +1,6 @@
-"""Every table and figure of papers 000, 001, 002 and 004 that MQ2008-agg, MQ2007-agg and MovieLens 100K allow.
+"""The tables and figures of Volkovs & Zemel 2014, 2013, 2012 and of Niu et al. 2013 that the three datasets allow.
 
-    python -m jobs.reproduce [--data FOLDER] [-o out/reproduce] [--only table1,figure10] [--again 000-table5]
+    python -m jobs.reproduce [--data FOLDER] [-o out/reproduce] [--only table1,figure10] [--again volkovs2014-table5]
 
 Raw files are imported from FOLDER (mq2008-agg/A?.txt, mq2007-agg/A?.txt, ml-100k/u.*; default: DISTAGG_DATA), or
 datasets are given by --mq2008, --mq2007 and --movielens. Results are kept as they come: what is there is not measured
@@ -26,12 +26,12 @@ from distagg.reports.terminal import render_table
 from jobs.reproduce import conventions, experts, letor, movies, speed, stagg
 from jobs.reproduce.experiments import DRAWS, Experiment
 from jobs.reproduce.index import Line, index_page, text_rows
-from jobs.reproduce.plan import TITLES, Item, Plan
+from jobs.reproduce.plan import TITLES, Item, Plan, order_of
 from jobs.reproduce.store import Store, measure_all
 
 ITEMS = sorted(
     (one for module in (letor, movies, experts, speed, stagg, conventions) for one in module.ITEMS),
-    key=lambda one: (one.name[:3], "figure" in one.name, len(one.name), one.name),
+    key=lambda one: (order_of(one.name), "figure" in one.name, len(one.name), one.name),
 )  # as the papers have them
 RAW = {"mq2008": "mq2008-agg", "mq2007": "mq2007-agg", "movielens": "ml-100k"}
 
@@ -167,13 +167,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.add_argument(f"--{name}", metavar="DATASET", help=f"{title}, imported already")
     parser.add_argument("-o", "--output", metavar="FOLDER", default="out/reproduce")
     parser.add_argument(
-        "--only", metavar="NAMES", help="these tables and figures, by commas: 000-table1, table1, figure10"
+        "--only", metavar="NAMES", help="these tables and figures, by commas: volkovs2014-table1, table1, figure10"
     )
     parser.add_argument("--again", metavar="NAMES", help="measure again what these need")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes (default: one a core)")
     parser.add_argument("--seeds", type=int, default=1, help="of models that draw; several give a deviation")
-    parser.add_argument("--draws", type=int, default=DRAWS, help="of experts, figure 4 of paper 004")
-    parser.add_argument("--repeats", type=int, default=5, help="of what is timed, figure 10 of paper 000")
+    parser.add_argument("--draws", type=int, default=DRAWS, help="of experts, figure 4 of Niu et al. 2013")
+    parser.add_argument("--repeats", type=int, default=5, help="of what is timed, figure 10 of Volkovs & Zemel 2014")
     given = parser.parse_args(arguments)
     try:
         low = [name for name in ("workers", "seeds", "repeats") if getattr(given, name) < 1]

@@ -68,7 +68,7 @@ def model_row(dataset: Dataset, model: str, settings: Mapping[str, Any]) -> dict
 
 
 def paper_metrics(chunk: Chunk, scores: Floats, highest: int) -> Floats:
-    """METRICS of every query; RBP as paper 004 has it (equation 7): the label itself is the gain."""
+    """METRICS of every query; RBP as Niu et al. 2013 has it (equation 7): the label itself is the gain."""
     plain = score_chunk(chunk, scores, parse_metrics(METRICS[:-1]), max_grade=highest)
     graded = [
         score_chunk(

@@ -1,4 +1,7 @@
-"""What experts are worth: 000 figures 7, 8, 9 and 11 and Table 6 (001 Table 3 and figure 1, 002 figure 3)."""
+"""What experts are worth.
+
+Volkovs & Zemel 2014, figures 7, 8, 9 and 11 and Table 6 (2013, Table 3 and figure 1; 2012, figure 3).
+"""
 
 from __future__ import annotations
 
@@ -57,7 +60,7 @@ def adherence(plan: Plan, found: Found) -> Finding:
     drawn = svg.strips(rows, names, title="Adherence of every expert", desc="Top: from labels. Bottom: learned.")
     note = "Top: set from labels. Bottom: learned without. Dark is 1, pale is 0 (the paper draws 1 white)."
     return Finding(
-        "Paper 000, Figure 7: adherence of experts",
+        "Volkovs & Zemel 2014, Figure 7: adherence of experts",
         "Training queries of fold 1 of MQ2007-agg.",
         claims=claims,
         pictures=[section("As the paper draws it", figures([figure("Adherence", drawn, note=note)]))],
@@ -90,7 +93,7 @@ def specialised(plan: Plan, found: Found) -> Finding:
             crf[what] = (rows["crf"].queries[metric], rows["crf, consensus"].queries[metric])
             same[what] = (both["combined"].queries[metric], rows["rrf"].queries[metric])
     return Finding(
-        "Paper 000, Figure 8: every expert for itself, or all together",
+        "Volkovs & Zemel 2014, Figure 8: every expert for itself, or all together",
         PROTOCOL,
         tables,
         [
@@ -130,7 +133,7 @@ def hard_query(plan: Plan, found: Found) -> Finding:
             )
         ]
     return Finding(
-        "Paper 000, Figure 9: a query whose consensus is wrong",
+        "Volkovs & Zemel 2014, Figure 9: a query whose consensus is wrong",
         "Test queries of fold 1 of MQ2008-agg.",
         claims=[
             Claim("there are queries that consensus gets wrong and SVDsup right", int(turned > 0), 1, often),
@@ -163,7 +166,7 @@ def weights(plan: Plan, found: Found) -> Finding:
         for row in result["experts"]
     ]
     return Finding(
-        "Paper 000, Figure 11: weights of experts",
+        "Volkovs & Zemel 2014, Figure 11: weights of experts",
         "crf with the paper's potentials, training queries of fold 1 of MQ2008-agg.",
         claims=claims,
         pictures=[
@@ -211,42 +214,46 @@ def unused(plan: Plan, found: Found) -> Finding:
             if name != "all experts"
         ]
     about = "MQ2008-agg, five folds. Every fold leaves out what its own model does not use on its training queries."
-    return Finding("Paper 000, Table 6: without the experts that are not used", about, tables, claims)
+    return Finding("Volkovs & Zemel 2014, Table 6: without the experts that are not used", about, tables, claims)
 
 
 ITEMS = [
     Item(
-        "000-figure7",
+        "volkovs2014-figure7",
         "Figure 7: adherence of experts",
         ("mq2007",),
         adherence_needs,
         adherence,
-        ("002 Figure 3",),
+        ("Volkovs & Zemel 2012, Figure 3",),
     ),
     Item(
-        "000-figure8",
+        "volkovs2014-figure8",
         "Figure 8: every expert for itself, or all together",
         ("mq2008", "mq2007"),
         specialised_needs,
         specialised,
     ),
     Item(
-        "000-figure9", "Figure 9: a query whose consensus is wrong", ("mq2008",), lambda plan: [_hard(plan)], hard_query
+        "volkovs2014-figure9",
+        "Figure 9: a query whose consensus is wrong",
+        ("mq2008",),
+        lambda plan: [_hard(plan)],
+        hard_query,
     ),
     Item(
-        "000-figure11",
+        "volkovs2014-figure11",
         "Figure 11: weights of experts",
         ("mq2008",),
         lambda plan: [_weights(plan)],
         weights,
-        ("001 Figure 1",),
+        ("Volkovs & Zemel 2013, Figure 1",),
     ),
     Item(
-        "000-table6",
+        "volkovs2014-table6",
         "Table 6: without the experts that are not used",
         ("mq2008",),
         lambda plan: [_unused(plan, settings) for settings in ({}, PLAIN)],
         unused,
-        ("001 Table 3",),
+        ("Volkovs & Zemel 2013, Table 3",),
     ),
 ]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from distagg.reports.html import Child, element, page, section, table
 from distagg.reports.paper_page import SLACK, Finding, summary
 from distagg.reports.text import NOTHING, plural, seconds, signed
-from jobs.reproduce.plan import Item
+from jobs.reproduce.plan import Item, spoken
 
 HEADS = ["", "table or figure", "state", f"worst figure below paper - {SLACK}", "claims that hold", "computing"]
 
@@ -70,20 +69,12 @@ def index_page(lines: Sequence[Line], how: str) -> str:
     )
 
 
-def spoken(name: str) -> str:
-    """
-    >>> spoken("000-table1")
-    '000 Table 1'
-    """
-    return re.sub(r"-([tf])(\w+?)(\d+)$", lambda found: f" {found[1].upper()}{found[2]} {found[3]}", name)
-
-
 def prose(heads: list[str], rows: Sequence[Sequence[Child]], left: tuple[int, ...]) -> Child:
     return element("div", table(heads, rows, label=heads[-1], left=left), class_="prose") if rows else ""
 
 
 NOTE = (
-    "000: Volkovs and Zemel, JMLR 2014; 001: the same, CIKM 2013; 002: the same, WWW 2012; 004: Niu and others, "
-    "UAI 2014. Left out is what measures nothing: 000 and 002 figures 1 and 2, 000 figures 5 and 6, 001 Table 1. "
+    "Volkovs & Zemel 2014 is in JMLR, 2013 in CIKM, 2012 in WWW; Niu et al. 2013 is in UAI. Left out is what measures "
+    "nothing: figures 1 and 2 of Volkovs & Zemel 2014 and 2012, figures 5 and 6 of 2014, Table 1 of 2013. "
     "Computing is that of all results that a page needs; several pages share results, and the first of a kind compiles."
 )

@@ -1,4 +1,7 @@
-"""Tables of models on MQ2008-agg and MQ2007-agg: 000 Tables 1, 4 and 5, 001 Table 2, 002 Table 1, 004 Table 1."""
+"""Tables of models on MQ2008-agg and MQ2007-agg.
+
+Volkovs & Zemel 2014, Tables 1, 4 and 5; 2013, Table 2; 2012, Table 1; Niu et al. 2013, Table 1.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from dataclasses import dataclass
 from distagg.reports.paper_page import Claim, Finding, above, level
 from jobs.reproduce.experiments import LETOR, Experiment
 from jobs.reproduce.plan import (
+    AUTHORS,
     PAPERS,
     REASONS,
     TITLES,
@@ -53,7 +57,7 @@ class Letor:
 
 
 TABLES = {
-    "000-table1": Letor(
+    "volkovs2014-table1": Letor(
         "Table 1: models that need no labels",
         (*BASELINES, "theta_mpm"),
         (
@@ -62,7 +66,7 @@ TABLES = {
         ),
         ("cps, theta=learn", *map(ONLY.format, (*BASELINES[2:], "theta_mpm"))),
     ),
-    "000-table4": Letor(
+    "volkovs2014-table4": Letor(
         "Table 4: MPM without and with labels",
         ("theta_mpm", "theta_sup_mpm"),
         (
@@ -72,7 +76,7 @@ TABLES = {
         ("theta_mpm, listed only", "theta_sup_mpm, listed only"),
         note=LISTED_ONLY + " The paper's NDCG@5 of theta-MPM on MQ2007 is 41.53 in Table 1, 42.53 in Table 4.",
     ),
-    "000-table5": Letor(
+    "volkovs2014-table5": Letor(
         "Table 5: models that learn from labels, and all others",
         (*BASELINES, "rrf", "theta_sup_mpm", "lambdarank", "crf"),
         (
@@ -83,7 +87,7 @@ TABLES = {
         ("cps, theta=learn", "crf, as the paper", "lambdarank, mode=serial", "lambdamart", "blend"),
         note="crf, as the paper: without our potential c / (c + rank). lambdamart and blend are in no paper.",
     ),
-    "001-table2": Letor(
+    "volkovs2013-table2": Letor(
         "Table 2: the CRF beside others",
         ("cps", "svp", "plackett_luce", "condorcet", "rrf", "lambdarank", "crf"),
         (
@@ -97,7 +101,7 @@ TABLES = {
         ("cps, theta=learn", "crf, as the paper", "lambdarank, mode=serial"),
         note="crf, as the paper: without our potential c / (c + rank).",
     ),
-    "002-table1": Letor(
+    "volkovs2012-table1": Letor(
         "Table 1: theta-MPM with labels beside models without",
         ("borda", "cps", "svp", "bradley_terry", "plackett_luce", "theta_sup_mpm"),
         (
@@ -114,7 +118,7 @@ TABLES = {
         ),
         tuple(map(ONLY.format, ("svp", "bradley_terry", "plackett_luce", "theta_sup_mpm"))),
     ),
-    "004-table1": Letor(
+    "niu2013-table1": Letor(
         "Table 1: stochastic aggregation without labels",
         ("bestinput", "mclk", "svp", "plackett_luce", "mpm", "borda", "rrf", "stagg_bc", "stagg_rrf"),
         (
@@ -161,7 +165,7 @@ def item(name: str, table: Letor) -> Item:
             reasons = REASONS.get(table.paper, {}).get(data, {})
             tables.append(beside(TITLES[data], table.columns, by_row, table.note, paper, reasons))
         return Finding(
-            f"Paper {name[:3]}, {table.title}",
+            f"{AUTHORS[name.partition('-')[0]]}, {table.title}",
             PROTOCOL,
             tables,
             [claim(says, table.columns, rows) for says in table.says],

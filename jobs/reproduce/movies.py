@@ -1,4 +1,6 @@
-"""MovieLens 100K: 000 Tables 2 and 3, figures 3 and 4 (section 2.7), which are 002 Tables 2 and 3, figures 4 and 5.
+"""MovieLens 100K: Volkovs & Zemel 2014, section 2.7.
+
+Its Tables 2 and 3 and figures 3 and 4 are Tables 2 and 3 and figures 4 and 5 of 2012.
 
 Table 2 needs settings that the paper does not give. ``bradley_terry`` and ``plackett_luce`` stand there with the priors
 that put the paper's movies on top (its 100 steps of gradient descent, stopped early, are a prior too), and with our
@@ -86,7 +88,7 @@ def table2(plan: Plan, found: Found) -> Finding:
             elif at >= 5:
                 pmf[depth] = (users["pmf, borda"][at], mpm)
     return Finding(
-        "Paper 000, Table 2: rankings against completed ratings",
+        "Volkovs & Zemel 2014, Table 2: rankings against completed ratings",
         MOVIES,
         tables,
         [
@@ -121,7 +123,7 @@ def table3(plan: Plan, found: Found) -> Finding:
             lines = [[*map(str, row)] for end in ("top", "bottom") for row in PAPERS["ends"][name][end]]
             cells.append(table(["the paper's", "users", "won", "lost"], lines, label=f"{name}, paper"))
         sections.append(section(name, *cells))
-    return Finding("Paper 000, Table 3: movies at both ends", MOVIES, claims=claims, pictures=sections)
+    return Finding("Volkovs & Zemel 2014, Table 3: movies at both ends", MOVIES, claims=claims, pictures=sections)
 
 
 def _is(row: dict[str, Any], title: str, users: int, won: int, lost: int) -> bool:
@@ -146,7 +148,7 @@ def figure3(plan: Plan, found: Found) -> Finding:
             for other in ("plackett_luce", "bradley_terry"):
                 pairs[f"{metric}, {value:g}, over {other}"] = (users["mpm"][n, at], users[other][n, at])
     return Finding(
-        "Paper 000, Figure 3: what unrated movies are taken for",
+        "Volkovs & Zemel 2014, Figure 3: what unrated movies are taken for",
         MOVIES,
         claims=[above("MPM is significantly above both others whatever is imputed", pairs)],
         pictures=[section("As the paper draws it", figures(drawn))],
@@ -171,7 +173,7 @@ def figure4(plan: Plan, found: Found) -> Finding:
     drawn = variance_pictures({"support": known["experts"], "rank": known["rank"], "uncertainty": known["uncertainty"]})
     said = f"rank correlation {alike.statistic:+.2f} (p = {alike.pvalue:.1e})"
     return Finding(
-        "Paper 000, Figure 4: learned variances",
+        "Volkovs & Zemel 2014, Figure 4: learned variances",
         f"{MOVIES}; mpm with variances.",
         claims=[
             Claim(
@@ -198,8 +200,20 @@ def _item(name: str, title: str, needs: Any, draw: Any, again: str) -> Item:
 
 
 ITEMS = [
-    _item("000-table2", "Table 2: rankings against completed ratings", completed, table2, "002 Table 2 (its PMF half)"),
-    _item("000-table3", "Table 3: movies at both ends", ends, table3, "002 Table 3"),
-    _item("000-figure3", "Figure 3: what unrated movies are taken for", constants, figure3, "002 Figure 4"),
-    _item("000-figure4", "Figure 4: learned variances", ends, figure4, "002 Figure 5"),
+    _item(
+        "volkovs2014-table2",
+        "Table 2: rankings against completed ratings",
+        completed,
+        table2,
+        "Volkovs & Zemel 2012, Table 2 (its PMF half)",
+    ),
+    _item("volkovs2014-table3", "Table 3: movies at both ends", ends, table3, "Volkovs & Zemel 2012, Table 3"),
+    _item(
+        "volkovs2014-figure3",
+        "Figure 3: what unrated movies are taken for",
+        constants,
+        figure3,
+        "Volkovs & Zemel 2012, Figure 4",
+    ),
+    _item("volkovs2014-figure4", "Figure 4: learned variances", ends, figure4, "Volkovs & Zemel 2012, Figure 5"),
 ]

@@ -19,6 +19,12 @@ from jobs.reproduce.experiments import DRAWS, Experiment
 HERE = Path(__file__).parent
 PAPERS: dict[str, Any] = tomllib.loads((HERE / "papers.toml").read_text(encoding="utf-8"))
 REASONS: dict[str, Any] = tomllib.loads((HERE / "reasons.toml").read_text(encoding="utf-8"))
+AUTHORS = {  # of the papers, in the order of the index
+    "volkovs2014": "Volkovs & Zemel 2014",
+    "volkovs2013": "Volkovs & Zemel 2013",
+    "volkovs2012": "Volkovs & Zemel 2012",
+    "niu2013": "Niu et al. 2013",
+}
 TITLES = {"mq2008": "MQ2008-agg", "mq2007": "MQ2007-agg", "movielens": "MovieLens 100K"}
 FEATURES: dict[str, dict[str, Any]] = {"borda": {}, "svd": {}, "cp": {"rank": 2}}
 OBJECTIVES = {"ndcg": "ndcg@10", "err": "err", "rbp": "rbp"}  # and the metric that measures it
@@ -148,3 +154,20 @@ def beside(
         one.row(name, columns, (paper or {}).get(name, ()), (reasons or {}).get(name, "")) for name, one in rows.items()
     ]
     return Figures(title, columns, sorted(made, key=lambda row: not row.paper), note)
+
+
+def order_of(name: str) -> int:
+    """The place of an item's paper in the index; items of no paper stand last."""
+    paper = name.partition("-")[0]
+    return list(AUTHORS).index(paper) if paper in AUTHORS else len(AUTHORS)
+
+
+def spoken(name: str) -> str:
+    """An item's name in words.
+
+    >>> spoken("volkovs2014-table1")
+    'Volkovs & Zemel 2014, Table 1'
+    """
+    paper, _, what = name.partition("-")
+    kind = what.rstrip("0123456789")
+    return f"{AUTHORS[paper]}, {kind.title()} {what.removeprefix(kind)}" if what else name

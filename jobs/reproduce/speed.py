@@ -1,4 +1,7 @@
-"""000 figure 10 (001 figure 2): time to rank a query as experts or items are repeated, CRF beside SVD features."""
+"""Time to rank a query as experts or items are repeated, CRF beside SVD features.
+
+Volkovs & Zemel 2014, figure 10 (2013, figure 2).
+"""
 
 from __future__ import annotations
 
@@ -56,7 +59,7 @@ def draw(plan: Plan, found: Found) -> Finding:
         picture = lines(points, x=Axis("times"), y=Axis("microseconds a query", log=True), title=f"time against {axis}")
         drawn.append(figure(f"{axis} repeated", picture))
     return Finding(
-        "Paper 000, Figure 10: time to rank a query",
+        "Volkovs & Zemel 2014, Figure 10: time to rank a query",
         f"{result['queries']} test queries of fold 1 of MQ2008-agg; time of the processor, median of {plan.repeats} "
         "(least to most).",
         claims=claims,
@@ -70,11 +73,11 @@ def draw(plan: Plan, found: Found) -> Finding:
 
 ITEMS = [
     Item(
-        "000-figure10",
+        "volkovs2014-figure10",
         "Figure 10: time to rank a query",
         ("mq2008",),
         lambda plan: [experiment(plan)],
         draw,
-        ("001 Figure 2",),
+        ("Volkovs & Zemel 2013, Figure 2",),
     )
 ]

@@ -1,4 +1,4 @@
-"""Paper 004's pictures: figure 1 (explicit and implicit), figures 2 and 3 (with labels), figure 4 (some experts)."""
+"""The pictures of Niu et al. 2013: explicit and implicit models, with labels, with some of the experts."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def figure1(plan: Plan, found: Found) -> Finding:
             for name in IMPLICIT:
                 labelled[f"{TITLES[data]} {metric}, {name}"] = (rows[name].queries[metric], plain)
     return Finding(
-        "Paper 004, Figure 1: explicit and implicit models",
+        "Niu et al. 2013, Figure 1: explicit and implicit models",
         PROTOCOL,
         tables,
         [
@@ -82,7 +82,7 @@ SUPERVISED = (*IMPLICIT, *(f"{m} {kind} {o}" for m in ("rankagg", "stagg") for k
 
 
 def supervised(data: str, plan: Plan, found: Found) -> Finding:
-    name = "004-figure2" if data == "mq2007" else "004-figure3"
+    name = "niu2013-figure2" if data == "mq2007" else "niu2013-figure3"
     rows = _rows(plan, found, data, SUPERVISED)
     drawn, over, implicit, best, gains = [], {}, {}, {}, []
     favourite = "svd" if data == "mq2007" else "cp"
@@ -110,7 +110,7 @@ def supervised(data: str, plan: Plan, found: Found) -> Finding:
             said = f"{PAPERS['gains'][other][at]:+.1f}%" if data == "mq2007" else ""
             gains.append([metric, other, said, f"{more:+.1f}%"])
     return Finding(
-        f"Paper 004, Figure {name[-1]}: models that learn from labels, {TITLES[data]}",
+        f"Niu et al. 2013, Figure {name[-1]}: models that learn from labels, {TITLES[data]}",
         PROTOCOL,
         [beside(TITLES[data], tuple(OBJECTIVES.values()), rows, PICTURE)],
         [
@@ -154,7 +154,7 @@ def figure4(plan: Plan, found: Found) -> Finding:
         spread += [np.std(by[sizes[0]]) > np.std(by[sizes[-1]]) for by in runs.values()]
     said = f"less with {sizes[-1]} experts than with {sizes[0]} for {sum(spread)} of {len(spread)} models"
     return Finding(
-        "Paper 004, Figure 4: with some of the experts",
+        "Niu et al. 2013, Figure 4: with some of the experts",
         f"NDCG@5, mean of {plan.draws} draws of experts that all models share; in brackets the deviation over draws.",
         claims=[
             above("St.Agg is above all others at every number of experts (tests over draws)", pairs),
@@ -177,7 +177,7 @@ def _robust_needs(plan: Plan) -> list[Experiment]:
 BOTH = ("mq2008", "mq2007")
 ITEMS = [
     Item(
-        "004-figure1",
+        "niu2013-figure1",
         "Figure 1: explicit and implicit models",
         BOTH,
         lambda plan: rows_experiments(plan, FIGURE1),
@@ -191,7 +191,7 @@ ITEMS = [
             lambda plan, data=data: rows_experiments(plan, SUPERVISED, [data]),
             partial(supervised, data),
         )
-        for name, data in (("004-figure2", "mq2007"), ("004-figure3", "mq2008"))
+        for name, data in (("niu2013-figure2", "mq2007"), ("niu2013-figure3", "mq2008"))
     ),
-    Item("004-figure4", "Figure 4: with some of the experts", BOTH, _robust_needs, figure4),
+    Item("niu2013-figure4", "Figure 4: with some of the experts", BOTH, _robust_needs, figure4),
 ]

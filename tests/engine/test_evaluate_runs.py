@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from distagg.engine import evaluate_runs
+from distagg.engine import evaluate_runs, rbo
 from distagg.errors import InputError, UsageError
 from distagg.metrics import compare_all
 from distagg.reports import comparison_table
@@ -82,3 +82,11 @@ def test_refuses_bad_judgements(files: Path) -> None:
     empty = pa.table({"query": pa.array([], pa.string()), "item": pa.array([], pa.string()), "label": [1][:0]})
     with pytest.raises(UsageError, match="qrels holds no judgements"):
         evaluate_runs([files / "good"], empty)
+
+
+def test_rbo_of_files(files: Path) -> None:
+    same = rbo(files / "good", str(files / "good"))
+    assert same["query"].to_pylist() == ["0", "1", "2", "3"]
+    np.testing.assert_allclose(same["rbo"].to_pylist(), 1.0)
+    other = rbo(files / "good", files / "poor.csv")
+    assert dict(zip(*other.to_pydict().values(), strict=True))["9"] == 0.0

@@ -68,10 +68,11 @@ def test_errors_name_the_same_lines(tmp_path: Path, line: str) -> None:
     assert not (tmp_path / "dataset").exists()
 
 
-def test_ratings_need_a_directory(tmp_path: Path) -> None:
+def test_tables_about_users_and_items_need_a_directory(tmp_path: Path) -> None:
     (tmp_path / "u.data").write_text("1\t1\t5\t0\n2\t1\t4\t0\n")
-    with pytest.raises(UsageError, match="give a target"):
-        distagg.import_dataset("ratings", [tmp_path / "u.data"])
+    (tmp_path / "items.csv").write_text("item,title\n1,Up\n")
+    with pytest.raises(UsageError, match="the table of items is kept on disk with the ratings; give a target"):
+        distagg.import_dataset("ratings", [tmp_path / "u.data"], items=tmp_path / "items.csv")
 
 
 @pytest.mark.parametrize(
@@ -80,10 +81,11 @@ def test_ratings_need_a_directory(tmp_path: Path) -> None:
         ("letor", "x.txt", "1 qid:7 1:1 2:NULL #docid = a\n0 qid:7 1:2 2:4 #docid = b\n"),
         ("trec", "x.run", "7 Q0 a 1 2.5 tag\n7 Q0 b 2 1.5 tag\n"),
         ("rankings", "x.csv", "expert,item,rank\ne,a,1\ne,b,2\n"),
+        ("ratings", "u.data", "1\ta\t5\t881250949\n1\tb\t3\t881250949\n2\ta\t4\t881250949\n"),
         ("pairs", "x.csv", "winner,loser,judge\na,b,x\nb,c,y\na,c,x\n"),
     ],
 )
-def test_every_kind_but_ratings_is_held_in_memory(kind: str, name: str, text: str, tmp_path: Path) -> None:
+def test_every_kind_is_held_in_memory(kind: str, name: str, text: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(text)
     here = distagg.import_dataset(kind, [tmp_path / name])
     there = distagg.import_dataset(kind, [tmp_path / name], tmp_path / "data")

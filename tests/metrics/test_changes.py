@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import kendalltau
 
-from distagg.metrics.changes import TOP, RankChanges, add_changes, add_same, weights_moved
+from distagg.errors import InputError, UsageError
+from distagg.metrics.changes import TOP, RankChanges, add_changes, add_same, rbo, weights_moved
 
 Orders = dict[str, list[str]]
 orders = st.dictionaries(
@@ -93,3 +94,44 @@ def test_weights() -> None:
     assert weights_moved(before, 2 * before) == {"moved": 1.0, "cosine": 1.0}
     assert weights_moved(before, before[::-1])["cosine"] == 0.0
     assert weights_moved(0 * before, before)["moved"] == 1.0
+
+
+def endless_overlap(a: list[int], b: list[int], p: float) -> float:
+    """The definition, summed to a depth that no longer matters: agreement beyond a ranking is carried on."""
+    short, long = sorted((a, b), key=len)
+    if not short:
+        return 0.0
+    agreed, total = 0.0, 0.0
+    at_end = len({*short} & {*long[: len(short)]}) / len(short)
+    for depth in range(1, 3000):
+        if depth <= len(long):
+            common = len({*short[:depth]} & {*long[:depth]})
+            agreed = (common + at_end * max(depth - len(short), 0)) / depth
+        total += p ** (depth - 1) * agreed
+    return (1 - p) * total
+
+
+def test_rbo_is_the_endless_sum() -> None:
+    rng = np.random.default_rng(0)
+    sides: tuple[list[Any], list[Any]] = ([], [])
+    wanted = {}
+    for q in range(40):
+        pair = [rng.permutation(12)[: rng.integers(0, 9)].tolist() for _ in sides]
+        for rows, ranking in zip(sides, pair, strict=True):
+            rows += [(f"q{q}", f"i{item}", rank) for rank, item in enumerate(ranking, start=1)]
+        if pair[0] or pair[1]:
+            wanted[f"q{q}"] = pair
+    a, b = (pa.table(dict(zip(("query", "item", "rank"), zip(*rows, strict=True), strict=True))) for rows in sides)
+    for p in (0.5, 0.9, 0.98):
+        values = dict(zip(*rbo(a, b, p).to_pydict().values(), strict=True))
+        assert values == pytest.approx({q: endless_overlap(*pair, p) for q, pair in wanted.items()}, abs=1e-9)
+        assert rbo(b, a, p)["rbo"].to_pylist() == pytest.approx([values[q] for q in rbo(b, a, p)["query"].to_pylist()])
+    np.testing.assert_allclose(rbo(a, a)["rbo"].to_pylist(), 1.0)
+
+
+def test_rbo_refuses_what_is_no_ranking() -> None:
+    good = pa.table({"query": ["q"], "item": ["x"], "rank": [1]})
+    with pytest.raises(InputError, match="b: found more than one row for item 'x' in query 'q'"):
+        rbo(good, pa.concat_tables([good, good]))
+    with pytest.raises(UsageError, match="found 1 as the persistence of rbo"):
+        rbo(good, good, 1)

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from distagg.errors import InputError
+from distagg.errors import InputError, UsageError
 from distagg.metrics import index_rankings, parse_metrics
 from distagg.metrics import judgements as module
 from distagg.metrics.judgements import evaluate_judged, index_judgements
@@ -84,9 +84,23 @@ def test_the_highest_grade_of_err_is_that_of_all_judgements() -> None:
     np.testing.assert_array_equal(result.evaluation.values[:, 0], [1 / 8, 0, 0])
 
 
-def test_refuses_fractions_and_repeated_items() -> None:
-    with pytest.raises(InputError, match=r"q.txt: found the label 0.5 in row 2, expected a whole number"):
-        index_judgements(qrels_of(("1", "x", 1), ("1", "y", 0.5)), source="q.txt")
+def test_fractional_labels_are_gains_and_never_rounded() -> None:
+    judgements = index_judgements(qrels_of(("1", "x", 0.25), ("1", "y", 1), ("1", "z", 1.5), ("2", "x", 1)))
+    index = index_rankings(run_of(("1", "x", 3.0), ("1", "u", 2.0), ("1", "y", 1.0), ("2", "x", 1.0)))
+    metrics = parse_metrics(["dcg", "ndcg@2", "dcg(exp)@1", "judged", "tau"])
+    result = evaluate_judged(index, judgements, metrics, protocol="trec")
+    log3 = np.log2(3)
+    wanted = [0.25 + 1 / 2, 0.25 / (1.5 + 1 / log3), 2**0.25 - 1, 2 / 3, -1.0]
+    np.testing.assert_allclose(result.evaluation.values[0], wanted)
+    for name in ("map", "p@5", "err", "bpref"):
+        with pytest.raises(UsageError, match=r"judgements: found the label 0.25, but .* is defined on whole grades"):
+            evaluate_judged(index, judgements, parse_metrics(["ndcg", name]), protocol="trec")
+
+
+def test_refuses_repeated_items() -> None:
+    for bad in (np.nan, 2.0**31):
+        with pytest.raises(InputError, match=r"q.txt: found the label (nan|2.1.*) in row 2, expected a number"):
+            index_judgements(qrels_of(("1", "x", 1), ("1", "y", bad)), source="q.txt")
     with pytest.raises(InputError, match="found columns query, item, score, expected columns query, item and label"):
         index_judgements(run_of(("1", "x", 1)))
     good, twice = [("2", "x", 1), ("1", "x", 1)], [("1", "y", 1), ("2", "y", 2), ("1", "y", 3)]

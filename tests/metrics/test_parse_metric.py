@@ -71,6 +71,7 @@ def test_aliases_stand_for_families() -> None:
         ("recip_rnk", "did you mean 'recip_rank'"),
         ("xyz", "known: ndcg, dcg, p, recall"),
         ("success", "needs a cutoff"),
+        ("RBO", "use distagg.rbo(a, b)"),
         ("bpref@5", "takes no cutoff"),
         ("ndcg(cube)@5", "found 'cube' as the gain of the metric 'ndcg(cube)@5', expected linear or exp"),
         ("nDCG(gains={1:2})@5", "found 'gains={1:2}' in the metric 'nDCG(gains={1:2})@5', expected linear or exp"),

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from distagg.cli.main import main
 from distagg.dataset import Dataset
@@ -25,7 +23,6 @@ from distagg.models.pairwise import rounds as pairwise_rounds
 from distagg.models.pairwise.counts import PAIR_BYTES
 from distagg.models.pairwise.rounds import edge
 from distagg.models.pairwise.solver import Pairwise
-from distagg.models.plackett_luce.rounds import ascend, begin, join
 
 SETTINGS = [
     ("plackett_luce", {}), ("plackett_luce", {"solver": "mm", "tolerance": 1e-9}),
@@ -154,33 +151,6 @@ def test_users_who_say_nothing(crowd: Path) -> None:
         result = solve(name, dataset, **set_to)
         assert set(result.ranking["score"].to_pylist()) == {0.0}, name
         assert result.converged
-
-
-@given(a=st.lists(st.integers(0, 4), min_size=5, max_size=5), b=st.lists(st.integers(0, 4), min_size=5, max_size=5))
-@settings(max_examples=100)
-def test_components_laid_over_one_another(a: list[int], b: list[int]) -> None:
-    """Against reachability by hand; numbered by first items."""
-    groups = [{i} for i in range(5)]
-    for i, j in itertools.product(range(5), repeat=2):
-        if a[i] == a[j] or b[i] == b[j]:
-            together = groups[i] | groups[j]
-            for k in together:
-                groups[k] = together
-    for _ in range(5):
-        for i in range(5):
-            groups[i] = set().union(*(groups[k] for k in groups[i]))
-    wanted = [sorted({min(g) for g in groups}).index(min(g)) for g in groups]
-    assert join(np.array(a, np.int32), np.array(b, np.int32)).tolist() == wanted
-
-
-def test_ascent_finds_the_maximum_of_a_quadratic() -> None:
-    draw = np.random.default_rng(2)
-    root = draw.standard_normal((6, 6))
-    bend, target = root @ root.T + np.eye(6), draw.standard_normal(6)
-    state = begin(np.zeros(6))
-    for _ in range(60):
-        state = ascend(state, bend @ (target - state["trial"]), np.diagonal(bend))
-    np.testing.assert_allclose(state["theta"], target, atol=1e-8)
 
 
 def test_the_estimate_is_said(crowd: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch) -> None:

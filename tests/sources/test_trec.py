@@ -16,6 +16,7 @@ from distagg.dataset import Dataset, write_dataset
 from distagg.errors import InputError, UsageError
 from distagg.sources import delimited as fields
 from distagg.sources.delimited import Lines, _parse_exact, _parse_fast
+from distagg.sources.qrels import JudgedSource
 from distagg.sources.trec import TrecSource
 
 RUN = b"1 Q0 x 1 9.5 bm25\n1 Q0 y 2 7 bm25\n1 Q0 z 3 7 bm25\n2 Q0 x 1 0.5 bm25\n"
@@ -87,7 +88,7 @@ def test_a_query_that_returns_is_one_list(tmp_path: Path) -> None:
 def test_runs_and_qrels_make_a_dataset(tmp_path: Path) -> None:
     runs = [_write(tmp_path, "one", RUN), _write(tmp_path, "two.gz", b"2 Q0 w 1 3 t\n1 Q0 z 1 2 t\n")]
     qrels = _write(tmp_path, "qrels", b"1 0 x 2\n1 0 nowhere 1\n1 0 y -1\n3 0 x 1\n")
-    manifest = write_dataset(TrecSource(runs, qrels), tmp_path / "d")
+    manifest = write_dataset(JudgedSource(TrecSource(runs), [qrels]), tmp_path / "d")
     assert (manifest.queries, manifest.items, manifest.experts, manifest.lists) == (2, 5, 2, 4)
     assert manifest.labels == {"-1": 1, "2": 1}
     assert manifest.parts == ("",)
@@ -152,7 +153,7 @@ def test_ranks_are_checked_when_they_count(tmp_path: Path, rank: bytes) -> None:
 def test_bad_labels(tmp_path: Path, label: bytes) -> None:
     qrels = _write(tmp_path, "qrels", b"1 0 x 1\n1 0 y " + label + b"\n")
     with pytest.raises(InputError, match=r"qrels:2: found label"):
-        list(TrecSource([_write(tmp_path, "run", RUN)], qrels).tables())
+        list(JudgedSource(TrecSource([_write(tmp_path, "run", RUN)]), [qrels]).tables())
 
 
 def test_the_same_item_twice(tmp_path: Path) -> None:
@@ -167,7 +168,7 @@ def test_the_same_item_twice(tmp_path: Path) -> None:
 def test_a_label_that_changes(tmp_path: Path) -> None:
     qrels = _write(tmp_path, "qrels", b"1 0 x 1\n1 0 x 1\n1 0 x 0\n")
     with pytest.raises(InputError, match=r"qrels:3: found another label for item 'x'"):
-        write_dataset(TrecSource([_write(tmp_path, "run", RUN)], [qrels]), tmp_path / "d")
+        write_dataset(JudgedSource(TrecSource([_write(tmp_path, "run", RUN)]), [qrels]), tmp_path / "d")
 
 
 def test_files_that_are_not_there_or_broken(tmp_path: Path) -> None:

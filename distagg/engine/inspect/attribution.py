@@ -15,6 +15,7 @@ import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.dataset.dataset import Dataset
+from distagg.engine.data import Columns, as_dataset
 from distagg.engine.fitting.fit import cut, split_query
 from distagg.engine.rank import solved
 from distagg.engine.saved import Fitted
@@ -65,7 +66,9 @@ def centred(chunk: Chunk, values: Floats) -> Floats:
     return result
 
 
-def explain(fitted: Fitted, dataset: Dataset, query: str, *, allow_unseen: bool = False) -> dict[str, Any]:
+def explain(
+    fitted: Fitted, data: Any, query: str, *, columns: Columns = None, allow_unseen: bool = False
+) -> dict[str, Any]:
     """Explain a query's ranking: its items, best first, with rank, label and the lift that each expert gives them.
 
     ``score`` is the score above the query's mean, ``lifts`` what each expert adds to it; ``exact`` says whether the
@@ -77,10 +80,12 @@ def explain(fitted: Fitted, dataset: Dataset, query: str, *, allow_unseen: bool 
     ----------
     fitted
         The result of ``fit``.
-    dataset
-        The dataset that contains the query.
+    data
+        The data that contain the query, of any kind that ``rank`` takes.
     query
         The query's id.
+    columns
+        Our names of columns that a table names otherwise, ``{"site": "item"}``.
     allow_unseen
         Continue even if more than half of the entries come from experts that the fitted model has not seen.
 
@@ -90,7 +95,7 @@ def explain(fitted: Fitted, dataset: Dataset, query: str, *, allow_unseen: bool 
         ``items`` (rank, item, label, score, consensus, ranks, lifts), ``experts`` (by total lift, largest
         first), ``exact`` and more.
     """
-    dataset = whole_lists(fitted.model, dataset)
+    dataset = whole_lists(fitted.model, as_dataset(data, columns=columns))
     params, chunk = fitted.params_on(dataset, allow_unseen=allow_unseen), _one_query(dataset, query)
     score = solved(fitted.model, chunk, params).score
     lifts = {lift.expert: lift.lift for lift in chunk_lifts(fitted.model, chunk, params, score)}

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from distagg.jit import kernel
+from distagg.optimise.linear import cholesky, solve_factored
 from distagg.types import Bools, Floats, Indices, Offsets
 
 
@@ -98,26 +99,6 @@ def predict_user(most: int, damp: float, likeness: Floats, pool: Ratings, predic
 
 
 @kernel
-def solve_ridge(matrix: Floats, right: Floats) -> None:
-    """Cholesky in place of a symmetric positive definite matrix (d, d); ``right`` (d,) becomes the solution."""
-    size = len(right)
-    for i in range(size):
-        for j in range(i + 1):
-            total = matrix[i, j]
-            for k in range(j):
-                total -= matrix[i, k] * matrix[j, k]
-            matrix[i, j] = np.sqrt(total) if i == j else total / matrix[j, j]
-    for i in range(size):
-        for k in range(i):
-            right[i] -= matrix[i, k] * right[k]
-        right[i] /= matrix[i, i]
-    for i in range(size - 1, -1, -1):
-        for k in range(i + 1, size):
-            right[i] -= matrix[k, i] * right[k]
-        right[i] /= matrix[i, i]
-
-
-@kernel
 def fit_users(
     mean: float,
     ridge: Floats,  # (1 + d,)
@@ -147,7 +128,8 @@ def fit_users(
                 matrix[j, 0] += item[i, j]
                 for k in range(1, j + 1):
                     matrix[j, k] += item[i, j] * item[i, k]
-        solve_ridge(matrix, right)
+        cholesky(matrix)
+        solve_factored(matrix, right)
         for j in range(size):
             user[a, j] = right[j]
 
@@ -201,4 +183,5 @@ def fit_items(ridge: Floats, matrix: Floats, right: Floats) -> None:
     for i in range(len(right)):
         for j in range(size):
             matrix[i, j, j] += ridge[j]
-        solve_ridge(matrix[i], right[i])
+        cholesky(matrix[i])
+        solve_factored(matrix[i], right[i])

@@ -13,8 +13,9 @@ from distagg.models.distances.kemeny_kernels import ordered_pairs, solve_order
 from distagg.models.distances.triangles import Search
 from distagg.models.majority.kernels import chunk_margins
 from distagg.models.majority.model import Majority, start_scores
-from distagg.models.outcome import FIT_COLUMNS, Outcome
+from distagg.models.outcome import Outcome
 from distagg.models.pairs import list_arrays
+from distagg.optimise.convergence import FIT_COLUMNS
 from distagg.ordering import order_items
 from distagg.types import Floats
 

@@ -17,7 +17,8 @@ import numpy as np
 from distagg.jit import kernel
 from distagg.models.distances.triangles import Bound, Search, mirror, sweep
 from distagg.models.lists import Lists
-from distagg.models.vectors import copy_to
+from distagg.optimise.components import strong_components
+from distagg.optimise.linear import copy_to
 from distagg.types import Floats, Offsets
 
 WIDEST = 128  # items of a component that the bound and the search take on: a set is two words of 64 bits
@@ -30,62 +31,30 @@ ROUNDING = 1e-9  # of the sum of margins, where they are not whole numbers
 def components(matrix: Floats) -> tuple[Offsets, Offsets]:  # (size,), (components + 1,)
     """Strongly connected components of "a majority puts i over j", best first: their items, and where each starts.
 
-    Across components no majority is ever broken, so each is solved apart, exactly. Kosaraju's two passes; of
-    components that no majority orders, those with earlier items come first.
+    Across components no majority is ever broken, so each is solved apart, exactly. Of components that no majority
+    orders, those with earlier items come first: the walk begins at the last item.
     """
     size = len(matrix)
-    finished, seen = finishing_order(matrix), np.zeros(size, np.bool_)
-    order, starts = np.empty(size, np.int64), np.empty(size + 1, np.int64)
-    count, placed = 0, 0
-    for back in range(size - 1, -1, -1):
-        root = finished[back]
-        if seen[root]:
-            continue
-        starts[count] = placed
-        count += 1
-        seen[root] = True
-        order[placed] = root
-        at, placed = placed, placed + 1
-        while at < placed:
-            i = order[at]
-            at += 1
-            for j in range(size):
-                if not seen[j] and matrix[j, i] > 0.0:
-                    seen[j] = True
-                    order[placed] = j
-                    placed += 1
-    starts[count] = placed
-    return order, starts[: count + 1]
-
-
-@kernel
-def finishing_order(matrix: Floats) -> Offsets:  # (size,)
-    """Items in the order in which a depth-first walk along majorities, from the last item on, is done with them."""
-    size = len(matrix)
-    finished, stack = np.empty(size, np.int64), np.empty(size, np.int64)
-    upto, seen = np.full(size, size - 1), np.zeros(size, np.bool_)  # upto: the next item to look at
-    done = 0
-    for root in range(size - 1, -1, -1):
-        if seen[root]:
-            continue
-        seen[root] = True
-        stack[0] = root
-        depth = 1
-        while depth > 0:
-            i = stack[depth - 1]
-            j = upto[i]
-            while j >= 0 and (seen[j] or matrix[i, j] <= 0.0):
-                j -= 1
-            upto[i] = j
-            if j < 0:
-                finished[done] = i
-                done += 1
-                depth -= 1
-            else:
-                seen[j] = True
-                stack[depth] = j
-                depth += 1
-    return finished
+    start, losers = np.zeros(size + 1, np.int64), np.empty(size * size, np.int32)
+    edges = 0
+    for a in range(size):
+        for b in range(size):
+            if matrix[size - 1 - a, size - 1 - b] > 0.0:
+                losers[edges] = b
+                edges += 1
+        start[a + 1] = edges
+    count, label = strong_components(start, losers)
+    order, starts = np.empty(size, np.int64), np.zeros(count + 1, np.int64)
+    for a in range(size):
+        starts[count - label[a]] += 1
+    for c in range(count):
+        starts[c + 1] += starts[c]
+    at = starts[:count].copy()
+    for i in range(size):
+        c = count - 1 - label[size - 1 - i]
+        order[at[c]] = i
+        at[c] += 1
+    return order, starts
 
 
 @kernel

@@ -13,6 +13,7 @@ from distagg.models.distances.kemeny import Kemeny
 from distagg.models.distances.mallows_kernels import count_stages, fit_theta, log_likelihood
 from distagg.models.majority.kernels import chunk_margins
 from distagg.models.outcome import Outcome
+from distagg.optimise.convergence import not_begun
 from distagg.types import Floats
 
 LARGEST_THETA = 50.0  # phi = exp(-theta) is then as good as 0
@@ -55,27 +56,20 @@ class Mallows(Kemeny):
         split = "margins" in params
         stages, tied = (params["stages"], params["tied"]) if split else self._stages(chunk)
         distance = centre.queries["kemeny"] + 0.5 * tied
-        rows = np.full((chunk.n_queries, self.steps if trace else 0), np.nan)
-        theta, iterations = np.zeros(chunk.n_queries), np.zeros(chunk.n_queries, dtype=np.int64)
-        slope, likelihood = np.zeros(chunk.n_queries), np.zeros(chunk.n_queries)
+        theta, ended = np.zeros(chunk.n_queries), not_begun(chunk.n_queries, self.steps if trace else 0)
         score = centre.score
         for q in range(chunk.n_queries):
             span = slice(chunk.item_offsets[q], chunk.item_offsets[q + 1])
-            theta[q], iterations[q], slope[q] = fit_theta(
-                distance[q], stages[q], self.tolerance, self.steps, LARGEST_THETA, rows[q]
+            theta[q], ended.iterations[q], ended.gradient[q] = fit_theta(
+                distance[q], stages[q], self.tolerance, self.steps, LARGEST_THETA, ended.trace[q]
             )
-            likelihood[q] = log_likelihood(theta[q], distance[q], stages[q])
+            ended.objective[q] = log_likelihood(theta[q], distance[q], stages[q])
             if self.scores == "expected":
                 margins = params["margins"] if split else chunk_margins(q, *self._arrays(chunk, {}))
                 score[span] = expected_behind(theta[q] * margins)
-        fit = {
-            "converged": slope <= self.tolerance,
-            "iterations": iterations,
-            "gradient": slope,
-            "likelihood": likelihood,
-        }
         phi = np.where(theta < LARGEST_THETA, np.exp(-theta), 0.0)
-        return Outcome(score, queries={**centre.queries, **fit, "phi": phi}, trace=rows if trace else None)
+        queries = {**centre.queries, **ended.columns(self.tolerance), "phi": phi}
+        return Outcome(score, queries=queries, trace=ended.trace if trace else None)
 
     def _stages(self, chunk: Chunk) -> tuple[Floats, Floats]:
         """Of every query: stages by the items left, and tied pairs."""

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from distagg.jit import kernel
-from distagg.models.vectors import copy_to
+from distagg.optimise.linear import copy_to
 from distagg.types import Floats, Offsets
 
 

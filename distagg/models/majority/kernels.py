@@ -14,7 +14,7 @@ import numpy as np
 
 from distagg.jit import kernel
 from distagg.models.lists import Lists, Pairs
-from distagg.models.vectors import copy_to
+from distagg.optimise.linear import copy_to
 from distagg.ordering import falling_order
 from distagg.types import Floats, Indices, Offsets
 

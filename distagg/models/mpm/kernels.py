@@ -24,11 +24,10 @@ import numpy as np
 
 from distagg.jit import kernel
 from distagg.models.lists import Experts, Lists, Pairs, Sums
-from distagg.models.vectors import copy_to, dot
+from distagg.optimise.convergence import Ended
+from distagg.optimise.lbfgs import BY_VALUE, aim, begin, first_search, is_lost, judge
+from distagg.optimise.linear import copy_to
 from distagg.types import Floats, Offsets
-
-MEMORY = 10  # curvature pairs that L-BFGS keeps
-HALVINGS = 40  # of a step, before nothing lower can be told apart from rounding
 
 
 class Objective(NamedTuple):
@@ -51,17 +50,6 @@ class Fit(NamedTuple):
     tolerance: float  # on the largest gradient entry
     steps: int
     rate: float  # of plain gradient steps, as in the papers; 0 for L-BFGS with backtracking
-
-
-class Fitted(NamedTuple):
-    """The results for every query of a chunk, filled by kernels."""
-
-    score: Floats  # (I,) where to start
-    variance: Floats  # (I,) ones
-    steps: Offsets  # (Q,) steps taken
-    gradient: Floats  # (Q,) the largest entry left
-    likelihood: Floats  # (Q,) penalised log likelihood
-    trace: Floats  # (Q, T) the same after every step
 
 
 @kernel
@@ -170,95 +158,50 @@ def spread_partition(t: float, x: Floats, variance: Floats, widest: float, slope
 
 
 @kernel
-def direction(gradient: Floats, moves: Floats, turns: Floats, held: int, step: int, out: Floats) -> None:
-    """L-BFGS direction into ``out`` from ``held`` curvature pairs, the newest at row (step - 1) % MEMORY."""
-    size = len(gradient)
-    weight = np.empty(MEMORY)
-    for i in range(size):
-        out[i] = -gradient[i]
-    for back in range(held):
-        row = (step - 1 - back) % MEMORY
-        weight[row] = dot(moves[row], out) / dot(moves[row], turns[row])
-        for i in range(size):
-            out[i] -= weight[row] * turns[row, i]
-    if held > 0:
-        row = (step - 1) % MEMORY
-        scale = dot(moves[row], turns[row]) / dot(turns[row], turns[row])
-        for i in range(size):
-            out[i] *= scale
-    for back in range(held - 1, -1, -1):
-        row = (step - 1 - back) % MEMORY
-        undone = weight[row] - dot(turns[row], out) / dot(moves[row], turns[row])
-        for i in range(size):
-            out[i] += moves[row, i] * undone
-
-
-@kernel
 def maximise(f: Objective, how: Fit, x: Floats, trace: Floats) -> tuple[int, float, float]:
     """Fit x in place from where it stands; returns the steps taken, the largest gradient entry left, and f.
 
     Minus f after every step goes to ``trace``, as far as it reaches.
     """
-    size = len(x)
-    gradient, ahead, trial, trial_gradient = np.empty(size), np.empty(size), np.empty(size), np.empty(size)
-    moves, turns = np.empty((MEMORY, size)), np.empty((MEMORY, size))  # curvature pairs, the newest over the oldest
-    value = objective(f, x, gradient)
-    step, kept = 0, 0  # kept: curvature pairs so far
+    if how.rate > 0.0:
+        return descend(f, how, x, trace)
+    path, search, gradient, largest = begin(x), first_search(BY_VALUE), np.empty(len(x)), 0.0
+    while not is_lost(search):
+        value = objective(f, path.trial, gradient)
+        search = judge(path, search, value, gradient)
+        if search.tried == 0:
+            if search.steps < len(trace):
+                trace[search.steps] = -value
+            largest = largest_entry(path.gradient)
+            if largest <= how.tolerance or search.steps == how.steps:
+                break
+            search = aim(path, search)
+    return search.steps, largest, search.value
+
+
+@kernel
+def descend(f: Objective, how: Fit, x: Floats, trace: Floats) -> tuple[int, float, float]:
+    """The same by plain gradient steps."""
+    gradient = np.empty(len(x))
+    step, value = 0, objective(f, x, gradient)
     while True:
         if step < len(trace):
             trace[step] = -value
-        largest = 0.0
-        for i in range(size):
-            largest = max(largest, abs(gradient[i]))
+        largest = largest_entry(gradient)
         if largest <= how.tolerance or step == how.steps:
-            break
-        if how.rate > 0.0:
-            for i in range(size):
-                x[i] -= how.rate * gradient[i]
-            value = objective(f, x, gradient)
-        else:
-            direction(gradient, moves, turns, min(kept, MEMORY), kept, ahead)
-            lower, value = backtrack(f, x, value, gradient, ahead, trial, trial_gradient)
-            if not lower:
-                break
-            kept += move(x, gradient, trial, trial_gradient, moves[kept % MEMORY], turns[kept % MEMORY])
-        step += 1
-    return step, largest, value
-
-
-@kernel
-def backtrack(
-    f: Objective, x: Floats, value: float, gradient: Floats, ahead: Floats, trial: Floats, trial_gradient: Floats
-) -> tuple[bool, float]:
-    """Halve a step ``ahead`` until it ends lower than ``value``: whether it does, and f there.
-
-    ``trial`` and ``trial_gradient`` (size,) are filled with where it ends.
-    """
-    slope = dot(gradient, ahead)
-    length = 1.0
-    for _ in range(HALVINGS):
+            return step, largest, value
         for i in range(len(x)):
-            trial[i] = x[i] + length * ahead[i]
-        reached = objective(f, trial, trial_gradient)
-        if reached <= value + 1e-4 * length * slope:
-            return True, reached
-        # Too close to tell by value: the slope decides (Hager & Zhang 2005).
-        if reached <= value + 1e-13 * abs(value) and dot(trial_gradient, ahead) <= -0.8 * slope:
-            return True, reached
-        length *= 0.5
-    return False, value
+            x[i] -= how.rate * gradient[i]
+        value = objective(f, x, gradient)
+        step += 1
 
 
 @kernel
-def move(x: Floats, gradient: Floats, trial: Floats, trial_gradient: Floats, moved: Floats, turned: Floats) -> bool:
-    """Go to ``trial``; what x and gradient change by goes to ``moved`` and ``turned``. Whether f curves up between."""
-    curvature = 0.0
-    for i in range(len(x)):
-        moved[i] = trial[i] - x[i]
-        turned[i] = trial_gradient[i] - gradient[i]
-        curvature += moved[i] * turned[i]
-        x[i], gradient[i] = trial[i], trial_gradient[i]
-    return curvature > 0.0
+def largest_entry(gradient: Floats) -> float:
+    largest = 0.0
+    for i in range(len(gradient)):
+        largest = max(largest, abs(gradient[i]))
+    return largest
 
 
 @kernel
@@ -268,15 +211,14 @@ def fit_queries(
     item_offsets: Offsets,  # (Q + 1,)
     net: Floats,  # (I,) net wins
     observed: Floats,  # (Q, levels) preferences of experts of that adherence
-    fitted: Fitted,
+    score: Floats,  # (I,) where to start, filled
+    ended: Ended,  # filled: with the penalised log likelihood for the objective
 ) -> None:
     """Scores of every query, without variances."""
     for q in range(len(item_offsets) - 1):
         base, end = item_offsets[q], item_offsets[q + 1]
-        data, score, variance = net[base:end].reshape(1, end - base), fitted.score[base:end], fitted.variance[base:end]
-        fitted.steps[q], fitted.gradient[q], fitted.likelihood[q] = fit_query(
-            how, levels, data, observed[q], score, variance, fitted.trace[q]
-        )
+        data, here = net[base:end].reshape(1, end - base), score[base:end]
+        fit_query(how, levels, data, observed[q], here, here, ended, q)
 
 
 @kernel
@@ -286,24 +228,23 @@ def fit_query(
     data: Floats,  # (1, size) net wins, or with variances (size, size) margins
     observed: Floats,  # (levels,) preferences of experts of that adherence
     score: Floats,  # (size,) where to start, filled
-    variance: Floats,  # (size,) filled with ``how.spread``
-    trace: Floats,  # (T,) filled: penalised log likelihood after every step
-) -> tuple[int, float, float]:
-    """Fit one query's scores (and variances). A query without preferences keeps its scores.
-
-    Returns the steps taken, the largest gradient entry left, and the penalised log likelihood.
-    """
+    variance: Floats,  # (size,) filled with ``how.spread``, else not touched
+    ended: Ended,
+    q: int,  # the query's row of ``ended``
+) -> None:
+    """Fit one query's scores (and variances). A query without preferences keeps its scores."""
     size, total = len(score), 0.0
     for g in range(len(levels)):
         total += observed[g]
     if total == 0.0 or size < 2:
-        return 0, 0.0, 0.0
+        return
     heard = observed > 0.0
     f = Objective(
         how.spread, data / total, levels[heard], observed[heard] / total, how.prior / size, how.tightness / size
     )
     x = np.zeros(2 * size if how.spread else size)
     copy_to(x, score)
+    trace = ended.trace[q]
     steps, gradient, value = maximise(f, how, x, trace)
     for n in range(min(steps + 1, len(trace))):
         trace[n] *= total
@@ -311,7 +252,7 @@ def fit_query(
     if how.spread:
         for i in range(size):
             variance[i] = np.exp(x[size + i])
-    return steps, gradient, -total * value
+    ended.iterations[q], ended.gradient[q], ended.objective[q] = steps, gradient, -total * value
 
 
 @kernel

@@ -19,8 +19,8 @@ from distagg.errors import UsageError
 from distagg.models.base import Params, Solver, Statistics, not_converged, param
 from distagg.models.lists import BINARY, DIFFERENCE, Sums, sum_by_item
 from distagg.models.mpm.adherence import agreement
-from distagg.models.mpm.kernels import Fit, Fitted, adherence_slopes, fit_queries, fit_query
-from distagg.models.outcome import FIT_COLUMNS, Outcome
+from distagg.models.mpm.kernels import Fit, adherence_slopes, fit_queries, fit_query
+from distagg.models.outcome import Outcome
 from distagg.models.pairs import (
     expert_arrays,
     left_out,
@@ -34,6 +34,7 @@ from distagg.models.pairs import (
     unlisted_param,
 )
 from distagg.models.projection.kernels import net_differences, net_wins, pair_margins
+from distagg.optimise.convergence import FIT_COLUMNS, not_begun
 from distagg.types import Floats
 
 MATRIX_BYTES = 2 << 30
@@ -113,35 +114,26 @@ class Mpm(Solver):
     def fit_chunk(self, chunk: Chunk, params: Params, *, trace: bool) -> Outcome:
         tally = params if "net" in params else self._tally(chunk, params)
         levels = np.unique(self._theta(chunk, params))
-        n_queries, lines = chunk.n_queries, np.full((chunk.n_queries, self.steps + 1 if trace else 0), np.nan)
-        fitted = Fitted(
-            score=np.zeros(chunk.n_items),
-            variance=np.ones(chunk.n_items),
-            steps=np.zeros(n_queries, dtype=np.int64),
-            gradient=np.zeros(n_queries),
-            likelihood=np.zeros(n_queries),
-            trace=np.empty((n_queries, 0)) if self.variance else lines,
-        )
+        score, variance = np.zeros(chunk.n_items), np.ones(chunk.n_items)
+        ended = not_begun(chunk.n_queries, self.steps + 1 if trace else 0)
         rate = self.rate if self.solver == "gradient" else 0.0
         how = Fit(False, float(self.prior), float(self.tightness), float(self.tolerance), self.steps, float(rate))
-        fit_queries(how, levels, chunk.item_offsets, tally["net"], tally["observed"], fitted)
-        score, variance, taken, left, reached, _ = fitted
+        fit_queries(how, levels, chunk.item_offsets, tally["net"], tally["observed"], score, ended)
         if self.variance:
+            ended.trace.fill(np.nan)
             how = how._replace(spread=True)
             score *= 2.0  # at variances of 1 differences are halved
             for q, margins in self._margins(chunk, params):
                 rows = slice(chunk.item_offsets[q], chunk.item_offsets[q + 1])
-                taken[q], left[q], reached[q] = fit_query(
-                    how, levels, margins, tally["observed"][q], score[rows], variance[rows], lines[q]
-                )
-        queries = dict(zip(FIT_COLUMNS, (left <= self.tolerance, taken, left, reached), strict=True))
+                fit_query(how, levels, margins, tally["observed"][q], score[rows], variance[rows], ended, q)
+        queries = ended.columns(self.tolerance)
         items = {}
         if self.variance:
             score = np.round(score, DIGITS) + 0.0  # or the solver's last digits would part items of the same record
             items = {"uncertainty": variance}
             sizes = np.maximum(np.diff(chunk.item_offsets), 1)
-            queries["uncertainty"] = np.bincount(chunk.item_query(), variance, n_queries) / sizes
-        return Outcome(score, items, queries, lines if trace else None)
+            queries["uncertainty"] = np.bincount(chunk.item_query(), variance, chunk.n_queries) / sizes
+        return Outcome(score, items, queries, ended.trace if trace else None)
 
     def _sums(self, chunk: Chunk) -> Sums:
         """What entries won and lost, and what the items that lists leave out lost."""

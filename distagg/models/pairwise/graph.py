@@ -11,9 +11,10 @@ from typing import NamedTuple
 import numpy as np
 
 from distagg.jit import kernel
+from distagg.models.outcome import ISOLATED, OK, UNBEATEN, WINLESS
+from distagg.optimise.components import join, number_trees, strong_components
 from distagg.types import Floats, Indices, Labels, Offsets
 
-OK, UNBEATEN, WINLESS, ISOLATED = 0, 1, 2, 3  # as distagg.models.outcome.STATUS
 SWEEPS = 3
 
 
@@ -65,33 +66,8 @@ def join_row(graph: Graph, base: int, i: int, status: Labels, parent: Offsets) -
             status[j] |= 1
         if parent[j] == mine or ahead[e] + behind[e] == 0.0:
             continue
-        mine, theirs = root_of(mine, parent), root_of(j, parent)
-        root = min(mine, theirs)
-        parent[mine] = parent[theirs] = parent[i] = parent[j] = root
-        mine = root
-
-
-@kernel
-def root_of(i: int, parent: Offsets) -> int:
-    """The root of the tree that holds i; halves the way there."""
-    while parent[i] != i:
-        parent[i] = parent[parent[i]]
-        i = parent[i]
-    return i
-
-
-@kernel
-def number_trees(base: int, end: int, parent: Offsets, component: Labels) -> int:
-    """Number the trees of the items base..end from 0 on, in the order of their roots; returns their number."""
-    count = 0
-    for i in range(base, end):
-        parent[i] = parent[parent[i]]  # a parent comes before its children: its own parent is its root by now
-        if parent[i] == i:
-            component[i] = count
-            count += 1
-        else:
-            component[i] = component[parent[i]]
-    return count
+        mine = join(mine, j, parent)
+        parent[i] = parent[j] = mine
 
 
 @kernel
@@ -148,69 +124,17 @@ def directed(
 
 
 @kernel
-def strong_components(
+def strong_in_rows(
     offsets: Offsets, other: Indices, ahead: Floats, behind: Floats, size: int
 ) -> tuple[int, Labels]:  # components, (size,)
-    """Strongly connected components (Tarjan 1972, without recursion), numbered from the beaten end.
+    """Strongly connected components of "i has beaten j", numbered from the beaten end.
 
     Inside one, everybody beats everybody along some path: scores by maximum likelihood are finite just there.
     """
-    label = np.zeros(size, dtype=np.int32)
     if size > 0 and reached(offsets, other, ahead, behind, size):
-        return 1, label
+        return 1, np.zeros(size, dtype=np.int32)
     start, beaten = directed(offsets, other, ahead, behind, size)
-    met = np.zeros(size, dtype=np.int64)  # the order of discovery, from 1
-    low = np.zeros(size, dtype=np.int64)  # the first discovered of what is known to be reached
-    edge = start[:size].copy()  # the next one of every item to follow
-    path, open_items = np.empty(size, dtype=np.int32), np.empty(size, dtype=np.int32)
-    count, met_items, held = 0, 0, 0
-    label[:] = -1
-    for first in range(size):
-        if met[first]:
-            continue
-        depth, path[0] = 1, first
-        while depth > 0:
-            i = path[depth - 1]
-            if not met[i]:
-                met_items += 1
-                met[i] = low[i] = met_items
-                open_items[held] = i
-                held += 1
-            j = next_unmet(i, start, beaten, edge, met, low, label)
-            if j >= 0:
-                path[depth] = j
-                depth += 1
-                continue
-            depth -= 1
-            if low[i] == met[i]:
-                held = close_component(i, open_items, held, count, label)
-                count += 1
-    return count, label
-
-
-@kernel
-def next_unmet(
-    i: int, start: Offsets, beaten: Indices, edge: Offsets, met: Offsets, low: Offsets, label: Labels
-) -> int:
-    """Follow the edges of item i to one that has not been met, -1 where there is none; lower ``low[i]`` on the way."""
-    while edge[i] < start[i + 1]:
-        j = beaten[edge[i]]
-        if not met[j]:
-            return j
-        if label[j] < 0:
-            low[i] = min(low[i], low[j])
-        edge[i] += 1
-    return -1
-
-
-@kernel
-def close_component(i: int, open_items: Indices, held: int, number: int, label: Labels) -> int:
-    """Label the last open items, down to item i, which make one component; returns how many items are open still."""
-    while True:
-        held -= 1
-        label[open_items[held]] = number
-        if open_items[held] == i:
-            return held
+    return strong_components(start, beaten)
 
 
 @kernel
@@ -220,5 +144,5 @@ def count_strong(graph: Graph) -> Offsets:  # (Q,)
     for q in range(len(strong)):
         base, end = graph.item_offsets[q], graph.item_offsets[q + 1]
         rows = graph.offsets[base : end + 1]
-        strong[q] = strong_components(rows, graph.other, graph.ahead, graph.behind, end - base)[0]
+        strong[q] = strong_in_rows(rows, graph.other, graph.ahead, graph.behind, end - base)[0]
     return strong

@@ -24,7 +24,7 @@ import numpy as np
 from distagg.jit import kernel
 from distagg.models.pairwise.graph import Graph
 from distagg.models.pairwise.links import RAO_KUPPER, Slopes, slopes
-from distagg.models.vectors import copy_to, dot
+from distagg.optimise.linear import copy_to, dot
 from distagg.types import Floats, Indices, Offsets
 
 NONE, GAUSSIAN, GAMMA = 0, 1, 2

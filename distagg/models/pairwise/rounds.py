@@ -9,7 +9,7 @@ straight from the lists; memory grows with items, time with pairs x rounds. A fi
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,8 +22,9 @@ from distagg.models.pairs import list_sums, pair_ranks, unlisted_last
 from distagg.models.pairwise.counts import PAIR_BYTES, PAIRS_BYTES
 from distagg.models.pairwise.kernels import CHANGES, SETTLED, ComparedLists, list_slopes
 from distagg.models.pairwise.links import LOGIT
-from distagg.models.plackett_luce.rounds import ascend, begin, join, lost, steps_taken
-from distagg.types import INDEX, Indices
+from distagg.models.plackett_luce.rounds import ascent_from
+from distagg.optimise.components import connected_by, overlaid
+from distagg.types import INDEX
 
 if TYPE_CHECKING:
     from distagg.models.pairwise.solver import Pairwise
@@ -120,23 +121,12 @@ def graph(model: Pairwise, chunk: Chunk) -> Statistics:
     compared = np.repeat(length > 1, length)
     if share == 0.0 or function != BINARY:  # ties compare nothing: a list whose items all tie joins none
         compared, share = np.bincount(lists, won, chunk.n_lists)[lists] > 0, 0.0
-    component = _joined(chunk.n_items, rows[compared], lists[compared])
+    component = connected_by(chunk.n_items, rows[compared], lists[compared])
     sums = [np.bincount(rows, side, chunk.n_items) for side in (won, behind)]
     if share:  # half of every tie
         tied = np.repeat(length - 1, length) - won - behind
         sums = [side + share * np.bincount(rows, tied, chunk.n_items) for side in sums]
     return {"won": sums[0], "behind": sums[1], "component": component}
-
-
-def _joined(n_items: int, item: np.ndarray, group: np.ndarray) -> Indices:
-    """Components of items that share a group, numbered in the order of their first items."""
-    import scipy.sparse
-    import scipy.sparse.csgraph
-
-    size = n_items + int(group.max(initial=-1)) + 1
-    edges = scipy.sparse.coo_array((np.ones(len(item), dtype=np.int8), (item, n_items + group)), shape=(size, size))
-    label = scipy.sparse.csgraph.connected_components(edges, directed=False)[1][:n_items]
-    return join(label.astype(INDEX), label.astype(INDEX))
 
 
 def slopes(model: Pairwise, chunk: Chunk, score: np.ndarray, *, valued: bool) -> Statistics:
@@ -159,15 +149,16 @@ def slopes(model: Pairwise, chunk: Chunk, score: np.ndarray, *, valued: bool) ->
 def merge(a: Statistics, b: Statistics) -> Statistics:
     merged = {name: a[name] + b[name] for name in a if name not in ("component", "most", "items")}
     if "component" in a:
-        merged["component"] = join(a["component"], b["component"])
+        merged["component"] = overlaid(a["component"], b["component"])
     if "items" in a:
         merged |= {"most": np.maximum(a["most"], b["most"]), "items": a["items"]}
     return merged
 
 
-def started(model: Pairwise, statistics: Statistics) -> Params:
+def started(model: Pairwise, statistics: Statistics) -> dict[str, Any]:
     """The state before the first gradient. Scores start at the log odds of winning."""
     won, lost_ = statistics["won"], statistics["behind"]
+    start = ascent_from(np.log((won + 0.5) / (lost_ + 0.5)))
     status = np.where(won > 0, np.where(lost_ > 0, OK, UNBEATEN), np.where(lost_ > 0, WINLESS, ISOLATED)).astype(INDEX)
     return {
         "status": status,
@@ -176,11 +167,12 @@ def started(model: Pairwise, statistics: Statistics) -> Params:
         "weight": np.array([model.given_weight]),
         "changes": np.array([float(CHANGES * model.seeks)]),
         "ended": np.array([0.0, np.inf, 0.0]),
-        **begin(np.log((won + 0.5) / (lost_ + 0.5))),
+        "ascent": start,
+        "trial": start.path.trial,
     }
 
 
-def moved(model: Pairwise, statistics: Statistics, params: Params) -> Params:
+def moved(model: Pairwise, statistics: Statistics, params: dict[str, Any]) -> dict[str, Any]:
     """The next state. After convergence, one more round computes the log likelihood."""
     if "last" in params:
         kept = {name: params[name] for name in ("route", "theta", "status", "component", "compared", "weight")}
@@ -188,20 +180,23 @@ def moved(model: Pairwise, statistics: Statistics, params: Params) -> Params:
     weight = float(params["weight"][0])
     uphill = statistics["slope"] - weight * params["trial"]
     curve = statistics["curve"] + weight
-    after = ascend(params, uphill, curve)
-    if steps_taken(after) > steps_taken(params):
+    ascent = params["ascent"].after(uphill, curve)
+    theta = ascent.path.x
+    after = {**params, "ascent": ascent, "trial": ascent.path.trial, "theta": theta}
+    if ascent.steps > params["ascent"].steps:
         left = float(np.abs(uphill / curve).max(initial=0.0))
-        steps = float(steps_taken(after))
+        steps = float(ascent.steps)
         after["ended"] = np.array([steps, left, 0.0])
         if params["changes"][0] and (left <= max(SOUGHT, model.tolerance) or steps >= model.steps):
-            sought = _sought(after["theta"], statistics["curve"], weight)
+            sought = _sought(theta, statistics["curve"], weight)
             settled = abs(sought - weight) <= SETTLED * weight or steps >= model.steps
             changes = 0.0 if settled else params["changes"][0] - 1.0
-            return {**after, **begin(after["theta"]), "weight": np.array([sought]), "changes": np.array([changes])}
+            again = {"ascent": ascent_from(theta), "trial": theta}
+            return {**after, **again, "weight": np.array([sought]), "changes": np.array([changes])}
         if left <= model.tolerance or steps >= model.steps:
-            return {**after, "trial": after["theta"], "last": np.ones(1)}
-    if lost(after):
-        return {**after, "trial": after["theta"], "last": np.ones(1)}
+            return {**after, "trial": theta, "last": np.ones(1)}
+    if ascent.lost:
+        return {**after, "trial": theta, "last": np.ones(1)}
     return after
 
 

@@ -17,13 +17,14 @@ from distagg.dataset.chunk import Chunk
 from distagg.errors import InputError, UsageError
 from distagg.models.base import Params, Solver, Statistics, param
 from distagg.models.intervals import between, centred, over_resamples, standard_errors
-from distagg.models.outcome import FIT_COLUMNS, ISOLATED, STATUS, Outcome
+from distagg.models.outcome import ISOLATED, STATUS, Outcome
 from distagg.models.pairs import pair_function, pairs_param, unlisted_last, unlisted_param
 from distagg.models.pairwise import rounds as pairwise_rounds
 from distagg.models.pairwise.counts import Counting, Counts, merged
 from distagg.models.pairwise.graph import count_strong, examine
 from distagg.models.pairwise.kernels import GAMMA, GAUSSIAN, NONE, Fit, fit_queries
 from distagg.models.pairwise.links import log_likelihood
+from distagg.optimise.convergence import FIT_COLUMNS, Ended
 from distagg.types import Floats, Labels, Offsets
 
 DIGITS = 9  # decimals of a score
@@ -198,13 +199,8 @@ class Pairwise(Solver):
         """The outcome of the rounds over an expert-partitioned query."""
         component, (taken, left, value) = params["component"], params["ended"]
         score = centred(params["theta"], component, params["compared"])
-        fit = {
-            "converged": np.array([left <= self.tolerance]),
-            "iterations": np.array([int(taken)]),
-            "gradient": np.array([left]),
-            "likelihood": np.array([value]),
-            "weight": params["weight"],
-        }
+        ended = Ended(np.array([int(taken)]), np.array([left]), np.array([value]), np.zeros((1, 0)))
+        fit = {**ended.columns(self.tolerance), "weight": params["weight"]}
         items = {"status": params["status"], "component": component}
         return Outcome(np.round(score, DIGITS) + 0.0, items, fit)
 
@@ -257,16 +253,11 @@ class Pairwise(Solver):
         place = graph.component + np.repeat(np.cumsum(graph.connected) - graph.connected, np.diff(counts.item_offsets))
         score = centred(score, place, counts.won + counts.lost)
         score = np.round(score, DIGITS) + 0.0  # or rounding would part items whose records are the same
-        fit = {
-            "converged": left <= self.tolerance,
-            "iterations": taken,
-            "gradient": left,
-            "likelihood": likelihood,
-        }
+        ended = Ended(taken, left, likelihood, np.stack(history, axis=1))
+        fit = ended.columns(self.tolerance)
         if self.prior == "gaussian":
             fit["weight"] = weight
-        kept = np.stack(history, axis=1)[:, : int(taken.max(initial=0))] if trace else None
-        return Outcome(score, {}, fit, kept), eta
+        return Outcome(score, {}, fit, ended.steps() if trace else None), eta
 
     def _run(
         self,

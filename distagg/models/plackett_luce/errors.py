@@ -9,7 +9,9 @@ import numpy as np
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
 from distagg.models.intervals import centred, over_resamples, quasi_variances
-from distagg.models.plackett_luce.kernels import Choices, count_choices, curvature, invert
+from distagg.models.plackett_luce.kernels import Choices, count_choices, curvature
+from distagg.optimise.convergence import not_begun
+from distagg.optimise.linear import invert
 from distagg.types import OFFSET, Floats, Indices, Offsets
 
 if TYPE_CHECKING:
@@ -94,7 +96,8 @@ def bootstrap(model: PlackettLuce, chunk: Chunk, choices: Choices, score: Floats
             times = np.bincount(draw.integers(0, lists, lists), minlength=lists)
             again = own._replace(weight=own.weight * times)
             wins, number = count_choices(again, offsets)
-            theta, _ = model.fit(again, offsets, wins, number, score[first:last].copy(), np.empty((1, 0)))
+            theta = score[first:last].copy()
+            model.fit(again, offsets, wins, number, theta, not_begun(1))
             seen[n] = centred(theta, np.zeros(len(theta), dtype=np.int64), compared(again, offsets))
             held[n] = (
                 compared(again._replace(weight=(again.weight > 0.0).astype(np.float64)), offsets) > 0.5

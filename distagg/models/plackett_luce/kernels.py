@@ -27,6 +27,8 @@ from typing import NamedTuple
 import numpy as np
 
 from distagg.jit import kernel
+from distagg.models.outcome import ISOLATED, OK, UNBEATEN, WINLESS
+from distagg.optimise.components import connected
 from distagg.types import INDEX, OFFSET, Bools, Floats, Indices, Offsets
 
 LEAST = 1e-100  # a product of probabilities below this goes into its logarithm
@@ -258,29 +260,6 @@ def curvature(choices: Choices, q: int, shape: float, theta: Floats, out: Floats
         out[i, i] += expected[i]
 
 
-@kernel
-def invert(matrix: Floats) -> None:
-    """A symmetric positive definite matrix (size, size) turned into its inverse, by sweeps (Gauss-Jordan).
-
-    Not LAPACK: threads of its libraries fight over the cores when many small matrices come one by one.
-    """
-    size = len(matrix)
-    for k in range(size):
-        pivot = 1.0 / matrix[k, k]
-        for j in range(size):
-            matrix[k, j] *= pivot
-        matrix[k, k] = pivot
-        for i in range(size):
-            if i != k:
-                factor = matrix[i, k]
-                matrix[i, k] = 0.0
-                for j in range(size):
-                    matrix[i, j] -= factor * matrix[k, j]
-
-
-OK, UNBEATEN, WINLESS, ISOLATED = 0, 1, 2, 3  # as distagg.models.outcome.STATUS
-
-
 def examine(choices: Choices, item_offsets: Offsets, wins: Floats) -> tuple[Indices, Indices]:
     """What the comparisons can say of every item, and in which connected component of its query it stands.
 
@@ -290,27 +269,16 @@ def examine(choices: Choices, item_offsets: Offsets, wins: Floats) -> tuple[Indi
     row = np.repeat(item_offsets[:-1], np.diff(choices.start[choices.query])) + choices.item
     place = np.arange(len(row)) - np.repeat(choices.start[:-1], sizes)
     lost = np.bincount(row, place >= np.repeat(choices.behind[choices.start[:-1]], sizes), len(wins)) > 0
-    first = item_offsets[:-1][np.diff(item_offsets) > 0]
-    label = np.arange(len(wins))
+    one, other = row, np.repeat(row[choices.start[:-1]], sizes)
     if choices.opened.any():
         opens = np.diff(np.concatenate([[0], np.cumsum(choices.opened)])[choices.query])
         within = np.repeat(np.arange(len(opens)), np.diff(item_offsets))
         lost |= np.bincount(row, np.repeat(choices.opened, sizes), len(wins)) < opens[within]
-        label = np.where(opens[within] > 0, item_offsets[within], label)
+        all_of = np.flatnonzero(opens[within] > 0)  # an open list connects all items of its query
+        one, other = np.concatenate([one, all_of]), np.concatenate([other, item_offsets[within[all_of]]])
     won = wins > 0.0
     status = np.where(won, np.where(lost, OK, UNBEATEN), np.where(lost, WINLESS, ISOLATED)).astype(INDEX)
-    while len(row):  # hook roots onto the least label of each list, then shorten paths
-        least = np.minimum.reduceat(label[row], choices.start[:-1])
-        new = label.copy()
-        np.minimum.at(new, label[row], np.repeat(least, sizes))
-        new = new[new]
-        if np.array_equal(new, label):
-            break
-        label = new
-    roots = np.cumsum(label == np.arange(len(wins))) - 1
-    ahead = np.zeros(len(wins), dtype=INDEX)
-    ahead[first] = roots[first]
-    return status, (roots[label] - np.maximum.accumulate(ahead)).astype(INDEX)
+    return status, connected(item_offsets, one, other)
 
 
 @kernel

@@ -22,6 +22,7 @@ from distagg.models.plackett_luce.errors import bootstrap, compared, standard_er
 from distagg.models.plackett_luce.kernels import Choices, count_choices, examine, gather_choices, reach
 from distagg.models.plackett_luce.posterior import POSTERIORS, posterior
 from distagg.models.plackett_luce.solvers import Fit, climb, repeat
+from distagg.optimise.convergence import Ended, not_begun
 from distagg.types import Floats, Indices, Offsets
 
 NAMED = 3  # items named in a message
@@ -126,25 +127,25 @@ class PlackettLuce(Solver):
 
     def fit_chunk(self, chunk: Chunk, params: Params, *, trace: bool) -> Outcome:
         if "over" in params:
-            return self._outcome(
-                centred(params["theta"], chunk.item_query(), params["compared"]),
-                {name: params[name] for name in ("status", "component")},
-                params["ended"][None, :],
-                params["trace"][None, :] if trace else None,
-            )
+            taken, left, value = params["ended"]
+            ended = Ended(np.array([int(taken)]), np.array([left]), np.array([value]), params["trace"][None, :])
+            score = centred(params["theta"], chunk.item_query(), params["compared"])
+            items = {name: params[name] for name in ("status", "component")}
+            return Outcome(score, items, ended.columns(self.tolerance), ended.trace if trace else None)
         choices = self.choices(chunk)
         wins, number = count_choices(choices, chunk.item_offsets)
         status, component = examine(choices, chunk.item_offsets, wins)
-        items: dict[str, np.ndarray] = {"status": status, "component": component}
+        items = {"status": status, "component": component}
         group = None
         if self.prior == "none":
             self._identified(chunk, choices, status, component)
             group = component if self.components else None
-        rows = np.full((chunk.n_queries, self.steps if trace else 0), np.nan)
+        ended = not_begun(chunk.n_queries, self.steps if trace else 0)
         if self.solver in POSTERIORS:
             score, uncertainty, queries = posterior(self, chunk, choices, wins)
-            return Outcome(score, {"uncertainty": uncertainty, **items}, queries, rows[:, :0] if trace else None)
-        theta, ended = self.fit(choices, chunk.item_offsets, wins, number, np.zeros(chunk.n_items), rows)
+            return Outcome(score, {"uncertainty": uncertainty, **items}, queries, ended.trace[:, :0] if trace else None)
+        theta = np.zeros(chunk.n_items)
+        self.fit(choices, chunk.item_offsets, wins, number, theta, ended)
         within: Any = chunk.item_query()
         if group is not None:
             within = np.unique(np.stack([within, group], axis=1), axis=0, return_inverse=True)[1].ravel()
@@ -153,33 +154,22 @@ class PlackettLuce(Solver):
             items["uncertainty"] = standard_errors(choices, chunk.item_offsets, self._shape, score, group)
         if self.errors == "bootstrap":
             items |= bootstrap(self, chunk, choices, score)
-        return self._outcome(score, items, ended, rows[:, : int(ended[:, 0].max(initial=0))] if trace else None)
-
-    def _outcome(self, score: Floats, items: dict[str, np.ndarray], ended: Floats, trace: Floats | None) -> Outcome:
-        queries = {
-            "converged": ended[:, 1] <= self.tolerance,
-            "iterations": ended[:, 0].astype(np.int64),
-            "gradient": ended[:, 1],
-            "likelihood": ended[:, 2],
-        }
-        return Outcome(score, items, queries, trace)
+        return Outcome(score, items, ended.columns(self.tolerance), ended.steps() if trace else None)
 
     @property
     def _shape(self) -> float:
         return float(self.shape) if self.prior == "gamma" else 0.0
 
     def fit(
-        self, choices: Choices, item_offsets: Offsets, wins: Floats, number: Floats, theta: Floats, trace: Floats
-    ) -> tuple[Floats, Floats]:
-        """Log strengths (I,) from where theta stands, and how each query ended (Q, 3)."""
-        ended = np.zeros((len(number), 3))
+        self, choices: Choices, item_offsets: Offsets, wins: Floats, number: Floats, theta: Floats, ended: Ended
+    ) -> None:
+        """Fill theta (I,) with log strengths, from where it stands, and ``ended``."""
         how = Fit(self._shape, self.tolerance, self.steps)
-        rest = (how, choices, item_offsets, wins, number, theta, ended, trace)
+        rest = (how, choices, item_offsets, wins, number, theta, ended)
         if self.solver == "lbfgs":
             climb(*rest)
         else:
             repeat(self.solver == "ilsr", *rest)
-        return theta, ended
 
     def _identified(self, chunk: Chunk, choices: Choices, status: Indices, component: Indices) -> None:
         """Refuse queries in which the likelihood has no maximum."""

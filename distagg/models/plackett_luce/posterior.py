@@ -15,6 +15,7 @@ from distagg.errors import UsageError
 from distagg.models.plackett_luce.errors import compared, one_query
 from distagg.models.plackett_luce.kernels import Choices, expect
 from distagg.models.plackett_luce.posterior_kernels import Contests, digamma, propagate, sample, trigamma
+from distagg.optimise.convergence import not_begun
 from distagg.types import INDEX, OFFSET, Floats
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def posterior(
 ) -> tuple[Floats, Floats, dict[str, np.ndarray]]:
     """Scores (I,), uncertainty (I,) and how each query ended."""
     score, uncertainty = np.zeros(chunk.n_items), np.zeros(chunk.n_items)
-    ended, likelihood = np.zeros((chunk.n_queries, 2)), np.zeros(chunk.n_queries)
+    ended = not_begun(chunk.n_queries)
     for q in range(chunk.n_queries):
         first, last = chunk.item_offsets[q], chunk.item_offsets[q + 1]
         if first == last:
@@ -111,12 +112,6 @@ def posterior(
         own, span = one_query(choices, q), slice(int(first), int(last))
         solver = POSTERIORS[model.solver] if len(own.weight) else power_ep  # of the prior alone it is exact
         solved = solver(model, own, wins[span], int(chunk.positions[q]))
-        score[span], uncertainty[span], ended[q] = solved
-        likelihood[q] = expect(own, 0, 0.0, score[span], np.empty(last - first), np.empty(last - first))
-    queries = {
-        "converged": ended[:, 1] <= model.tolerance,
-        "iterations": ended[:, 0].astype(np.int64),
-        "gradient": ended[:, 1],
-        "likelihood": likelihood,
-    }
-    return score, uncertainty, queries
+        score[span], uncertainty[span], (ended.iterations[q], ended.gradient[q]) = solved
+        ended.objective[q] = expect(own, 0, 0.0, score[span], np.empty(last - first), np.empty(last - first))
+    return score, uncertainty, ended.columns(model.tolerance)

@@ -11,14 +11,12 @@ from typing import NamedTuple
 import numpy as np
 
 from distagg.jit import kernel
-from distagg.models.mpm.kernels import MEMORY, direction
 from distagg.models.plackett_luce.kernels import Choices, add_outside, exact_sum, expect, from_outside, suffix_sums
-from distagg.models.vectors import dot
+from distagg.optimise.convergence import Ended
+from distagg.optimise.lbfgs import BY_SLOPE, aim, begin, first_search, is_lost, judge
 from distagg.types import Floats, Offsets
 
-SEARCHES = 30  # trials of a line search
 INNER = 20  # most power steps on one Markov chain
-KEPT = 0.9  # a step is long enough when it leaves at most this share of the slope
 
 
 class Fit(NamedTuple):
@@ -27,29 +25,6 @@ class Fit(NamedTuple):
     shape: float  # of the prior
     tolerance: float
     steps: int
-
-
-class Bracket(NamedTuple):
-    """Between which lengths a line search looks, and the slopes there."""
-
-    low: float
-    low_slope: float
-    high: float  # inf until the slope has changed its sign
-    high_slope: float
-
-
-@kernel
-def narrow(bracket: Bracket, length: float, slope: float) -> tuple[Bracket, float]:
-    """The bracket after a trial of ``length`` that found ``slope``, and the length to try next."""
-    low, low_slope, high, high_slope = bracket
-    if slope < 0.0:
-        low, low_slope = length, slope
-        length *= 2.0
-    else:
-        high, high_slope = length, slope
-    if high < np.inf:
-        length = low + min(max(low_slope / (low_slope - high_slope), 0.1), 0.9) * (high - low)
-    return Bracket(low, low_slope, high, high_slope), length
 
 
 @kernel
@@ -69,21 +44,21 @@ def fill_scale(wins: Floats, shape: float, expected: Floats, scale: Floats) -> N
 
 
 @kernel
-def scaled_gradient(wins: Floats, shape: float, expected: Floats, scale: Floats, gradient: Floats) -> float:
-    """The gradient of the negative function by the scaled theta; returns its largest entry, not scaled."""
+def fill_gradient(wins: Floats, shape: float, expected: Floats, gradient: Floats) -> float:
+    """The gradient of the negative function; returns its largest entry."""
     largest = 0.0
     for i in range(len(gradient)):
-        gradient[i] = (expected[i] - wins[i] - shape) * scale[i]
-        largest = max(largest, abs(expected[i] - wins[i] - shape))
+        gradient[i] = expected[i] - wins[i] - shape
+        largest = max(largest, abs(gradient[i]))
     return largest
 
 
 @kernel
-def record(step: int, left: float, value: float, ended: Floats, trace: Floats) -> None:
-    """Note how far a fit has come: ``ended`` (3,) and ``trace`` (T,) as in ``climb``."""
-    ended[0], ended[1], ended[2] = step, left, value
-    if 0 < step <= len(trace):
-        trace[step - 1] = value
+def record(ended: Ended, q: int, step: int, left: float, value: float) -> None:
+    """Note how far the fit of query q has come."""
+    ended.iterations[q], ended.gradient[q], ended.objective[q] = step, left, value
+    if 0 < step <= ended.trace.shape[1]:
+        ended.trace[q, step - 1] = value
 
 
 @kernel
@@ -94,48 +69,28 @@ def climb_query(
     wins: Floats,  # (size,)
     number: float,  # of choices
     theta: Floats,  # (size,) where to start, filled
-    ended: Floats,  # (3,) filled, as in ``climb``
-    trace: Floats,  # (T,) filled
+    ended: Ended,
 ) -> None:
     """L-BFGS on one query.
 
     It begins with one of Hunter's steps: expected comes near to chosen, and so to the curvature.
-    The first trial has length 0: it gives the scale and the first gradient.
     """
     size, shape = len(theta), how.shape
-    x, expected, trial, scale = np.empty(size), np.empty(size), np.empty(size), np.ones(size)
-    ahead, gradient, turned = np.zeros(size), np.zeros(size), np.zeros(size)
-    moves, turns = np.empty((MEMORY, size)), np.empty((MEMORY, size))
-    held, kept, step, tried = 0, 0, -1, 0
-    slope, length, bracket = 0.0, 0.0, Bracket(0.0, 0.0, np.inf, 0.0)
+    x, expected, gradient = np.empty(size), np.empty(size), np.empty(size)
     expect(choices, q, shape, theta, x, expected)
     hunter_step(wins, shape, expected, theta)
-    while tried < SEARCHES:
-        for i in range(size):
-            trial[i] = theta[i] + length * scale[i] * ahead[i]
-        value = expect(choices, q, shape, trial, x, expected)
-        if step < 0:
-            fill_scale(wins, shape, expected, scale)
-        left = scaled_gradient(wins, shape, expected, scale, turned)
-        reached = dot(turned, ahead)
-        if not abs(reached) <= -KEPT * slope:
-            tried += 1
-            bracket, length = narrow(bracket, length, reached)
-            continue
-        row = kept % MEMORY
-        for i in range(size):
-            moves[row, i], turns[row, i] = length * ahead[i], turned[i] - gradient[i]
-            theta[i], gradient[i] = trial[i], turned[i]
-        if dot(moves[row], turns[row]) > 0.0:
-            kept += 1
-            held = min(held + 1, MEMORY)
-        step += 1
-        record(step, left / number, value, ended, trace)
-        if step >= how.steps or left <= how.tolerance * number:
-            break
-        direction(gradient, moves, turns, held, kept, ahead)
-        slope = dot(gradient, ahead)
-        bracket, length, tried = Bracket(0.0, slope, np.inf, 0.0), 1.0, 0
+    path, search = begin(theta), first_search(BY_SLOPE)
+    while not is_lost(search):
+        value = expect(choices, q, shape, path.trial, x, expected)
+        if search.steps < 0:
+            fill_scale(wins, shape, expected, path.scale)
+        left = fill_gradient(wins, shape, expected, gradient)
+        search = judge(path, search, value, gradient)
+        if search.tried == 0:
+            record(ended, q, search.steps, left / number, value)
+            if search.steps >= how.steps or left <= how.tolerance * number:
+                break
+            search = aim(path, search)
 
 
 @kernel
@@ -146,18 +101,13 @@ def climb(
     wins: Floats,  # (I,)
     number: Floats,  # (Q,) of choices
     theta: Floats,  # (I,) where to start, filled
-    ended: Floats,  # (Q, 3) filled: steps, largest gradient entry for each choice, log likelihood
-    trace: Floats,  # (Q, T) filled: log likelihood after each step
+    ended: Ended,  # filled: largest gradient entry for each choice, log likelihood
 ) -> None:
-    """L-BFGS on sqrt(wins) theta, in which the curvature at the maximum is near to one everywhere.
-
-    The line search looks at slopes only: the function is concave, and close to the maximum its values are all the
-    same to rounding while slopes still tell.
-    """
+    """L-BFGS on sqrt(wins) theta, in which the curvature at the maximum is near to one everywhere."""
     for q in range(len(number)):
         first, last = item_offsets[q], item_offsets[q + 1]
         if number[q] != 0.0:
-            climb_query(how, choices, q, wins[first:last], number[q], theta[first:last], ended[q], trace[q])
+            climb_query(how, choices, q, wins[first:last], number[q], theta[first:last], ended)
 
 
 @kernel
@@ -228,8 +178,7 @@ def repeat(
     wins: Floats,  # (I,)
     number: Floats,  # (Q,) of choices
     theta: Floats,  # (I,) where to start, filled
-    ended: Floats,  # (Q, 3) filled: steps, largest gradient entry for each choice, log likelihood
-    trace: Floats,  # (Q, T) filled: log likelihood after each step
+    ended: Ended,  # filled: largest gradient entry for each choice, log likelihood
 ) -> None:
     """Fixed-point steps: strengths times chosen / expected (Hunter 2004), or the chain's stationary distribution."""
     shape, steps = how.shape, how.steps
@@ -243,7 +192,7 @@ def repeat(
             left = 0.0
             for i in range(size):
                 left = max(left, abs(wins[base + i] + shape - expected[i]))
-            record(step, left / number[q], value, ended[q], trace[q])
+            record(ended, q, step, left / number[q], value)
             if step == steps or left <= how.tolerance * number[q]:
                 break
             if spectral:

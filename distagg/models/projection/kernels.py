@@ -16,7 +16,8 @@ import numpy as np
 
 from distagg.jit import kernel
 from distagg.models.lists import Experts, Lists, Pairs, Sums, Values
-from distagg.models.vectors import dot
+from distagg.optimise.convergence import Ended
+from distagg.optimise.linear import dot
 from distagg.types import Floats, Indices, Offsets
 
 
@@ -159,15 +160,6 @@ class Observed(NamedTuple):
     joint: Floats  # (pairs,) Y(i, j)
 
 
-class Ended(NamedTuple):
-    """How the fit of every query ended: filled by the kernels."""
-
-    iterations: Offsets  # (Q,)
-    left: Floats  # (Q,) the last change
-    explained: Floats  # (Q,) half the squared norm that the fit explains
-    trace: Floats  # (Q, T) the same after each of the first T steps
-
-
 @kernel
 def unit(x: Floats) -> float:
     """Divide x by its length, unless that is 0; returns the length."""
@@ -231,7 +223,7 @@ def project_majorities(
     entry_item: Indices,
     entry_rank: Floats,
     score: Floats,  # (I,) zeros, filled
-    ended: Ended,  # the last change is how far the last pass moved the unit vector v
+    ended: Ended,  # filled: how far the last pass moved the unit vector v, half the squared norm that is explained
 ) -> None:
     """Every pair is observed: the fit is the projection of Y itself, passes of ``majority_product`` to the end."""
     for q in range(len(item_offsets) - 1):
@@ -255,7 +247,7 @@ def project_majorities(
             if step < ended.trace.shape[1]:
                 ended.trace[q, step] = 0.5 * t * t
             step += 1
-        ended.iterations[q], ended.left[q], ended.explained[q] = step, move, 0.5 * t * t
+        ended.iterations[q], ended.gradient[q], ended.objective[q] = step, move, 0.5 * t * t
         if t > 0.0:
             read_scores(t, u, v, score[base : base + size])
 
@@ -411,12 +403,12 @@ def project_queries(
     item_offsets: Offsets,  # (Q + 1,)
     lists: WeightedLists,
     score: Floats,  # (I,) zeros, filled
-    ended: Ended,
+    ended: Ended,  # filled: the last change, half the squared norm that is explained
 ) -> None:
     """Singular value projection of every query over its observed pairs."""
     for q in range(len(item_offsets) - 1):
         base, size = item_offsets[q], item_offsets[q + 1] - item_offsets[q]
         observed = observe(sign, mean, lists, lists.list_offsets[q], lists.list_offsets[q + 1], size)
-        ended.iterations[q], ended.left[q], ended.explained[q] = project_observed(
+        ended.iterations[q], ended.gradient[q], ended.objective[q] = project_observed(
             size_of_step, steps, tolerance, observed, score[base : base + size], ended.trace[q]
         )

@@ -23,7 +23,8 @@ from distagg.models.base import Params, Solver, param, sum_entries
 from distagg.models.lists import BINARY, pair_values
 from distagg.models.outcome import Outcome
 from distagg.models.pairs import left_out, pair_function, pair_ranks, pairs_param, unlisted_last, unlisted_param
-from distagg.models.projection.kernels import Ended, WeightedLists, project_majorities, project_queries
+from distagg.models.projection.kernels import WeightedLists, project_majorities, project_queries
+from distagg.optimise.convergence import Ended, not_begun
 from distagg.types import INDEX, OFFSET, Floats, Offsets
 
 ROUNDING = 1e-12  # movements of a unit vector below this are not told apart
@@ -79,7 +80,7 @@ class Svp(Solver):
         return self._of_differences(chunk, trace)
 
     def _over_observed(self, chunk: Chunk, lists: WeightedLists, trace: bool) -> Outcome:
-        score, fit = np.zeros(chunk.n_items), _Fit(chunk.n_queries, self.steps if trace else 0)
+        score, ended = np.zeros(chunk.n_items), not_begun(chunk.n_queries, self.steps if trace else 0)
         sign = pair_function(self.name, self.pairs, chunk) == BINARY
         project_queries(
             self.step,
@@ -90,12 +91,12 @@ class Svp(Solver):
             chunk.item_offsets,
             lists,
             score,
-            fit.ended,
+            ended,
         )
-        return fit.outcome(score, self.tolerance, trace)
+        return _outcome(score, ended, self.tolerance, trace)
 
     def _of_majorities(self, chunk: Chunk, trace: bool) -> Outcome:
-        score, fit = np.zeros(chunk.n_items), _Fit(chunk.n_queries, self.steps if trace else 0)
+        score, ended = np.zeros(chunk.n_items), not_begun(chunk.n_queries, self.steps if trace else 0)
         tolerance = max(self.tolerance**2, ROUNDING)
         project_majorities(
             self.steps,
@@ -106,14 +107,14 @@ class Svp(Solver):
             chunk.entry_item,
             chunk.entry_rank,
             score,
-            fit.ended,
+            ended,
         )
         if self.joint == "sum":
             spoke = _spoke(chunk)
             score *= np.repeat(spoke, np.diff(chunk.item_offsets))
-            fit.explained *= spoke**2
-            fit.trace *= spoke[:, None] ** 2
-        return fit.outcome(score, tolerance, trace)
+            ended.objective[:] *= spoke**2
+            ended.trace[:] *= spoke[:, None] ** 2
+        return _outcome(score, ended, tolerance, trace)
 
     def _of_differences(self, chunk: Chunk, trace: bool) -> Outcome:
         """Y = e m' - m e' with m the mean value of an item over lists: of rank 2, so nothing is left to project."""
@@ -128,34 +129,15 @@ class Svp(Solver):
         owner = chunk.item_query()
         mean = np.bincount(owner, total, chunk.n_queries) / np.maximum(sizes, 1)
         score = mean[owner] - total
-        fit = _Fit(chunk.n_queries, 1 if trace else 0)
-        fit.iterations += 1
-        fit.explained += 0.5 * sizes * np.bincount(owner, score**2, chunk.n_queries)
-        fit.trace[:, :1] = fit.explained[:, None]
-        return fit.outcome(score, self.tolerance, trace)
+        ended = not_begun(chunk.n_queries, 1 if trace else 0)
+        ended.iterations[:] = 1
+        ended.objective[:] = 0.5 * sizes * np.bincount(owner, score**2, chunk.n_queries)
+        ended.trace[:, :1] = ended.objective[:, None]
+        return _outcome(score, ended, self.tolerance, trace)
 
 
-class _Fit:
-    """How the fit of every query ended, as the kernels fill it in."""
-
-    def __init__(self, n_queries: int, width: int) -> None:
-        self.iterations = np.zeros(n_queries, dtype=OFFSET)
-        self.left, self.explained = np.zeros(n_queries), np.zeros(n_queries)
-        self.trace = np.full((n_queries, width), np.nan)
-
-    @property
-    def ended(self) -> Ended:
-        return Ended(self.iterations, self.left, self.explained, self.trace)
-
-    def outcome(self, score: Floats, tolerance: float, trace: bool) -> Outcome:
-        queries = {
-            "converged": self.left <= tolerance,
-            "iterations": self.iterations,
-            "gradient": self.left,
-            "likelihood": self.explained,
-        }
-        kept = self.trace[:, : int(self.iterations.max(initial=0))] if trace else None
-        return Outcome(score, queries=queries, trace=kept)
+def _outcome(score: Floats, ended: Ended, tolerance: float, trace: bool) -> Outcome:
+    return Outcome(score, queries=ended.columns(tolerance), trace=ended.steps() if trace else None)
 
 
 def _spoke(chunk: Chunk) -> Offsets:

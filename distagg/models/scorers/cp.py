@@ -15,6 +15,7 @@ import numpy as np
 
 from distagg.jit import kernel
 from distagg.models.scorers.svd import LEVEL, SortedLists, walk
+from distagg.optimise.linear import cholesky, solve_factored
 from distagg.types import Floats, Offsets
 
 RIDGE = 1e-12  # of the largest diagonal entry: components may be alike, or nothing
@@ -42,22 +43,9 @@ def solve(square: Floats, factor: Floats) -> None:
         largest = max(largest, square[r, r])
     for r in range(parts):
         square[r, r] += RIDGE * largest
-        for s in range(r + 1):
-            total = square[r, s]
-            for k in range(s):
-                total -= square[r, k] * square[s, k]
-            square[r, s] = np.sqrt(total) if r == s else total / square[s, s]
+    cholesky(square)
     for i in range(size if largest > 0.0 else 0):
-        for r in range(parts):
-            total = factor[r, i]
-            for k in range(r):
-                total -= square[r, k] * factor[k, i]
-            factor[r, i] = total / square[r, r]
-        for r in range(parts - 1, -1, -1):
-            total = factor[r, i]
-            for k in range(r + 1, parts):
-                total -= square[k, r] * factor[k, i]
-            factor[r, i] = total / square[r, r]
+        solve_factored(square, factor[:, i])
 
 
 @kernel

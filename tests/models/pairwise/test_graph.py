@@ -1,13 +1,12 @@
 """The comparison graph, against scipy's."""
 
 import numpy as np
-import pytest
 import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse.csgraph import connected_components
 
-from distagg.models.pairwise.graph import ISOLATED, OK, UNBEATEN, WINLESS, Graph, examine, reached, strong_components
+from distagg.models.pairwise.graph import ISOLATED, OK, UNBEATEN, WINLESS, Graph, examine, reached, strong_in_rows
 
 EDGES = st.integers(1, 9).flatmap(
     lambda size: st.tuples(
@@ -70,7 +69,7 @@ def test_status_and_components_are_scipys(one, two):
 def test_strong_components_are_scipys(drawn):
     wins = matrix(*drawn)
     rows = rows_of(wins)
-    count, label = strong_components(*rows, len(wins))
+    count, label = strong_in_rows(*rows, len(wins))
     expected, labels = connected_components(scipy.sparse.csr_array(wins), directed=True, connection="strong")
     assert count == expected
     assert len(set(zip(label.tolist(), labels.tolist(), strict=True))) == expected
@@ -81,21 +80,5 @@ def test_strong_components_are_scipys(drawn):
 def test_edges_may_stand_in_rows_of_their_winners():
     """As directed edges, the reverse weights 0: what other models hand over."""
     offsets, other = np.array([0, 1, 2, 3]), np.array([2, 0, 1], dtype=np.int32)  # 0 > 2 > 1 > 0
-    assert strong_components(offsets, other, np.ones(3), np.zeros(3), 3)[0] == 1
-    assert strong_components(offsets, other, np.array([1.0, 0, 1]), np.zeros(3), 3)[0] == 3
-
-
-@pytest.mark.parametrize("closed", [False, True])
-def test_a_long_chain_needs_no_recursion(closed):
-    """Items in an order that no sweep can follow."""
-    size = 20_000
-    order = np.random.default_rng(0).permutation(size)
-    winner, loser = order[:-1], order[1:]
-    if closed:
-        winner, loser = np.append(winner, order[-1]), np.append(loser, order[0])
-    rows = np.argsort(winner, kind="stable")
-    offsets = np.searchsorted(winner[rows], np.arange(size + 1))
-    other = loser[rows].astype(np.int32)
-    assert strong_components(offsets, other, np.ones(len(other)), np.zeros(len(other)), size)[0] == (
-        1 if closed else size
-    )
+    assert strong_in_rows(offsets, other, np.ones(3), np.zeros(3), 3)[0] == 1
+    assert strong_in_rows(offsets, other, np.array([1.0, 0, 1]), np.zeros(3), 3)[0] == 3
