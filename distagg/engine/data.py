@@ -178,8 +178,10 @@ def _pairs_of_battles(battles: pa.Table) -> pa.Table:
     return pa.table({**{n: battles[n] for n in names if n not in words}, **result})
 
 
-def as_labels(labels: Any, columns: Columns = None) -> pa.Table:
+def as_labels(labels: Any, columns: Columns = None, *, fractions: bool = False) -> pa.Table:
     """Labels of any kind as a table with the columns query, item, label; the kinds are those of ``as_dataset``.
+
+    With ``fractions``, labels in files may be any numbers; those of tables are checked by whoever uses them.
 
     >>> as_labels({"7": {"x": 1}}).to_pylist()
     [{'query': '7', 'item': 'x', 'label': 1.0}]
@@ -188,7 +190,7 @@ def as_labels(labels: Any, columns: Columns = None) -> pa.Table:
     if paths:
         from distagg.sources.qrels import read_qrels  # late: files only
 
-        return read_qrels([Path(path) for path in paths], columns)
+        return read_qrels([Path(path) for path in paths], columns, fractions=fractions)
     if is_table(labels):
         return _read(labels, lambda names: _label_columns(names, columns))
     if isinstance(labels, Mapping):
@@ -237,7 +239,9 @@ def labelled(data: Any, columns: Columns = None) -> Dataset | pa.Table:
     """
     if is_table(data):  # read once, because it may be a stream
         data = to_arrow(data, lambda names: list(known_columns(names, LIST_NAMES, columns).values()))
-    return as_labels(data, columns) if _only_labels(data, columns) else as_dataset(data, columns=columns)
+    return (
+        as_labels(data, columns, fractions=True) if _only_labels(data, columns) else as_dataset(data, columns=columns)
+    )
 
 
 def _only_labels(data: Any, columns: Columns) -> bool:

@@ -97,6 +97,7 @@ def evaluate_runs(
         ``{query: {item: score}}``.
     qrels
         A file of judgements, a frame or table with the columns query, item, label, or ``{query: {item: label}}``.
+        ``ndcg``, ``dcg``, ``judged`` and ``tau`` take labels with fractions; other metrics refuse them.
     metrics
         Names like ``"ndcg@10"``.
     protocol
@@ -135,7 +136,7 @@ def evaluate_runs(
         raise unknown("baseline", baseline, named)
     if missing not in ("zero", "skip"):
         raise unknown("value of 'missing'", missing, ("zero", "skip"))
-    judgements = index_judgements(as_labels(qrels), source=_source(qrels, "qrels"))
+    judgements = index_judgements(as_labels(qrels, fractions=True), source=_source(qrels, "qrels"))
     if not len(judgements.labels):
         raise UsageError(f"{judgements.source} holds no judgements to evaluate against")
     evaluated: dict[str, JudgedRun] = {}

@@ -1,7 +1,7 @@
 """Relevance judgements: TREC's ``query 0 item label``, and tables with a header, such as BEIR's ``test.tsv``.
 
 A table names query, item and label in any of the usual ways; BEIR and MTEB call the label ``score``. Labels are whole
-grades, as in trec_eval: 2.0 is read as 2, and 0.5 is an error, never rounded.
+grades, as in trec_eval: 2.0 is read as 2, and 0.5 is an error, never rounded, unless the caller takes fractions.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pyarrow as pa
 from distagg.columns import label_columns
 from distagg.errors import InputError, UsageError
 from distagg.sources.cells import Column
-from distagg.sources.delimited import WHOLE, WORD, Layout, find_lines, read_tables
+from distagg.sources.delimited import FINITE, WHOLE, WORD, Layout, find_lines, read_tables
 from distagg.sources.source import Source, SourceTable
 from distagg.sources.tables import FORMATS, LongTable, match_rows, open_long_table, suffix
 from distagg.types import ITEMS
@@ -25,19 +25,22 @@ GRADE = "a whole number: labels are grades (for halves, multiply all labels by 2
 COLUMNS = (Column("query", "id", ID), Column("item", "id", ID), Column("label", "integer", GRADE))
 
 
-def qrels_tables(files: Iterable[Path], columns: Mapping[str, str] | None = None) -> Iterator[pa.Table]:
+def qrels_tables(
+    files: Iterable[Path], columns: Mapping[str, str] | None = None, *, fractions: bool = False
+) -> Iterator[pa.Table]:
     """Query, item and label of every judgement."""
     for file in files:
-        table = _table(file, columns)
+        table = _table(file, columns, fractions=fractions)
         if table is not None:
             yield from table.batches()
             continue
-        for _, plain in read_tables([(file, PLAIN)]):
-            yield plain.set_column(2, "label", plain["label"].cast(pa.int32()))
+        layout = Layout(PLAIN.fields, {**PLAIN.keep, "label": FINITE}) if fractions else PLAIN
+        for _, plain in read_tables([(file, layout)]):
+            yield plain if fractions else plain.set_column(2, "label", plain["label"].cast(pa.int32()))
 
 
-def read_qrels(files: Sequence[Path], columns: Mapping[str, str] | None = None) -> pa.Table:
-    """All judgements of the files.
+def read_qrels(files: Sequence[Path], columns: Mapping[str, str] | None = None, *, fractions: bool = False) -> pa.Table:
+    """All judgements of the files; with ``fractions``, labels may be any numbers.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -46,7 +49,9 @@ def read_qrels(files: Sequence[Path], columns: Mapping[str, str] | None = None) 
     ...     read_qrels([file]).to_pylist()
     [{'query': '7', 'item': 'x', 'label': 1}]
     """
-    return pa.concat_tables([ITEMS.empty_table(), *(table.cast(ITEMS) for table in qrels_tables(files, columns))])
+    schema = pa.schema([*list(ITEMS)[:2], ("label", pa.float64())]) if fractions else ITEMS
+    tables = qrels_tables(files, columns, fractions=fractions)
+    return pa.concat_tables([schema.empty_table(), *(table.cast(schema) for table in tables)])
 
 
 def find_labels(file: Path, query: str, item: str) -> list[tuple[str, int]]:
@@ -63,14 +68,15 @@ def find_labels(file: Path, query: str, item: str) -> list[tuple[str, int]]:
     return [(str(file), line) for line in table.lines(rows)]
 
 
-def _table(file: Path, columns: Mapping[str, str] | None) -> LongTable | None:
+def _table(file: Path, columns: Mapping[str, str] | None, *, fractions: bool = False) -> LongTable | None:
     """The file as a table with a header, or None: lines of TREC."""
     if suffix(file) not in FORMATS:
         return None
     header = open_long_table(file, ()).header
     found = label_columns(header, columns, where=str(file))
     if set(found) >= {"query", "item", "label"}:
-        return open_long_table(file, COLUMNS, {name: (found[name],) for name in found})
+        known = (*COLUMNS[:2], Column("label", "number", "a finite number")) if fractions else COLUMNS
+        return open_long_table(file, known, {name: (found[name],) for name in found})
     if found or FORMATS[suffix(file)] in ("parquet", "jsonl"):
         raise InputError(str(file), found=f"columns {', '.join(header)}", expected="query, item and label")
     return None

@@ -76,9 +76,9 @@ def test_names_and_baseline(files: Path) -> None:
 
 
 def test_refuses_bad_judgements(files: Path) -> None:
-    (files / "halves").write_text("1 0 x 0.5\n")
-    with pytest.raises(InputError, match=r"halves:1: found label '0.5'"):
-        evaluate_runs([files / "good"], files / "halves")
+    (files / "words").write_text("1 0 x high\n")
+    with pytest.raises(InputError, match=r"words:1: found label 'high'"):
+        evaluate_runs([files / "good"], files / "words")
     empty = pa.table({"query": pa.array([], pa.string()), "item": pa.array([], pa.string()), "label": [1][:0]})
     with pytest.raises(UsageError, match="qrels holds no judgements"):
         evaluate_runs([files / "good"], empty)
@@ -90,3 +90,15 @@ def test_rbo_of_files(files: Path) -> None:
     np.testing.assert_allclose(same["rbo"].to_pylist(), 1.0)
     other = rbo(files / "good", files / "poor.csv")
     assert dict(zip(*other.to_pydict().values(), strict=True))["9"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("halves", "1 0 d0 0.5\n1 0 d1 2\n"), ("halves.tsv", "query-id\tcorpus-id\tscore\n1\td0\t0.5\n1\td1\t2\n")],
+)
+def test_labels_of_files_may_have_fractions_where_the_metric_takes_them(files: Path, name: str, text: str) -> None:
+    (files / name).write_text(text)
+    result = evaluate_runs({"mine": {"1": {"d0": 1.0}}}, files / name, ["dcg@1"])
+    assert result.means == {"mine": {"dcg@1": 0.5}}
+    with pytest.raises(UsageError, match=rf"{name}: found the label 0.5, but map is defined on whole grades"):
+        evaluate_runs({"mine": {"1": {"d0": 1.0}}}, files / name, ["dcg@1", "map"])
