@@ -8,9 +8,8 @@ from typing import Any
 
 from distagg.cli.commands import Argument, Call, command
 from distagg.errors import unknown
-from distagg.models import ALIASES, MODELS, known_name
+from distagg.models import ALIASES, MODELS, family_of, known_name
 from distagg.models.base import Model
-from distagg.reports.terminal import render_table
 
 WIDTH = 80  # columns of a terminal
 
@@ -24,19 +23,20 @@ WIDTH = 80  # columns of a terminal
 def models_command(call: Call, name: str | None) -> None:
     own = known_name(name) if name else None
     if own and own not in MODELS:
-        raise unknown("model", own, MODELS)
+        raise unknown("model", own, MODELS, aliases=ALIASES)
     rows = [_row(model) for model in ([MODELS[own]] if own else MODELS.values())]
     if name:
         call.show(rows, _explain_model(name, rows[0]))
         return
     aliases = "".join(f"\n{alias}: alias of {model}" for alias, model in ALIASES.items())
-    more = "'distagg models MODEL' explains one, with its cost, paper and parameters"
+    more = "* learns from labels\n'distagg models MODEL' explains one, with its cost, paper and parameters"
     call.show(rows, f"{_models_table(rows)}\n{aliases}\n\n{more}")
 
 
 def _row(model: type[Model]) -> dict[str, Any]:
     return {
         "name": model.name,
+        "family": family_of(model.name),
         "kind": "supervised" if model.supervised else "unsupervised",
         "cost": model.cost,
         "takes": list(model.inputs),
@@ -55,14 +55,16 @@ def _row(model: type[Model]) -> dict[str, Any]:
 
 
 def _models_table(rows: list[dict[str, Any]]) -> str:
-    """Name, kind and summary of models, within the width of a terminal: long summaries go on in the next line."""
-    taken = max(len(row["name"]) for row in rows) + max(len(row["kind"]) for row in rows) + 2 * len("  ")
-    room = max(WIDTH - taken, WIDTH // 4)
-    body = []
+    """Models by family, within the width of a terminal: long summaries go on in the next line."""
+    families: dict[str, list[str]] = {}
+    wide = max(len(row["name"]) for row in rows) + len("*  ")
     for row in rows:
-        first, *more = textwrap.wrap(row["summary"], room) or [""]
-        body += [[row["name"], row["kind"], first], *(["", "", line] for line in more)]
-    return render_table(["model", "kind", "summary"], body, "lll")
+        name = row["name"] + ("*" if row["kind"] == "supervised" else "")
+        lines = textwrap.wrap(row["summary"], WIDTH - wide - 2, break_on_hyphens=False) or [""]
+        families.setdefault(row["family"], []).extend(
+            f"  {name if number == 0 else '':<{wide}}{line}" for number, line in enumerate(lines)
+        )
+    return "\n\n".join(f"{family}:\n" + "\n".join(lines) for family, lines in families.items())
 
 
 def _explain_model(name: str, row: dict[str, Any]) -> str:

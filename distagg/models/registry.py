@@ -132,6 +132,18 @@ MODELS: Registry[Model] = Registry(
     },
     ENTRY_POINTS,
 )
+FAMILIES = {  # folders of distagg/models, in the order in which they are listed
+    "positional": "points for each place in a list",
+    "majority": "majorities of lists",
+    "pairwise": "strengths from pairs",
+    "plackett_luce": "strengths from lists as sequences of choices",
+    "projection": "low-rank fit of the pair matrix",
+    "mpm": "Multinomial Preference Model",
+    "distances": "orders nearest to the lists",
+    "crf": "conditional random field over rankings",
+    "scorers": "scoring functions on features of lists",
+    "boosted": "boosted trees and ensembles",
+}
 ALIASES = {"rankagg": "lambdarank"}  # other names of models, accepted wherever the model's own name is
 COMPLETIONS: Registry[Completion] = Registry(
     {
@@ -140,6 +152,16 @@ COMPLETIONS: Registry[Completion] = Registry(
         "constant": "completion.model:Constant",
     }
 )
+
+
+def family_of(name: str) -> str:
+    """What the models beside this one have in common; models of other packages are one family.
+
+    >>> family_of("rrf")
+    'points for each place in a list'
+    """
+    folder = MODELS.built_in.get(name, "").partition(".")[0]
+    return FAMILIES.get(folder, "models of other packages")
 
 
 def is_model(name: str) -> bool:
