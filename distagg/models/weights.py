@@ -59,13 +59,28 @@ class Weighted(Model):
     def resolved(self, experts: tuple[str, ...]) -> Params:
         if self.weights in ("", AUTO):
             return {}
-        number = {name: n for n, name in enumerate(experts)}
         weight = np.ones(len(experts))
+        given: dict[int, str] = {}
         for name, value in by_name(self.weights).items():
-            if name not in number:
-                raise unknown("expert in weights", name, experts)
-            weight[number[name]] = value
+            number = expert_number(name, experts)
+            if number in given:
+                raise UsageError(f"weights: '{given[number]}' and '{name}' are both '{experts[number]}'; give it once")
+            given[number], weight[number] = name, value
         return {"expert_weight": weight, "shared_weight": np.ones(1)}  # experts without a name here have weight 1
+
+
+def expert_number(name: str, experts: tuple[str, ...]) -> int:
+    """The number of the expert that is meant: the one of that name, or the only one whose name adds an ending to it.
+
+    >>> expert_number("dense", ("bm25.run", "dense.run"))
+    1
+    """
+    if name in experts:
+        return experts.index(name)
+    longer = [number for number, expert in enumerate(experts) if expert.startswith(f"{name}.")]
+    if len(longer) != 1:
+        raise unknown("expert in weights", name, experts)
+    return longer[0]
 
 
 def list_weight(chunk: Chunk, params: Params) -> Floats:
