@@ -129,7 +129,7 @@ def evaluate_runs(
     ['dense: judged queries missing from the run count as 0: 1 of 2 (2)']
     """
     parsed, counted_by = parse_metrics(metrics), check_protocol(protocol or "trec")
-    named = runs if isinstance(runs, Mapping) else _names(runs)
+    named = runs if isinstance(runs, Mapping) else run_names(runs)
     if not named:
         raise UsageError("no runs to evaluate; give at least one")
     if baseline is not None and baseline not in named:
@@ -188,7 +188,7 @@ def _source(data: Any, name: str) -> str:
     return str(data) if isinstance(data, str | Path) else name
 
 
-def _names(files: Sequence[str | Path]) -> dict[str, str | Path]:
+def run_names(files: Sequence[str | Path]) -> dict[str, str | Path]:
     """Files by name, without .gz; by their whole path where two have the same name."""
     short = [run_name(Path(file)) for file in files]
     named: dict[str, str | Path] = {}

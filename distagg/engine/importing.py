@@ -17,19 +17,34 @@ from distagg.errors import InputError, UsageError, unknown
 from distagg.storage.atomic import refuse_existing
 from distagg.storage.paths import Place, local, place
 
+OWNERS = {  # the kinds of source that have an option
+    "qrels": ("letor", "trec", "ratings", "rankings"),
+    "expert": ("trec",),
+    "by": ("trec",),
+    "columns": ("rankings", "pairs"),
+    "users": ("ratings",),
+    "items": ("ratings",),
+    "scale": ("ratings",),
+}
+
 
 def import_dataset(
-    kind: str, sources: Sequence[str | Path], target: str | Place | None = None, *, progress: Progress = silent,
+    kind: str | None,
+    sources: str | Path | Sequence[str | Path],
+    target: str | Place | None = None,
+    *,
+    progress: Progress = silent,
     **options: Any,
-) -> Dataset:  # fmt: skip
+) -> Dataset:
     """Import source files into a dataset at a path or URL, all or nothing, or into memory.
 
     Parameters
     ----------
     kind
-        ``letor``, ``trec``, ``ratings``, ``rankings`` or ``pairs``.
+        ``letor``, ``trec``, ``ratings``, ``rankings`` or ``pairs``; None tells it by the files' content, and refuses to
+        guess. Files of judgements among them are then taken as ``qrels``.
     sources
-        Files, or directories of files.
+        Files, patterns, or directories of files.
     target
         The directory (or URL) to create; it must not exist yet. None keeps the dataset in memory, at some 25 bytes an
         entry. Chunks are then smaller than on disk, so that sums over queries may differ in their last bits; models
@@ -51,15 +66,21 @@ def import_dataset(
     from distagg.sources.about import read_about
     from distagg.sources.qrels import JudgedSource
 
-    if kind not in SOURCES:
+    if kind is not None and kind not in SOURCES:
         raise unknown("source kind", kind, SOURCES)
     if target is not None:
         refuse_existing(place(target))
+    options = {name: value for name, value in options.items() if value is not None}
     files = source_files(sources)
+    if kind is None:
+        kind, files, judgements = _tell_kind(files, options.get("qrels"), options.get("columns"))
+        options |= {"qrels": judgements} if judgements else {}
+    for name in options:
+        if kind not in OWNERS.get(name, (kind,)):
+            raise UsageError(f"{name} is an option of {', '.join(OWNERS[name])}, found it with {kind}")
     about = {name: read_about(Path(options[name])) for name in ("users", "items") if options.get(name) is not None}
-    options = {name: value for name, value in {**options, **about}.items() if value is not None}
     judged = options.pop("qrels", None)
-    source = SOURCES[kind](files, **options)
+    source = SOURCES[kind](files, **{**options, **about})
     if judged is not None:
         source = JudgedSource(source, judged if isinstance(judged, pa.Table) else as_paths(judged))
     if target is None:
@@ -105,26 +126,27 @@ def read_dataset(
     ...     read_dataset(folder).info()["labels"]
     {'1': 1}
     """
-    from distagg.sources.detect import QRELS, kind_of, kind_of_file
-
     if len(as_paths(sources)) == 1 and is_dataset(place(str(as_paths(sources)[0]))):
         return Dataset.open(str(as_paths(sources)[0]))
-    files = source_files(sources)
-    if kind is None:
-        kinds = {file: kind_of_file(file, columns) for file in files}
-        judged = [file for file in files if kinds[file] == QRELS]
-        if judged and qrels is not None:
-            raise UsageError(f"{judged[0]} holds judgements, as qrels do, which are given too; give them once")
-        files = [file for file in files if kinds[file] != QRELS]
-        if not files:
-            raise UsageError(f"{', '.join(map(str, judged))}: found only judgements, expected files to rank as well")
-        kind = kind_of(files, columns)
-        qrels = judged or qrels
-    if qrels is not None:
-        options["qrels"] = qrels
-    if columns and kind in ("rankings", "pairs"):
-        options["columns"] = columns
-    return import_dataset(kind, files, progress=progress, **options)
+    return import_dataset(kind, sources, progress=progress, qrels=qrels, columns=columns or None, **options)
+
+
+def _tell_kind(files: Sequence[Path], qrels: Any, columns: Mapping[str, str] | None) -> tuple[str, list[Path], Any]:
+    """The kind of files, those that are to be ranked, and the judgements: those given, or those among the files."""
+    from distagg.sources.detect import QRELS, kind_of, kind_of_file
+
+    kinds = {file: kind_of_file(file, columns) for file in files}
+    judged = [file for file in files if kinds[file] == QRELS]
+    ranked = [file for file in files if kinds[file] != QRELS]
+    if not ranked:
+        raise UsageError(f"{', '.join(map(str, judged))}: found only judgements, expected files to rank as well")
+    given = (
+        {path.resolve() for path in as_paths(qrels)} if qrels is not None and not isinstance(qrels, pa.Table) else ()
+    )
+    other = [file for file in judged if file.resolve() not in given]
+    if other and qrels is not None:
+        raise UsageError(f"{other[0]} holds judgements, as qrels do, which are given too; give them once")
+    return kind_of(ranked, columns), ranked, judged if qrels is None else qrels
 
 
 def as_paths(paths: str | Path | Sequence[str | Path]) -> list[Path]:

@@ -5,6 +5,7 @@ The result is the ranking with all its columns and, for models that iterate, the
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -134,6 +135,24 @@ def solve(
     rankings = [no_rows(ranking_schema(model, shown)), *(ranking for ranking, _ in pieces)]
     fits = [no_rows(fits_schema(model, trace=trace)), *(fit for _, fit in pieces)]
     return Result(model.name, pa.concat_tables(rankings), pa.concat_tables(fits), model.criterion)
+
+
+def rank_by_chunks(
+    model: Model,
+    params: Params,
+    dataset: Dataset,
+    *,
+    shown: Shown = NOTHING_MORE,
+    through: Through | None = None,
+    runner: Runner | None = None,
+    progress: Progress = silent,
+) -> Iterator[pa.Table]:
+    """Rankings in the order of the dataset, chunk by chunk as they are asked for; first a table without rows."""
+    runner = runner or InlineRunner()
+    params, refs, shown = ready(model, params, dataset, runner, shown=shown, through=through)
+    yield no_rows(ranking_schema(model, shown))
+    for ranking, _ in runner.map(Work(_solve_task, (model, params, shown, False), ids=True), refs, progress):
+        yield ranking
 
 
 def rank_to(
