@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 
 SECTIONS = {  # section: {command: (file in this folder, what it does)}
     "Rankings": {
-        "rank": ("ranking", "rank every query of a dataset"),
+        "rank": ("ranking", "rank every query of files or of a dataset"),
         "fit": ("ranking", "learn the parameters that a model shares between queries"),
         "models": ("models", "list all models, or explain one: cost, paper, parameters"),
     },
     "Quality": {
-        "evaluate": ("evaluating", "evaluate rankings against labels"),
+        "evaluate": ("evaluating", "evaluate runs and rankings against judgements, with significance tests"),
         "compare": ("evaluating", "evaluate models side by side, with significance tests"),
         "experts": ("understand", "which experts a model uses, inverts or ignores"),
         "explain": ("understand", "which experts moved each item of a query up or down"),
         "features": ("understand", "write features of items as Parquet, for use with any other learner"),
     },
     "Data": {
-        "import": ("data", "read source files into a sorted, partitioned dataset"),
-        "info": ("data", "print the size, labels and other facts of a dataset"),
+        "import": ("data", "sort source files into a dataset, for data that is large or used again"),
+        "info": ("data", "print the size, labels and other facts of files or of a dataset"),
         "expand": ("data", "write a larger dataset: replicate each expert or item"),
     },
     "Jobs": {
@@ -56,10 +56,11 @@ SECTIONS = {  # section: {command: (file in this folder, what it does)}
 }
 COMMANDS = {name: row for section in SECTIONS.values() for name, row in section.items()}
 EPILOG = """Examples:
+  distagg rank rrf bm25.run dense.run > fused.run
+  distagg evaluate bm25.run dense.run fused.run qrels.txt -m ndcg@10
+  distagg compare runs/ --qrels qrels.txt --models rrf,borda,mc4
+  distagg rank bradley_terry battles.csv
   distagg demo
-  distagg import letor A1.txt A2.txt A3.txt A4.txt A5.txt -o mq
-  distagg compare mq --models rrf,borda,mc4 --folds letor5 --report out.html
-  distagg rank rrf mq -o rankings
 
 'distagg COMMAND --help' has more examples; jobs/guides/ explains complete tasks
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import Any
 
 import click
 
 from distagg.cli.commands import Argument, Call, command, option, say
-from distagg.cli.options import DATASET, REPORT
+from distagg.cli.options import COLUMNS, DATASET, KIND, KINDS, PLAIN_DATA, QRELS, REPORT, Data
 from distagg.dataset import Dataset
 from distagg.engine.progress import metered
 from distagg.errors import UsageError
@@ -17,14 +16,13 @@ from distagg.reports.terminal import render_table
 from distagg.storage.atomic import refuse_existing
 from distagg.storage.paths import place
 
-KINDS = {  # what each kind of source file is, and a sample of it
-    "letor": ("LETOR aggregation files", "2 qid:10032 1:3 2:NULL 3:12 #docid = GX030-77-6315042"),
-    "trec": ("TREC runs, one expert per file or tag", "q1 Q0 doc7 1 14.2 bm25"),
-    "ratings": ("MovieLens files, CSV, Parquet: users are experts", "196 242 3 881250949 (user, item, rating, time)"),
-    "rankings": ("long CSV, Parquet, JSON lines; PrefLib files", "query,expert,item,rank (or score; label)"),
-    "pairs": ("CSV, Parquet, JSON lines", "winner,loser,expert,weight,tie (or model_a,model_b,winner)"),
+ABOUT = {  # what the files of each kind are, with a sample line
+    "letor": "LETOR lines, as '2 qid:10032 1:3 2:NULL #docid = GX030'",
+    "trec": "TREC runs, one expert per file or tag, as 'q1 Q0 doc7 1 14.2 bm25'",
+    "ratings": "user, item, rating: MovieLens files, CSV, Parquet; users are experts",
+    "rankings": "CSV, Parquet or JSON lines with query, expert, item, rank or score, label; PrefLib files",
+    "pairs": "CSV, Parquet or JSON lines with winner, loser or model_a, model_b, winner; expert, weight, tie",
 }
-OPTIONS = {"qrels": "trec", "expert": "trec", "by": "trec", "users": "ratings", "items": "ratings", "scale": "ratings"}
 TARGET = option("-o", "--output", required=True, metavar="DATASET", help="the dataset directory to create")
 
 
@@ -40,10 +38,18 @@ def _scale(ctx: click.Context, param: click.Parameter, text: str | None) -> tupl
 
 @command(
     "import",
-    Argument("kind", metavar="KIND", help="; ".join(f"{kind}: {about}" for kind, (about, _) in KINDS.items())),
-    Argument("sources", metavar="SRC...", nargs=-1, required=True, help="files (.gz too), or directories of files"),
+    Argument(
+        "sources",
+        metavar="[KIND] FILE...",
+        nargs=-1,
+        required=True,
+        help="files (.gz too), patterns or directories of files. KIND (default: told by their content) is "
+        + "; ".join(f"{kind}: {about}" for kind, about in ABOUT.items()),
+    ),
     TARGET,
-    option("--qrels", metavar="FILE", help="trec: judgements, lines of query 0 item label"),
+    KIND,
+    QRELS,
+    COLUMNS,
     option(
         "--expert", type=click.Choice(("file", "tag")), help="trec: the expert is the file or the tag (default file)"
     ),
@@ -55,22 +61,28 @@ def _scale(ctx: click.Context, param: click.Parameter, text: str | None) -> tupl
     option("--scale", metavar="LOW,HIGH", callback=_scale, help="ratings: smallest and largest valid rating, as 0.5,5"),
     cluster=False,
     examples=(
-        "distagg import trec bm25.run dense.run.gz --qrels qrels.txt -o runs",
+        "distagg import bm25.run dense.run.gz --qrels qrels.txt -o runs",
         "distagg import letor A1.txt A2.txt A3.txt A4.txt A5.txt -o mq",
         "distagg import ratings u.data --users u.user --items u.item --scale 1,5 -o movies",
-        "distagg import rankings lists.parquet -o lists",
+        "distagg import lists.parquet --columns site=item,place=rank -o lists",
         "distagg import pairs battles.csv -o battles",
     ),
 )
-def import_command(call: Call, kind: str, sources: tuple[str, ...], output: str, **options: Any) -> None:
+def import_command(
+    call: Call,
+    sources: tuple[str, ...],
+    output: str,
+    kind: str | None,
+    qrels: str | None,
+    columns: dict[str, str],
+    **options: Any,
+) -> None:
     from distagg.engine.importing import import_dataset
 
-    given = {name: value for name, value in options.items() if value is not None}
-    for name in given:
-        if OPTIONS[name] != kind:
-            raise UsageError(f"--{name} is an option of 'distagg import {OPTIONS[name]}', found it with {kind}")
-    if "qrels" in given:
-        given["qrels"] = Path(given["qrels"])
+    refuse_existing(place(output))
+    if kind is None and sources[0] in KINDS and len(sources) > 1:
+        kind, sources = sources[0], sources[1:]
+    given = {name: value for name, value in {**options, "qrels": qrels, "columns": columns}.items() if value}
     began = time.perf_counter()
     with metered("import, rows read and written", 0) as progress:
         dataset = import_dataset(kind, sources, output, progress=progress, **given)
@@ -81,13 +93,17 @@ def import_command(call: Call, kind: str, sources: tuple[str, ...], output: str,
 
 @command(
     "info",
-    DATASET,
+    PLAIN_DATA,
     REPORT,
     cluster=False,
-    examples=("distagg info mq", "distagg info mq --report mq.html"),
+    examples=(
+        "distagg info mq",
+        "distagg info bm25.run dense.run --qrels qrels.txt",
+        "distagg info mq --report mq.html",
+    ),
 )
-def info_command(call: Call, dataset: str, report: str | None) -> None:
-    opened = Dataset.open(dataset)
+def info_command(call: Call, data: Data, report: str | None) -> None:
+    opened = data.open()
     if report:
         from distagg.engine.inspect.describe import describe
         from distagg.reports import dataset_report, write_report

@@ -5,13 +5,19 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import sys
+from collections.abc import Sequence
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, Literal
+
+import click
+import pyarrow.compute as pc
 
 from distagg.cli.commands import Argument, Call, command, option, say
 from distagg.cli.options import (
     DATA,
+    EXPANSION,
     GOAL,
     METRICS,
     PROTOCOL,
@@ -21,84 +27,193 @@ from distagg.cli.options import (
     Completion,
     Data,
     completion_options,
+    is_dataset,
     matching,
+    refuse_unlabelled,
     search_options,
 )
 from distagg.dataset import Dataset
-from distagg.engine.compare import DEFAULT_METRICS
+from distagg.engine.compare import DEFAULT_METRICS, paired_test_rows
+from distagg.engine.evaluate_runs import evaluate_runs, rbo, run_names
 from distagg.engine.fitting.fit import Goal
 from distagg.engine.progress import metered
-from distagg.errors import UsageError
-from distagg.models import MODELS
-from distagg.reports.terminal import comparison_table, counted_by, render_table
+from distagg.engine.read_rankings import read_rankings
+from distagg.errors import InputError, UsageError, unknown
+from distagg.metrics import evaluate_rankings
+from distagg.models import MODELS, known_name
+from distagg.reports.terminal import comparison_table, counted_by, render_table, significance_table
+from distagg.sources.detect import QRELS, kind_of_file
 from distagg.storage.atomic import refuse_existing, staged_file
-from distagg.storage.paths import place
+from distagg.storage.paths import local, place
 
+OVERLAP = re.compile(r"rbo(?:\((0?\.\d+)\))?")  # a metric of two rankings
 USER_METRICS = ("ndcg@1", "ndcg@5", "ndcg@10")
 
 
 @command(
     "evaluate",
     Argument(
-        "rankings",
-        metavar="RANKINGS",
-        help="output of 'distagg rank', or a TREC run, CSV (.gz too) or Parquet file",
+        "words",
+        metavar="RANKINGS... QRELS|DATASET",
+        nargs=-1,
+        required=True,
+        help="outputs of 'distagg rank', TREC runs, CSV (.gz too) or Parquet files; then the judgements: a file with "
+        "lines of query 0 item label, or a dataset with labels",
     ),
-    DATA,
+    option("--qrels", metavar="FILE", help="the judgements; all arguments are then rankings"),
     METRICS,
     PROTOCOL,
+    option("--baseline", metavar="NAME", help="rankings to test the others against (default: the best)"),
+    option(
+        "--missing",
+        type=click.Choice(("zero", "skip")),
+        default="zero",
+        help="judged queries that a run lacks count as 0 (default), or are left out of its means",
+    ),
     RESULT,
     WHERE,
-    completion_options("complete every user's missing ratings, and print the mean ndcg@k over users"),
+    completion_options("with a dataset of ratings: complete them, and print the mean ndcg@k over users"),
+    *EXPANSION,
     examples=(
+        "distagg evaluate bm25.run dense.run fused.run qrels.txt -m ndcg@10 -m recall@100",
+        "distagg evaluate bm25.run dense.run -m rbo",
         "distagg evaluate rankings mq -m ndcg@5 -m map",
         "distagg evaluate dense.run runs -m ndcg@10",
     ),
 )
 def evaluate_command(
     call: Call,
-    rankings: str,
-    data: Data,
+    words: tuple[str, ...],
+    qrels: str | None,
     metrics: tuple[str, ...],
-    protocol: Any,
+    protocol: str | None,
+    baseline: str | None,
+    missing: Literal["zero", "skip"],
     output: str | None,
     where: str | None,
     completion: Completion,
+    **expansion: Any,
 ) -> None:
-    from distagg.engine.read_rankings import read_rankings
-    from distagg.metrics import evaluate_rankings
-
     _refuse_result(output)
-    dataset = matching(data.open(), where)
+    if metrics and all(OVERLAP.fullmatch(name.lower()) for name in metrics):
+        body = _compare_two(words, metrics)
+        _write_result(output, body)
+        call.show(body, _evaluation_text(body))
+        return
+    runs, labels = (words, qrels) if qrels else (words[:-1], words[-1])
+    _refuse_labels(runs, labels)
+    if not is_dataset(labels) and (completion.complete or any(times != 1 for times in expansion.values())):
+        raise UsageError(f"--complete and --expand need a dataset, found the judgements {labels}")
     if completion.complete:
-        body = _evaluate_users(call, rankings, dataset, metrics or USER_METRICS, completion)
+        body = _evaluate_users(call, runs, matching(Data((labels,), **expansion).open(), where), metrics, completion)
     elif where or completion.completion:
         raise UsageError("--where and -c need --complete: labels do not depend on the user")
-    elif not dataset.manifest.labels:
-        raise UsageError(f"{data.dataset} has no labels to evaluate against; import it with them")
     else:
-        table = read_rankings(place(rankings))
-        result = evaluate_rankings(table, dataset, metrics or DEFAULT_METRICS, protocol=protocol, source=rankings)
-        body = {"means": result.means, "protocol": result.protocol, "queries": len(result.query_ids)}
+        asked: dict[str, Any] = {"protocol": protocol, "baseline": baseline, "seed": call.seed or 0}
+        if is_dataset(labels):
+            body = _evaluate_on(Data((labels,), **expansion), runs, metrics or DEFAULT_METRICS, **asked)
+        else:
+            found = evaluate_runs(runs, labels, metrics or DEFAULT_METRICS, missing=missing, **asked)
+            for note in found.notes():
+                say(note)
+            body = _body(found.means, found.protocol, len(found.query_ids), found.baseline, found.tests)
     _write_result(output, body)
+    call.show(body, _evaluation_text(body))
+
+
+def _compare_two(words: Sequence[str], metrics: Sequence[str]) -> dict[str, Any]:
+    """The rank-biased overlap of two rankings: the mean over queries."""
+    if len(words) != 2:
+        raise UsageError(f"rbo: found {len(words)} rankings, expected two, and no judgements")
+    means, queries = {}, 0
+    for name in metrics:
+        persistence = OVERLAP.fullmatch(name.lower())
+        assert persistence is not None
+        values = rbo(words[0], words[1], float(persistence[1] or 0.9))["rbo"]
+        means[name.lower()], queries = pc.mean(values).as_py(), len(values)
+    return {"means": means, "queries": queries}
+
+
+def _refuse_labels(runs: Sequence[str], labels: str) -> None:
+    """Refuse a call without rankings, or whose last word is neither judgements nor a dataset."""
+    if is_dataset(labels):
+        if not runs:
+            raise UsageError(f"found only the dataset {labels}, expected RANKINGS... DATASET")
+        return
+    file = local(labels, "judgements")
+    if not file.exists():
+        raise InputError(labels, found="no such file", expected="judgements (qrels), or a dataset with labels")
+    kind = "a directory that is no dataset" if file.is_dir() else kind_of_file(file)
+    if kind != QRELS:
+        raise UsageError(
+            f"{labels}: found {kind}, expected judgements (lines of query 0 item label) or a dataset; name them last, "
+            "or by --qrels FILE"
+        )
+    if not runs:
+        raise UsageError(f"found only the judgements {labels}, expected RANKINGS... QRELS")
+
+
+def _evaluate_on(
+    data: Data,
+    runs: Sequence[str],
+    metrics: Sequence[str],
+    *,
+    protocol: str | None,
+    baseline: str | None,
+    seed: int,
+) -> dict[str, Any]:
+    """Evaluate rankings against the labels of a dataset."""
+    dataset = data.open()
+    refuse_unlabelled(data, dataset)
+    found = {
+        name: evaluate_rankings(read_rankings(place(str(path))), dataset, metrics, protocol=protocol, source=str(path))
+        for name, path in run_names(runs).items()
+    }
+    if baseline is not None and baseline not in found:
+        raise unknown("baseline", baseline, found)
+    means = {name: evaluation.means for name, evaluation in found.items()}
+    first = next(iter(found.values()))
+    names = [str(metric) for metric in first.metrics]
+    reference = baseline or max(means, key=lambda name: means[name][names[0]])
+    tests = paired_test_rows({name: each.values for name, each in found.items()}, names, reference, seed)
+    return _body(means, first.protocol, len(first.query_ids), reference, tests)
+
+
+def _body(
+    means: dict[str, dict[str, float]], protocol: str, queries: int, baseline: str, tests: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """The result of an evaluation as plain values: without names and tests where there is only one ranking."""
+    counted = {"protocol": protocol, "queries": queries}
+    if len(means) == 1:
+        return {"means": next(iter(means.values())), **counted}
+    rows = [{"run": run, "metric": metric, "value": v} for run, row in means.items() for metric, v in row.items()]
+    return {"means": means, "results": rows, "tests": tests, "baseline": baseline, **counted}
+
+
+def _evaluation_text(body: dict[str, Any]) -> str:
+    if "tests" in body:
+        return comparison_table(body, colour=_colour(), what="run") + "\n" + significance_table(body)
     rows = [[name, f"{100 * value:.2f}"] for name, value in body["means"].items()]
     counted = f"\n{counted_by(body['protocol'])}" if "protocol" in body else ""
-    call.show(body, render_table(["metric", "mean, %"], rows, "lr") + counted)
+    return render_table(["metric", "mean, %"], rows, "lr") + counted
 
 
 def _evaluate_users(
-    call: Call, rankings: str, dataset: Dataset, metrics: tuple[str, ...], completion: Completion
+    call: Call, runs: Sequence[str], dataset: Dataset, metrics: tuple[str, ...], completion: Completion
 ) -> dict[str, Any]:
     """The mean metrics of a ranking over all users."""
     from distagg.engine.complete import evaluate_users
-    from distagg.engine.read_rankings import read_rankings
 
-    table = read_rankings(place(rankings))
+    if len(runs) > 1:
+        raise UsageError(f"--complete: found {len(runs)} rankings, expected one")
+    table = read_rankings(place(runs[0]))
     with call.runner() as runner, metered("evaluate", len(dataset.plan())) as progress:
         through = completion.fit(dataset, call.seed, runner)
         assert through is not None
-        found = evaluate_users({rankings: table}, dataset, through, metrics, runner=runner, progress=progress)
-    return {"means": found.means[rankings], "complete": completion.complete, "users": len(found.values[rankings])}
+        found = evaluate_users(
+            {runs[0]: table}, dataset, through, metrics or USER_METRICS, runner=runner, progress=progress
+        )
+    return {"means": found.means[runs[0]], "complete": completion.complete, "users": len(found.values[runs[0]])}
 
 
 @command(
@@ -139,10 +254,12 @@ def compare_command(
 
     _refuse_result(output)
     dataset = data.open()
-    names = models.split(",") if models else all_models(dataset, folds)
+    refuse_unlabelled(data, dataset)
+    names = [known_name(name) for name in models.split(",")] if models else all_models(dataset, folds)
     by_model: dict[str, dict[str, str]] = {}
     for key, value in settings.items():
         model, dot, name = key.partition(".")
+        model = known_name(model)
         if not dot or model not in names:
             raise UsageError(f"-p {key}={value}: expected MODEL.key=value with one of the compared models")
         by_model.setdefault(model, {})[name] = value
@@ -155,7 +272,7 @@ def compare_command(
             metrics=metrics or DEFAULT_METRICS,
             protocol=goal.protocol,
             goal=goal.metric,
-            baseline=baseline,
+            baseline=known_name(baseline) if baseline else None,
             tries=tries,
             seed=call.seed or 0,
             runner=runner,
@@ -174,8 +291,11 @@ def show_comparison(call: Call, result: dict[str, Any], dataset: Dataset, report
 
         write_report(compare_report({**result, "dataset": describe(dataset)}), report, overwrite=True)
         say(f"report: {report}")
-    colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    call.show(_without_queries(result), comparison_table(result, colour=colour))
+    call.show(_without_queries(result), comparison_table(result, colour=_colour()))
+
+
+def _colour() -> bool:
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
 def _without_queries(result: dict[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -16,6 +18,11 @@ if TYPE_CHECKING:
     from distagg.engine.runner import Runner
 
 
+KINDS = ("letor", "trec", "ratings", "rankings", "pairs")
+UNZIPPED = 6  # times as large as gzipped text
+SMALL, LARGE = 200_000_000, 2_000_000_000  # bytes of files, about 50 million lines
+
+
 def settings_of(ctx: click.Context, param: click.Parameter, words: tuple[str, ...]) -> dict[str, str]:
     """The settings ``key=value`` by key."""
     settings = {}
@@ -27,21 +34,93 @@ def settings_of(ctx: click.Context, param: click.Parameter, words: tuple[str, ..
     return settings
 
 
+def columns_of(ctx: click.Context, param: click.Parameter, text: str | None) -> dict[str, str]:
+    """The columns ``theirs=ours,...`` by their name in the files."""
+    columns = {}
+    for word in text.split(",") if text else ():
+        theirs, equals, ours = word.partition("=")
+        if not (equals and theirs and ours):
+            raise UsageError(f"--columns: found '{word}', expected THEIRS=OURS,... such as qid=query,docno=item")
+        columns[theirs] = ours
+    return columns
+
+
 @dataclass(frozen=True)
 class Data:
-    """A dataset as the arguments name it."""
+    """The data of a command: a dataset, or source files that are read into memory."""
 
-    dataset: str
+    sources: tuple[str, ...]
+    kind: str | None = None
+    qrels: str | None = None
+    columns: dict[str, str] = field(default_factory=dict)
     expand_experts: int = 1
     expand_items: int = 1
 
-    def open(self, path: str | None = None) -> Dataset:
-        """Open the dataset, or one at another path, with the expansion that the options ask for."""
-        from distagg.dataset import Dataset, expanded
+    def __str__(self) -> str:
+        return " ".join(self.sources)
 
-        dataset = Dataset.open(path or self.dataset)
+    def open(self) -> Dataset:
+        """Open the dataset or read the files, with the expansion that the options ask for."""
+        from distagg.dataset import expanded
+
+        dataset = open_data(self.sources, self.kind, self.qrels, self.columns)
         times = {"experts": self.expand_experts, "items": self.expand_items}
         return expanded(dataset, **times) if times != {"experts": 1, "items": 1} else dataset
+
+    def beside(self, path: str) -> Dataset:
+        """Open other data in the same way; a dataset beside files has its own labels and names of columns."""
+        if is_dataset(path):
+            return Data((path,), expand_experts=self.expand_experts, expand_items=self.expand_items).open()
+        return replace(self, sources=(path,)).open()
+
+
+def is_dataset(path: str) -> bool:
+    """Whether a path is that of a dataset, complete or not; source files are never in an object store."""
+    from distagg.dataset import manifest
+    from distagg.storage.paths import Store, place
+
+    return isinstance(place(path), Store) or manifest.is_dataset(place(path))
+
+
+def open_data(sources: Sequence[str], kind: str | None, qrels: str | None, columns: Mapping[str, str]) -> Dataset:
+    """Open a dataset, or read files into memory; ``kind``, ``qrels`` and ``columns`` are for files."""
+    from distagg.dataset import Dataset
+    from distagg.engine.importing import read_dataset
+    from distagg.engine.progress import metered
+
+    datasets = [source for source in sources if is_dataset(source)]
+    if datasets and len(sources) > 1:
+        raise UsageError(f"{datasets[0]} is a dataset; give it alone, or give source files only")
+    if datasets:
+        given = [name for name, value in (("--kind", kind), ("--qrels", qrels), ("--columns", columns)) if value]
+        if given:
+            raise UsageError(
+                f"{given[0]} is for source files, but {datasets[0]} is a dataset; import it with {given[0]}"
+            )
+        return Dataset.open(datasets[0])
+    note_size(sources)
+    with metered("read, rows", 0) as progress:
+        return read_dataset(sources, kind=kind, qrels=qrels, columns=columns or None, progress=progress)
+
+
+def refuse_unlabelled(data: Data, dataset: Dataset) -> None:
+    """Refuse data without labels, and say how to give them."""
+    if not dataset.manifest.labels:
+        remedy = "import it with them" if is_dataset(data.sources[0]) else "give --qrels FILE"
+        raise UsageError(f"{data} has no labels; {remedy}")
+
+
+def note_size(sources: Sequence[str]) -> None:
+    """Say that 'import' is the way for files that are large in memory."""
+    from distagg.pipeline.doctor import usable_memory
+
+    files = [file for source in map(Path, sources) for file in (source.iterdir() if source.is_dir() else (source,))]
+    size = sum(file.stat().st_size * (UNZIPPED if file.suffix == ".gz" else 1) for file in files if file.is_file())
+    if size > LARGE or (size > SMALL and 2 * size > usable_memory()):
+        say(
+            f"reading {size / 1e9:.1f} GB of files into memory; for data that is large or used again: "
+            "distagg import FILE... -o DATASET"
+        )
 
 
 @dataclass(frozen=True)
@@ -82,6 +161,21 @@ def settings_option(form: str, help: str) -> click.Option:
     return option("-p", "settings", many=True, metavar=form, callback=settings_of, help=help)
 
 
+SHORTCUTS = (
+    option("--depth", type=click.IntRange(min=0), metavar="K", help="the first K of each list only: -p depth=K"),
+    option("--weights", metavar="NAME:W,...", help="weights of experts, as bm25:1,dense:2: -p weights=..."),
+)
+
+
+def with_shortcuts(settings: dict[str, str], **shortcuts: object) -> dict[str, str]:
+    """The settings and those of ``SHORTCUTS`` that are given."""
+    given = {name: str(value) for name, value in shortcuts.items() if value is not None}
+    twice = next((name for name in given if name in settings), None)
+    if twice:
+        raise UsageError(f"found --{twice} and -p {twice}=, expected one of them")
+    return settings | given
+
+
 def search_options(form: str) -> tuple[click.Option, ...]:
     return (
         settings_option(
@@ -104,16 +198,32 @@ def completion_options(help: str) -> Gathered:
     )
 
 
-DATASET = Argument("dataset", metavar="DATASET", help="a dataset written by 'distagg import'")
-DATA = Gathered(
-    "data",
-    Data,
-    (
-        DATASET,
-        option("--expand-experts", type=int, default=1, metavar="T", help="replicate each expert T times (default 1)"),
-        option("--expand-items", type=int, default=1, metavar="T", help="replicate each item T times (default 1)"),
-    ),
+KIND = option(
+    "--kind", type=click.Choice(KINDS), help="what the files are (default: told by their content; not guessed)"
 )
+QRELS = option("--qrels", metavar="FILE", help="relevance judgements: lines of query 0 item label")
+COLUMNS = option(
+    "--columns", metavar="THEIRS=OURS,...", callback=columns_of, help="names of columns, as qid=query,docno=item"
+)
+SOURCES = (
+    Argument(
+        "sources",
+        metavar="DATA...",
+        nargs=-1,
+        required=True,
+        help="files (.gz too), directories of files, or a dataset written by 'distagg import'",
+    ),
+    KIND,
+    QRELS,
+    COLUMNS,
+)
+PLAIN_DATA = Gathered("data", Data, SOURCES)
+EXPANSION = (
+    option("--expand-experts", type=int, default=1, metavar="T", help="replicate each expert T times (default 1)"),
+    option("--expand-items", type=int, default=1, metavar="T", help="replicate each item T times (default 1)"),
+)
+DATA = Gathered("data", Data, (*SOURCES, *EXPANSION))
+DATASET = Argument("dataset", metavar="DATASET", help="a dataset written by 'distagg import'")
 MODEL_OR_FITTED = Argument("model", metavar="MODEL|MODELDIR", help="a model's name, or a model fitted by 'distagg fit'")
 PROTOCOL = option(
     "--protocol",

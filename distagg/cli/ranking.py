@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import sys
+from collections.abc import Iterator
 from typing import Any
 
 import click
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from distagg.cli.commands import Argument, Call, command, flag, option, say
@@ -14,28 +18,32 @@ from distagg.cli.options import (
     DATA,
     GOAL,
     MODEL_OR_FITTED,
+    SHORTCUTS,
     WHERE,
     Completion,
     Data,
     completion_options,
     matching,
+    refuse_unlabelled,
     search_options,
     settings_option,
+    with_shortcuts,
 )
 from distagg.dataset import Dataset
-from distagg.dataset.rankings import FORMATS, SUFFIXES
+from distagg.dataset.rankings import FORMATS, SUFFIXES, Format, as_csv, as_trec
 from distagg.engine.fitting.fit import Goal, fit
 from distagg.engine.progress import metered
-from distagg.engine.rank import rank_to
+from distagg.engine.rank import rank_by_chunks, rank_to
 from distagg.engine.rank_options import Shown
 from distagg.engine.runner import Runner
 from distagg.engine.saved import Fitted, load_model, save_model
 from distagg.errors import UsageError
 from distagg.models import Model, Params, is_model, model_named, reseeded
-from distagg.reports.terminal import render_table
+from distagg.reports.terminal import ranking_table, render_table
 from distagg.storage.atomic import refuse_existing
 from distagg.storage.paths import Place, place
 
+SHOWN_QUERIES, SHOWN_ITEMS = 3, 10  # of a ranking on a terminal
 ENDS = 10  # items at the top and at the bottom of a ranking in its report
 
 
@@ -52,15 +60,16 @@ ENDS = 10  # items at the top and at the bottom of a ranking in its report
     ),
     option(
         "--valid",
-        metavar="DATASET",
+        metavar="DATA",
         help="labelled validation data for early stopping and the choice of settings (default: the training data); "
         "models without early stopping, such as bestinput, learn from both",
     ),
     option("--folds", metavar="letor5|K", help="choose settings by cross-validation: letor5 (five files), or K folds"),
     *search_options("key=value"),
+    *SHORTCUTS,
     GOAL,
     examples=(
-        "distagg fit crf mq -o model",
+        "distagg fit crf runs/ --qrels qrels.txt -o model",
         "distagg fit rrf mq -p c=10,30,60 --folds letor5 --goal ndcg@5 -o chosen",
     ),
 )
@@ -73,17 +82,22 @@ def fit_command(
     folds: str | None,
     settings: dict[str, str],
     tries: int | None,
+    depth: int | None,
+    weights: str | None,
     goal: Goal,
 ) -> None:
     from distagg.engine.fitting.folds import count_folds
     from distagg.engine.fitting.search import differing, search, variants
     from distagg.reports.terminal import learned_text
 
+    settings = with_shortcuts(settings, depth=depth, weights=weights)
     models = variants(model, settings, tries=tries, seed=call.seed or 0)
     best, tried = models[0], []
     refuse_existing(place(output))
     dataset = data.open()
-    validation = data.open(valid) if valid else None
+    if best.needs_labels or len(models) > 1:
+        refuse_unlabelled(data, dataset)
+    validation = data.beside(valid) if valid else None
     with call.runner() as runner:
         if len(models) > 1:
             with metered(f"search {best.name}, fits", len(models) * count_folds(folds)) as progress:
@@ -119,12 +133,19 @@ def _tried_table(tried: list[dict[str, Any]], metric: str) -> str:
     option(
         "-o",
         "--output",
-        required=True,
         metavar="RANKINGS",
-        help="the directory to create, or a file: .csv, .parquet, .run (TREC)",
+        help="the directory to create, or a file: .csv, .parquet, .run (TREC); default: print on stdout, on a "
+        "terminal only the top of the first queries",
     ),
-    option("--format", "fmt", type=click.Choice(FORMATS), help="default: by the ending of RANKINGS, else parquet"),
+    option(
+        "--format",
+        "fmt",
+        type=click.Choice(FORMATS),
+        help="default: by the ending of RANKINGS, else parquet; on stdout trec if DATA are TREC runs, else csv",
+    ),
+    option("--top", type=click.IntRange(min=0), default=0, metavar="K", help="the first K items of each query only"),
     settings_option("key=value", "set a model's parameter; repeat for more; 'distagg models MODEL' lists them"),
+    *SHORTCUTS,
     WHERE,
     completion_options("complete every user's missing ratings before ranking"),
     flag(
@@ -139,7 +160,6 @@ def _tried_table(tried: list[dict[str, Any]], metric: str) -> str:
         metavar="N",
         help="omit items with fewer experts (for pairs: comparisons), and print how many",
     ),
-    option("--top", type=int, default=0, metavar="K", help="keep the first K items of each ranking"),
     flag("--titles", help="add the column title, if the dataset has titles"),
     option(
         "--bootstrap",
@@ -156,6 +176,10 @@ def _tried_table(tried: list[dict[str, Any]], metric: str) -> str:
     ),
     ALLOW_UNSEEN,
     examples=(
+        "distagg rank rrf bm25.run dense.run --weights dense:2 --top 100 > fused.run",
+        "distagg rank rrf 'runs/*.run.gz' --depth 1000 -o fused.run",
+        "distagg rank rrf lists.csv",
+        "distagg rank bradley_terry battles.csv",
         "distagg rank rrf mq -o rankings",
         "distagg rank model mq -o tonight.run",
         "distagg rank mpm movies -o top.csv --support --titles --min-support 10 --report top.html",
@@ -166,21 +190,19 @@ def rank_command(
     call: Call,
     model: str,
     data: Data,
-    output: str,
+    output: str | None,
     fmt: Any,
     settings: dict[str, str],
+    depth: int | None,
+    weights: str | None,
     where: str | None,
     completion: Completion,
     report: str | None,
     allow_unseen: bool,
     **columns: Any,
 ) -> None:
-    target = place(output)
-    if target.suffix == ".gz":
-        raise UsageError(f"-o {target}: rankings cannot be written gzipped; write {target.stem} and gzip it afterwards")
-    fmt = fmt or SUFFIXES.get(target.suffix, "parquet")
-    if report and fmt == "trec":
-        raise UsageError("--report needs columns that TREC runs do not have; write parquet or csv")
+    target = place(output) if output else None
+    _refuse_formats(target, fmt, report)
     shown = Shown(
         support=columns["support"],
         least=columns["min_support"],
@@ -189,21 +211,72 @@ def rank_command(
         resamples=columns["bootstrap"],
         seed=call.seed or 0,
     )
+    settings = with_shortcuts(settings, depth=depth, weights=weights)
     dataset = matching(data.open(), where)
     with call.runner() as runner, metered("rank", len(dataset.plan())) as progress:
-        ready, params = ready_model(call, model, settings, dataset, runner, allow_unseen=allow_unseen)
+        ready, params = ready_model(call, model, settings, data, dataset, runner, allow_unseen=allow_unseen)
         through = completion.fit(dataset, call.seed, runner)
-        rows = rank_to(
-            target, ready, params, dataset, fmt=fmt, shown=shown, through=through, runner=runner, progress=progress
-        )
+        options: dict[str, Any] = {"shown": shown, "through": through, "runner": runner, "progress": progress}
+        if target is None:
+            tables = rank_by_chunks(ready, params, dataset, **options)
+            _print_ranking(call, tables, fmt or stdout_format(dataset, shown), ready.name, dataset.manifest.queries)
+            return
+        fmt = fmt or SUFFIXES.get(target.suffix, "parquet")
+        rows = rank_to(target, ready, params, dataset, fmt=fmt, **options)
     if report:
         _report_ranking(target, ready.name, report)
     about = {"model": ready.name, "rows": rows, "output": str(target), "format": fmt}
     call.show(about, note=f"ranked {rows:,} items with {ready.name}: {target}")
 
 
+def _refuse_formats(target: Place | None, fmt: Format | None, report: str | None) -> None:
+    """Refuse what cannot be written, before any work is done."""
+    if target is None:
+        if fmt == "parquet":
+            raise UsageError("--format parquet cannot be printed; give -o RANKINGS, or --format csv or trec")
+        if report:
+            raise UsageError("--report needs a ranking on disk; give -o RANKINGS")
+        return
+    if target.suffix == ".gz":
+        raise UsageError(f"-o {target}: rankings cannot be written gzipped; write {target.stem} and gzip it afterwards")
+    if report and (fmt or SUFFIXES.get(target.suffix)) == "trec":
+        raise UsageError("--report needs columns that TREC runs do not have; write parquet or csv")
+
+
+def stdout_format(dataset: Dataset, shown: Shown) -> Format:
+    """Runs for runs; CSV for other data, and for columns that runs do not have."""
+    return "trec" if dataset.manifest.source == "trec" and not shown.columns else "csv"
+
+
+def _print_ranking(call: Call, tables: Iterator[pa.Table], fmt: Format, tag: str, queries: int) -> None:
+    """Print a ranking: rows as JSON, the top on a terminal, or all lines, chunk by chunk, for a pipe or a file."""
+    if call.json:
+        print(json.dumps(pa.concat_tables(tables).to_pylist(), indent=1))
+    elif sys.stdout.isatty():
+        table, enough = next(tables), False
+        while not enough and (more := next(tables, None)) is not None:
+            table = pa.concat_tables([table, more])
+            enough = pc.count_distinct(table["query"]).as_py() > SHOWN_QUERIES
+        print(ranking_table(table, SHOWN_QUERIES, SHOWN_ITEMS))
+        say(
+            f"at most {SHOWN_ITEMS} items of the first {min(SHOWN_QUERIES, queries):,} of {queries:,} queries; "
+            "for all: '-o FILE' or '| cat'"
+        )
+    else:
+        for number, table in enumerate(tables):
+            text = as_csv(table, header=number == 0) if fmt == "csv" else as_trec(table, tag)
+            sys.stdout.write(text.decode())
+
+
 def ready_model(
-    call: Call, name: str, settings: dict[str, str], dataset: Dataset, runner: Runner, *, allow_unseen: bool
+    call: Call,
+    name: str,
+    settings: dict[str, str],
+    data: Data,
+    dataset: Dataset,
+    runner: Runner,
+    *,
+    allow_unseen: bool,
 ) -> tuple[Model, Params]:
     """A saved model with its params, or a model by its name, which must not need labels."""
     if not is_model(name) and place(name).exists():
@@ -211,14 +284,14 @@ def ready_model(
             raise UsageError("-p has no effect on a fitted model; set parameters with 'distagg fit'")
         fitted = load_model(name)
         return reseeded(fitted.model, call.seed), fitted.params_on(dataset, runner, allow_unseen=allow_unseen)
-    model = without_labels(model_named(name, settings, seed=call.seed or 0))
+    model = without_labels(model_named(name, settings, seed=call.seed or 0), data)
     return model, fit(model, dataset, runner=runner)
 
 
-def without_labels(model: Model) -> Model:
+def without_labels(model: Model, data: Data) -> Model:
     """The model itself; refuses one that learns from labels and so has to be fitted first."""
     if model.needs_labels:
-        raise UsageError(f"{model.name} must be fitted first: distagg fit {model.name} DATASET -o MODELDIR")
+        raise UsageError(f"{model.name} must be fitted first: distagg fit {model.name} {data} -o MODELDIR")
     return model
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from distagg.cli.commands import Argument, Call, command, flag, option, say
-from distagg.cli.options import ALLOW_UNSEEN, DATASET, GOAL, MODEL_OR_FITTED, REPORT
+from distagg.cli.options import ALLOW_UNSEEN, DATASET, GOAL, MODEL_OR_FITTED, PLAIN_DATA, REPORT, Data
 from distagg.cli.ranking import without_labels
 from distagg.dataset import Dataset
 from distagg.engine import fit
@@ -135,21 +135,21 @@ def _retrained_text(retrained: dict[str, Any], metric: str) -> str:
 @command(
     "explain",
     MODEL_OR_FITTED,
-    DATASET,
+    PLAIN_DATA,
     option("--query", "queries", many=True, required=True, metavar="QUERY", help="repeat for more"),
     REPORT,
     ALLOW_UNSEEN,
     cluster=False,
-    examples=("distagg explain model mq --query 10002", "distagg explain rrf mq --query 10002"),
+    examples=("distagg explain model mq --query 10002", "distagg explain rrf bm25.run dense.run --query 10002"),
 )
 def explain_command(
-    call: Call, model: str, dataset: str, queries: tuple[str, ...], report: str | None, allow_unseen: bool
+    call: Call, model: str, data: Data, queries: tuple[str, ...], report: str | None, allow_unseen: bool
 ) -> None:
-    opened = Dataset.open(dataset)
+    opened = data.open()
     if not is_model(model) and place(model).exists():
         fitted = _loaded(call, model)
     else:
-        fitted = fit(without_labels(model_named(model, seed=call.seed or 0)), opened)
+        fitted = fit(without_labels(model_named(model, seed=call.seed or 0), data), opened)
     results = [explain(fitted, opened, query, allow_unseen=allow_unseen) for query in queries]
     if report:
         write_report(explanation_report(results), report, overwrite=True)

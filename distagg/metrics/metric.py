@@ -128,7 +128,9 @@ def parse_metric(text: str) -> Metric:
         name, cutoff = inside["name"], inside["cutoff"]
     meant = FORM.fullmatch(ALIASES.get(name, name))
     if name == "rbo":
-        raise UsageError("rbo compares two rankings, not a ranking with labels; use distagg.rbo(a, b)")
+        raise UsageError(
+            "rbo compares two rankings, without labels; use distagg.rbo(a, b), or 'distagg evaluate A B -m rbo'"
+        )
     if meant is None or meant["name"] not in FAMILIES:
         raise unknown("metric", name, FAMILIES, aliases=ALIASES)
     family = FAMILIES[meant["name"]]

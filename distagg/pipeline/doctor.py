@@ -14,7 +14,7 @@ from typing import Any
 from distagg.pipeline.folder import installed
 
 OK, POOR, BAD = "ok", "poor", "bad"
-NEEDED = ("numpy", "scipy", "numba", "pyarrow", "sparse", "dask", "distributed")
+NEEDED = ("numpy", "scipy", "numba", "pyarrow", "sparse", "dask", "distributed", "click")
 EXTRAS = {"lightgbm": "lambdamart and blend", "pandas": "pandas frames", "polars": "polars frames"}
 ROOM = 10 << 30
 
@@ -58,11 +58,16 @@ def _cores() -> dict[str, Any]:
     return _row("cores", OK if usable > 1 else POOR, str(usable), "with one core, workers bring no speed-up")
 
 
-def _memory() -> dict[str, Any]:
+def usable_memory() -> int:
+    """Bytes of memory that this process may use."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limit = Path("/sys/fs/cgroup/memory.max")
     text = limit.read_text().strip() if limit.is_file() else "max"
-    usable = min(total, int(text)) if text.isdigit() else total
+    return min(total, int(text)) if text.isdigit() else total
+
+
+def _memory() -> dict[str, Any]:
+    usable = usable_memory()
     return _row("memory", OK if usable >= 2 << 30 else POOR, f"{usable / 2**30:.1f} GB", "run fewer workers")
 
 

@@ -6,10 +6,11 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from distagg.errors import UsageError
 from distagg.reports.comparison import read_comparison
-from distagg.reports.text import NOTHING, columns, number, percent, printable
+from distagg.reports.text import NOTHING, columns, number, p_value, percent, printable
 
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 
@@ -63,7 +64,24 @@ def render_table(
     return "\n".join([line(head, -1), rule, *(line(cells, row) for row, cells in enumerate(body))])
 
 
-def comparison_table(result: Mapping[str, Any], *, colour: bool = False) -> str:
+def ranking_table(ranking: pa.Table, queries: int, items: int) -> str:
+    """The first items of the first queries of a ranking.
+
+    >>> rows = {"query": ["q", "q", "r"], "item": ["a", "b", "a"], "rank": [1, 2, 1], "score": [0.25, 0.125, 1.0]}
+    >>> print(ranking_table(pa.table(rows), queries=1, items=1))
+    query  item  rank  score
+    -----  ----  ----  -----
+    q      a        1   0.25
+    """
+    first = set(ranking["query"].unique().to_pylist()[:queries])
+    rows = [row for row in ranking.to_pylist() if row["query"] in first and row["rank"] <= items]
+    words = [name for name in ranking.column_names if pa.types.is_string(ranking.schema.field(name).type)]
+    align = "".join("l" if name in words else "r" for name in ranking.column_names)
+    body = [[f"{value:.6g}" if isinstance(value, float) else value for value in row.values()] for row in rows]
+    return render_table(ranking.column_names, body, align)
+
+
+def comparison_table(result: Mapping[str, Any], *, colour: bool = False, what: str = "model") -> str:
     """Models by metrics, in percent, the best model of the first metric on top, the best of a column bold.
 
     >>> print(comparison_table({"means": {"rrf": {"map": 0.4771}, "borda": {"map": 0.41}}}))
@@ -82,9 +100,35 @@ def comparison_table(result: Mapping[str, Any], *, colour: bool = False) -> str:
         for place, metric in enumerate(seen.metrics, start=1)
         if model in best[metric]
     }
-    table = render_table(["model", *seen.metrics], rows, bold=bold, colour=colour)
+    table = render_table([what, *seen.metrics], rows, bold=bold, colour=colour)
     footer = [counted_by(result["protocol"])] if result.get("protocol") else []
     return "\n".join([table, *footer, *_chosen(result.get("chosen") or {})])
+
+
+def significance_table(result: Mapping[str, Any]) -> str:
+    """The paired tests of a comparison by its first metric: difference, interval and p-value against the baseline.
+
+    >>> test = {"metric": "map", "a": "borda", "b": "rrf", "difference": -0.067, "low": -0.1, "high": -0.03}
+    >>> print(significance_table({"baseline": "rrf", "tests": [{**test, "p_t_holm": 0.0004}]}))
+    map against rrf  difference     95% interval  p (Holm)
+    ---------------  ----------  ---------------  --------
+    borda                 −6.70  −10.00 to −3.00    <0.001
+    """
+    tests = result["tests"]
+    if not tests:
+        return ""
+    metric = tests[0]["metric"]
+    rows = [
+        [
+            row["a"],
+            percent(row["difference"], signed=True),
+            f"{percent(row['low'], signed=True)} to {percent(row['high'], signed=True)}",
+            p_value(row["p_t_holm"]),
+        ]
+        for row in tests
+        if row["metric"] == metric
+    ]
+    return render_table([f"{metric} against {result['baseline']}", "difference", "95% interval", "p (Holm)"], rows)
 
 
 def counted_by(protocol: str) -> str:
