@@ -17,10 +17,13 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
+from distagg.arrow import as_arrow, as_numpy, as_words, one_array
 from distagg.dataset.dataset import read_groups
 from distagg.dataset.manifest import HIDDEN_MANIFEST, read_committed_json
 from distagg.errors import InputError
@@ -31,6 +34,7 @@ Format = Literal["parquet", "trec", "csv"]
 FORMATS: tuple[Format, ...] = ("parquet", "trec", "csv")
 RANKINGS_FORMAT = "distagg-rankings"
 FITS = "_fits"  # the folder of tables about fits
+EXPONENT = 1e10  # Arrow and Python write smaller numbers without an exponent
 SUFFIXES: dict[str, Format] = {".csv": "csv", ".trec": "trec", ".run": "trec", ".txt": "trec"}
 
 
@@ -123,16 +127,29 @@ def publish_file(folder: Place, parts: Iterable[RankedPart], target: Place, fmt:
 
 def as_trec(table: pa.Table, tag: str) -> bytes:
     """``query Q0 item rank score tag`` lines; tag and ids must not contain white space."""
-    columns = [table["query"], table["item"], pc.cast(table["rank"], pa.string()), _shortest(table["score"])]
-    for name in ("query", "item"):
-        bad = pc.index(pc.match_substring_regex(table[name], r"\s"), True).as_py() if len(table) else -1
+    columns = [one_array(table["query"]), one_array(table["item"]), one_array(table["rank"]).cast(pa.string())]
+    for name, ids in zip(("query", "item"), columns, strict=False):
+        bad = pc.index(pc.match_substring_regex(ids, r"\s"), True).as_py() if _blanks(ids) else -1
         if bad >= 0:
             raise InputError(
                 "rankings", found=f"{name} id {table[name][bad].as_py()!r} with white space",
                 expected="ids without it for TREC output", remedy="write parquet or csv",
             )  # fmt: skip
-    lines = pc.binary_join_element_wise(columns[0], "Q0", columns[1], columns[2], columns[3], tag, " ")
-    return "".join(line + "\n" for line in lines.to_pylist()).encode()
+    lines = pc.binary_join_element_wise(
+        columns[0], "Q0", columns[1], columns[2], _shortest(table["score"]), f"{tag}\n", " "
+    )
+    return _bytes(lines).tobytes()
+
+
+def _bytes(words: pa.StringArray) -> NDArray[np.uint8]:
+    """The bytes of all words."""
+    ends = np.frombuffer(words.buffers()[1], np.int32)[words.offset :][: len(words) + 1] if len(words) else [0, 0]
+    return np.frombuffer(words.buffers()[2] or b"", np.uint8)[ends[0] : ends[-1]]
+
+
+def _blanks(words: pa.StringArray) -> bool:
+    """Whether there is any white space (of ASCII)."""
+    return bool((_bytes(words) <= ord(" ")).any())
 
 
 def as_csv(table: pa.Table, *, header: bool) -> bytes:
@@ -145,9 +162,21 @@ def as_csv(table: pa.Table, *, header: bool) -> bytes:
     return sink.getvalue().encode()
 
 
-def _shortest(values: pa.ChunkedArray) -> pa.Array:
-    """The shortest text that reads back as the same float."""
-    return pa.array([repr(float(value)) for value in values.to_numpy()], pa.string())
+def _shortest(column: pa.ChunkedArray) -> pa.Array:
+    """The shortest text that reads back as the same float, as Python writes it.
+
+    Arrow writes it too, four times as fast, but whole numbers without a point, and exponents in another way.
+    """
+    values = as_numpy(one_array(column))
+    text = as_arrow(values).cast(pa.string())
+    size = np.abs(values)
+    whole = (values == np.trunc(values)) & (size < EXPONENT)
+    if whole.any():
+        text = pc.if_else(as_arrow(whole), pc.binary_join_element_wise(text, "0", "."), text)
+    other = ~whole & ~((size >= 1e-4) & (size < EXPONENT))
+    if other.any():
+        text = pc.replace_with_mask(text, as_arrow(other), as_words([repr(value) for value in values[other].tolist()]))
+    return text
 
 
 def read_ranked_parts(path: Place) -> pa.Table:

@@ -2,8 +2,10 @@
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from distagg.dataset.rankings import as_trec
+from distagg.dataset.rankings import as_csv, as_trec
 from distagg.errors import InputError
 from distagg.types import RANKINGS_TABLE
 
@@ -20,3 +22,14 @@ def test_scores_survive_as_text():
 def test_ids_with_white_space_have_no_trec_form():
     with pytest.raises(InputError, match="white space"):
         as_trec(made(item="two words"), "rrf")
+
+
+@given(st.lists(st.floats() | st.integers(-(10**18), 10**18).map(float) | st.sampled_from([1e-4, 1e9, 1e10, 1e16])))
+def test_scores_are_written_as_python_writes_them(scores: list[float]) -> None:
+    table = pa.table({"score": pa.array(scores, pa.float64())})
+    assert as_csv(table, header=False).decode().split() == [repr(score) for score in scores]
+
+
+def test_no_rows_are_no_lines() -> None:
+    assert as_trec(made().slice(0, 0), "rrf") == b""
+    assert as_trec(pa.concat_tables([made(), made()]).slice(1), "rrf") == as_trec(made(), "rrf")
