@@ -42,6 +42,7 @@ from distagg.types import Floats, Indices
 
 DEPTHS = (10, 20, 50, 100, 200, 500, 1000)
 MOST_EXPERTS = 500
+DIGITS = 3  # of weights
 STAGES = ("as it is", "settings", "half-tuned weights", "weights")
 
 
@@ -218,15 +219,16 @@ def _stages(climbed: Climbed) -> list[Found]:
     """From the plainest on; weights halfway are the mean of equal weights and tuned ones of the same sum."""
     tuned = climbed.weights
     total = sum(tuned.weights) / len(tuned.weights)
-    half = tuple(round(0.5 + 0.5 * weight / total, 3) for weight in tuned.weights)
+    half = tuple(0.5 + 0.5 * weight / total for weight in tuned.weights)
     return [climbed.plain, climbed.settings, dataclasses.replace(tuned, weights=half), tuned]
 
 
 def _as_model(found: Found, experts: tuple[str, ...]) -> Model:
-    """The model with its weights as a setting."""
+    """The model with its weights as a setting, the largest one 1."""
     if len(set(found.weights)) == 1:
         return found.model
-    weights: Any = {"weights": dict(zip(experts, found.weights, strict=True))}
+    shares = [float(f"{weight / max(found.weights):.{DIGITS}g}") for weight in found.weights]
+    weights: Any = {"weights": dict(zip(experts, shares, strict=True))}
     return dataclasses.replace(found.model, **weights)
 
 

@@ -1,0 +1,98 @@
+"""The command ``tune``: a plain rule's settings and weights chosen on labels, its held-out gain, and its export."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from distagg.cli.commands import Call, command, option, say
+from distagg.cli.options import DATA, METRICS, PROTOCOL, Data
+from distagg.engine.export import PRODUCTS
+from distagg.engine.fitting.tune import Tuned, tune
+from distagg.engine.progress import metered
+from distagg.engine.saved import save_model
+from distagg.reports.terminal import counted_by, render_table
+from distagg.storage.atomic import refuse_existing
+from distagg.storage.paths import place
+
+
+@command(
+    "tune",
+    DATA,
+    option("--models", default="rrf,combsum", metavar="a,b,...", help="rules to tune (default rrf,combsum)"),
+    option("--folds", default="5", metavar="letor5|K", help="held-out queries: letor5 (five files), or K folds"),
+    METRICS,
+    PROTOCOL,
+    option("--beside", metavar="a,b,...", help="trained models to test on the same folds, such as crf,blend"),
+    option(
+        "--export",
+        "product",
+        type=click.Choice(tuple(PRODUCTS)),
+        help="print the query of a search engine, and tune only what it can compute; the table goes to stderr",
+    ),
+    option("-o", "--output", metavar="MODELDIR", help="the directory to create, for 'distagg rank'"),
+    examples=(
+        "distagg tune runs -m ndcg@10 -o tuned",
+        "distagg tune runs --models rrf --export elasticsearch",
+        "distagg tune mq --folds letor5 -m ndcg@5 -m map --beside crf,blend",
+    ),
+)
+def tune_command(
+    call: Call,
+    data: Data,
+    models: str,
+    folds: str,
+    metrics: tuple[str, ...],
+    protocol: str | None,
+    beside: str | None,
+    product: str | None,
+    output: str | None,
+) -> None:
+    if output:
+        refuse_existing(place(output))
+    dataset = data.open()
+    first, *more = metrics or ("ndcg@10",)
+    others = beside.split(",") if beside else []
+    with call.runner() as runner, metered("tune, rules and fits", 0) as progress:
+        tuned = tune(
+            dataset,
+            models.split(","),
+            folds=folds,
+            metric=first,
+            metrics=more,
+            protocol=protocol,
+            beside=others,
+            product=product,
+            seed=call.seed or 0,
+            runner=runner,
+            progress=progress,
+        )
+    if output:
+        save_model(output, tuned.fitted, {"goal": tuned.metrics[0], "tuned": tuned.as_dict()})
+    body = tuned.as_dict()
+    text = tuned_text(tuned)
+    if product:
+        value, notes = tuned.export(product)
+        body["export"] = {"product": PRODUCTS[product].title, "value": value, "notes": list(notes)}
+        if not call.json:
+            say(text + "".join(f"\nnote: {note}" for note in notes))
+        text = json.dumps(value, indent=1)
+    call.show(body, text, note=f"saved: {output}" if output else "")
+
+
+def tuned_text(tuned: Tuned) -> str:
+    """The held-out figures and the settings that were found, for the terminal."""
+    base = tuned.table[0]["rule"]
+    rows = []
+    for row in tuned.table:
+        gain, low, high = (f"{100 * row[name]:+.2f}" for name in ("gain", "low", "high"))
+        means = [f"{100 * row[name]:.2f}" for name in tuned.metrics]
+        rows.append([row["rule"], *means, "" if row["rule"] == base else f"{gain} ({low} to {high})"])
+    header = ["held out", *tuned.metrics, f"{tuned.metrics[0]} over {base}"]
+    table = render_table(header, rows, "l" + "r" * len(tuned.metrics) + "l")
+    settings = tuned.as_dict()["settings"]
+    words = (f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}" for name, value in settings.items())
+    chosen = " ".join(words) or "as it is: what the labels suggest is within their noise"
+    counts = f"{tuned.queries:,} labelled queries, {tuned.judged:,} settings tried"
+    return f"{table}\n{counted_by(tuned.protocol)}\n\n{tuned.model.name} {chosen}\n({counts})"
