@@ -15,7 +15,7 @@ from distagg.pipeline.plan import plan
 from distagg.pipeline.run import drive
 from distagg.pipeline.spec import Job, read_job
 from distagg.pipeline.status import how_counted, job_of, status, write_run_report
-from distagg.reports.run_page import scaling_tables
+from distagg.reports.scaling_page import scaling_tables
 from distagg.reports.terminal import render_table
 from distagg.storage.paths import local
 

@@ -28,9 +28,18 @@ from distagg.models import Model, model_named, reseeded
 
 
 def fit(
-    model: str | Model, data: Any, *, labels: Any = None, valid: Any = None, columns: Columns = None, goal: str = "map",
-    protocol: str | None = None, seed: int | None = None, runner: Runner | None = None, **settings: Any,
-) -> Fitted:  # fmt: skip
+    model: str | Model,
+    data: Any,
+    *,
+    labels: Any = None,
+    valid: Any = None,
+    columns: Columns = None,
+    goal: str = "map",
+    protocol: str | None = None,
+    seed: int | None = None,
+    runner: Runner | None = None,
+    **settings: Any,
+) -> Fitted:
     """Learn the parameters that a model shares between queries; a model that learns nothing is ready to rank.
 
     Parameters
@@ -95,11 +104,20 @@ def _as_model(model: str | Model, settings: dict[str, Any], seed: int | None) ->
 
 
 def solve(
-    model: str | Model | Fitted, data: Any, *, labels: Any = None, columns: Columns = None, trace: bool = False,
-    top: int = 0, shown: Shown = NOTHING_MORE, through: Through | None = None, allow_unseen: bool = False,
+    model: str | Model | Fitted,
+    data: Any,
+    *,
+    labels: Any = None,
+    columns: Columns = None,
+    trace: bool = False,
+    top: int = 0,
+    shown: Shown = NOTHING_MORE,
+    through: Through | None = None,
+    allow_unseen: bool = False,
     seed: int | None = None,
-    runner: Runner | None = None, **settings: Any,
-) -> Result:  # fmt: skip
+    runner: Runner | None = None,
+    **settings: Any,
+) -> Result:
     """Rank every query and return all that the model reports: uncertainty, item status, convergence of each fit.
 
     Models that learn without labels learn from the dataset itself; supervised models must be fitted first.
@@ -165,10 +183,18 @@ def solve(
 
 
 def rank(
-    model: str | Model | Fitted, data: Any, *, top: int = 0, labels: Any = None, columns: Columns = None,
-    shown: Shown = NOTHING_MORE, allow_unseen: bool = False, seed: int | None = None, runner: Runner | None = None,
+    model: str | Model | Fitted,
+    data: Any,
+    *,
+    top: int = 0,
+    labels: Any = None,
+    columns: Columns = None,
+    shown: Shown = NOTHING_MORE,
+    allow_unseen: bool = False,
+    seed: int | None = None,
+    runner: Runner | None = None,
     **settings: Any,
-) -> Any:  # fmt: skip
+) -> Any:
     """Rankings, best item of each query first, in the kind of frame that the data came in.
 
     Parameters
@@ -224,9 +250,13 @@ def rank(
 
 
 def evaluate(
-    rankings: Any, data: Any, metrics: Sequence[str] = DEFAULT_METRICS, *, columns: Columns = None,
+    rankings: Any,
+    data: Any,
+    metrics: Sequence[str] = DEFAULT_METRICS,
+    *,
+    columns: Columns = None,
     protocol: str | None = None,
-) -> Evaluation:  # fmt: skip
+) -> Evaluation:
     """Evaluate rankings: every metric for every query, and the means.
 
     Parameters
@@ -262,7 +292,23 @@ def evaluate(
 
 
 __all__ = [
-    "Fitted", "Result", "RunsEvaluation", "Shown", "compare", "evaluate", "evaluate_runs", "evaluate_users", "explain",
-    "features", "fit", "fit_completion", "import_dataset", "judge_experts", "load_model", "rank", "rbo", "save_model",
+    "Fitted",
+    "Result",
+    "RunsEvaluation",
+    "Shown",
+    "compare",
+    "evaluate",
+    "evaluate_runs",
+    "evaluate_users",
+    "explain",
+    "features",
+    "fit",
+    "fit_completion",
+    "import_dataset",
+    "judge_experts",
+    "load_model",
+    "rank",
+    "rbo",
+    "save_model",
     "solve",
-]  # fmt: skip
+]

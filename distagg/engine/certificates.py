@@ -19,7 +19,7 @@ from distagg.errors import InfrastructureError, UsageError
 from distagg.storage.atomic import staged_directory
 
 CONFIGURATION = "distagg.yaml"
-CURVE = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+CURVE = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes"
 HOST = re.compile(r"[A-Za-z0-9*]([A-Za-z0-9.-]*[A-Za-z0-9])?$")
 ADDRESS = re.compile(r"[0-9.]+$|[0-9A-Fa-f:]*:[0-9A-Fa-f:.]*$")
 
@@ -36,12 +36,11 @@ def make_certificates(folder: Path, hosts: Sequence[str] = (), *, days: int = 36
         staging.chmod(0o700)
         usage = "extendedKeyUsage=serverAuth,clientAuth\n"
         (staging / "extensions").write_text(usage + (f"subjectAltName={','.join(names)}\n" if names else ""))
-        _openssl(staging, "req", "-x509", *CURVE, "-keyout", "authority", "-out", "ca.pem", "-days", str(days),
-                 "-subj", f"/CN=distagg cluster {uuid.uuid4().hex[:12]}")  # fmt: skip
-        _openssl(staging, "req", "-new", *CURVE, "-keyout", "key.pem", "-out", "request", "-subj", "/CN=distagg")
-        _openssl(staging, "x509", "-req", "-in", "request", "-CA", "ca.pem", "-CAkey", "authority",
-                 "-CAserial", "serial", "-CAcreateserial", "-days", str(days), "-extfile", "extensions",
-                 "-out", "cert.pem")  # fmt: skip
+        authority = f"/CN=distagg cluster {uuid.uuid4().hex[:12]}"
+        _openssl(staging, f"req -x509 {CURVE} -keyout authority -out ca.pem -days {days} -subj", authority)
+        _openssl(staging, f"req -new {CURVE} -keyout key.pem -out request -subj /CN=distagg")
+        signing = "-CA ca.pem -CAkey authority -CAserial serial -CAcreateserial -extfile extensions"
+        _openssl(staging, f"x509 -req -in request {signing} -days {days} -out cert.pem")
         for name in ("authority", "request", "serial", "extensions"):
             (staging / name).unlink()
         (staging / "key.pem").chmod(0o600)
@@ -73,7 +72,9 @@ def _alternative(host: str) -> str:
     return f"DNS:{host}"
 
 
-def _openssl(folder: Path, *arguments: str) -> None:
+def _openssl(folder: Path, words: str, *last: str) -> None:
+    """Run openssl with the words of a line; ``last`` are arguments that may contain spaces."""
+    arguments = [*words.split(), *last]
     try:
         done = subprocess.run(["openssl", *arguments], cwd=folder, capture_output=True, text=True, check=False)
     except FileNotFoundError:

@@ -175,22 +175,34 @@ def compare(
     reference = baseline or max(means, key=lambda name: means[name][metrics[0]])
     return {
         "dataset": {"path": dataset.path, **dataset.info()},
-        "protocol": protocol, "folds": folds, "seed": seed, "baseline": reference,
-        "models": list(values), "metrics": list(metrics), "means": means, "results": results,
+        "protocol": protocol,
+        "folds": folds,
+        "seed": seed,
+        "baseline": reference,
+        "models": list(values),
+        "metrics": list(metrics),
+        "means": means,
+        "results": results,
         "tests": paired_test_rows(values, metrics, reference, seed),
         "queries": query_ids,
         "per_query": {n: {m: v[:, i].tolist() for i, m in enumerate(metrics)} for n, v in values.items()},
-        "seconds": seconds, "chosen": chosen,
+        "seconds": seconds,
+        "chosen": chosen,
         "adherence": (
             {"fold": all_folds[0].name, "experts": list(dataset.experts), "models": adherence} if adherence else {}
         ),
-    }  # fmt: skip
+    }
 
 
 def _test_model(
-    group: list[Model], all_folds: list[Fold], dataset: Dataset, metrics: Sequence[str], goal: Goal,
-    runner: Runner | None, progress: Progress,
-) -> dict[str, Any]:  # fmt: skip
+    group: list[Model],
+    all_folds: list[Fold],
+    dataset: Dataset,
+    metrics: Sequence[str],
+    goal: Goal,
+    runner: Runner | None,
+    progress: Progress,
+) -> dict[str, Any]:
     """Test a model, or the best of a group in each fold; the result holds plain lists, so that it can be stored."""
     began = time.perf_counter()
     outcome: dict[str, Any] = {"folds": [], "folded": False, "adherence": [], "chosen": [], "seeds": []}
@@ -244,14 +256,21 @@ def paired_test_rows(
     """Paired tests of every model against the reference, corrected within each metric."""
     return [
         {
-            "metric": metric, "a": row.a, "b": row.b, "queries": row.test.queries,
-            "difference": row.test.difference, "low": row.test.low, "high": row.test.high,
-            "p_t": row.test.t_test, "p_randomisation": row.test.randomisation,
-            "p_t_holm": row.t_test_holm, "p_randomisation_holm": row.randomisation_holm,
+            "metric": metric,
+            "a": row.a,
+            "b": row.b,
+            "queries": row.test.queries,
+            "difference": row.test.difference,
+            "low": row.test.low,
+            "high": row.test.high,
+            "p_t": row.test.t_test,
+            "p_randomisation": row.test.randomisation,
+            "p_t_holm": row.t_test_holm,
+            "p_randomisation_holm": row.randomisation_holm,
         }
         for m, metric in enumerate(metrics)
         for row in compare_all({n: v[:, m] for n, v in values.items()}, baseline=reference, seed=seed)
-    ]  # fmt: skip
+    ]
 
 
 def _queries(dataset: Dataset, runner: Runner | None) -> tuple[list[int], list[str]]:

@@ -33,10 +33,16 @@ from distagg.storage.paths import Place, place
 NotedPart = tuple[RankedPart, list[str]]  # a part, and the model's notes on it (not converged)
 SHOWN = 4
 _REASONS = {
-    "model": "another model", "settings": "the model's settings changed", "params": "the model was fitted again",
-    "format": "another format", "top": "another top", "code": "the code changed", "seed": "another seed",
-    "experts": "the experts changed", "data": "another kind of data",
-}  # fmt: skip
+    "model": "another model",
+    "settings": "the model's settings changed",
+    "params": "the model was fitted again",
+    "format": "another format",
+    "top": "another top",
+    "code": "the code changed",
+    "seed": "another seed",
+    "experts": "the experts changed",
+    "data": "another kind of data",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +76,27 @@ class Recipe:
 
 
 def recipe_of(
-    model: Model, params: Params, dataset: Dataset, refs: Sequence[ChunkRef], fmt: Format, top: int, runner: Runner,
+    model: Model,
+    params: Params,
+    dataset: Dataset,
+    refs: Sequence[ChunkRef],
+    fmt: Format,
+    top: int,
+    runner: Runner,
     context: dict[str, Any],
-) -> Recipe:  # fmt: skip
+) -> Recipe:
     """The recipe of a ranking that is about to be computed."""
     about = dataset.manifest
     shared = {
-        "model": model.name, "settings": dataclasses.asdict(model), "params": learned(params), "format": fmt,
-        "top": top, "experts": about.experts, "data": [about.kind, about.partition, about.scores], **context,
-    }  # fmt: skip
+        "model": model.name,
+        "settings": dataclasses.asdict(model),
+        "params": learned(params),
+        "format": fmt,
+        "top": top,
+        "experts": about.experts,
+        "data": [about.kind, about.partition, about.scores],
+        **context,
+    }
     shared = json.loads(json.dumps(shared))  # so that it equals what will be read back
     if about.partition == "expert":  # one part, which depends on the whole dataset
         return Recipe(shared, [[hashlib.sha256(about.to_json().encode()).hexdigest()] for _ in refs])

@@ -116,8 +116,9 @@ def count_support(chunk: Chunk, kind: Kind) -> Statistics:
         winner, loser = base + chunk.pair_winner, base + chunk.pair_loser
         return {
             "comparisons": np.bincount(winner, weight, chunk.n_items) + np.bincount(loser, weight, chunk.n_items),
-            "won": np.bincount(winner, decided, chunk.n_items), "lost": np.bincount(loser, decided, chunk.n_items),
-        }  # fmt: skip
+            "won": np.bincount(winner, decided, chunk.n_items),
+            "lost": np.bincount(loser, decided, chunk.n_items),
+        }
     rows = chunk.entry_row()
     won, lost, _ = list_sums(chunk, np.zeros(chunk.n_lists, dtype=np.int64), BINARY)
     counts = [np.bincount(rows, weights, chunk.n_items) for weights in (None, won, lost)]

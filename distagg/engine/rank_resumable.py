@@ -202,7 +202,12 @@ def _claim(staging: Place, purpose: bytes) -> None:
 def _purpose(model: Model, params: Params, dataset: Dataset, fmt: Format, top: int, parts: int) -> bytes:
     """What the staged parts depend on, as JSON."""
     body = {
-        "model": model.name, "settings": dataclasses.asdict(model), "params": learned(params), "format": fmt,
-        "top": top, "dataset": hashlib.sha256(dataset.manifest.to_json().encode()).hexdigest(), "parts": parts,
-    }  # fmt: skip
+        "model": model.name,
+        "settings": dataclasses.asdict(model),
+        "params": learned(params),
+        "format": fmt,
+        "top": top,
+        "dataset": hashlib.sha256(dataset.manifest.to_json().encode()).hexdigest(),
+        "parts": parts,
+    }
     return json.dumps(body, sort_keys=True).encode()

@@ -143,13 +143,17 @@ def save_model(target: str | Place, fitted: Fitted, about: dict[str, Any] | None
     experts = pa.table({"expert": as_words(fitted.experts)})
     with staged_directory(place(target)) as folder:
         files = [
-            _write(folder / "experts.parquet", experts), _write(folder / "params.parquet", params_table(fitted.params))
-        ]  # fmt: skip
+            _write(folder / "experts.parquet", experts),
+            _write(folder / "params.parquet", params_table(fitted.params)),
+        ]
         body = {
-            "format": MODEL_FORMAT, "schema": MODEL_VERSION, "model": fitted.model.name,
-            "settings": dataclasses.asdict(fitted.model), "about": about or {},
+            "format": MODEL_FORMAT,
+            "schema": MODEL_VERSION,
+            "model": fitted.model.name,
+            "settings": dataclasses.asdict(fitted.model),
+            "about": about or {},
             "files": files,
-        }  # fmt: skip
+        }
         (folder / MANIFEST).write_text(json.dumps(body, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 

@@ -54,9 +54,13 @@ def one_pass(runner: DaskRunner, model: Model, refs: Sequence[ChunkRef]) -> dict
     wall = time.perf_counter() - began
     read, compute = (sum(part[k] for part in parts) / threads for k in range(2))
     return {
-        "seconds": wall, "read": read, "compute": compute, "coordination": wall - read - compute,
-        "chunks": float(len(refs)), "entries": float(sum(ref.entries for ref in refs)),
-    }  # fmt: skip
+        "seconds": wall,
+        "read": read,
+        "compute": compute,
+        "coordination": wall - read - compute,
+        "chunks": float(len(refs)),
+        "entries": float(sum(ref.entries for ref in refs)),
+    }
 
 
 def passes(runner: DaskRunner, model: Model, refs: Sequence[ChunkRef], repeats: int) -> list[dict[str, float]]:
@@ -106,12 +110,17 @@ def round_cost(runner: DaskRunner, refs: Sequence[ChunkRef], repeats: int) -> di
 
 STEP = 100  # workers to start at once
 QUIET = {
-    "distributed.scheduler.worker-ttl": None, "distributed.comm.timeouts.connect": "120s",
-    "distributed.admin.tick.interval": "1h", "distributed.admin.tick.cycle": "1h",
-    "distributed.admin.tick.limit": "2h", "distributed.admin.system-monitor.interval": "1h",
-    "distributed.admin.system-monitor.disk": False, "distributed.admin.system-monitor.gil.enabled": False,
-    "distributed.worker.profile.enabled": False, "distributed.worker.use-file-locking": False,
-}  # fmt: skip
+    "distributed.scheduler.worker-ttl": None,
+    "distributed.comm.timeouts.connect": "120s",
+    "distributed.admin.tick.interval": "1h",
+    "distributed.admin.tick.cycle": "1h",
+    "distributed.admin.tick.limit": "2h",
+    "distributed.admin.system-monitor.interval": "1h",
+    "distributed.admin.system-monitor.disk": False,
+    "distributed.admin.system-monitor.gil.enabled": False,
+    "distributed.worker.profile.enabled": False,
+    "distributed.worker.use-file-locking": False,
+}
 
 
 @contextmanager
@@ -124,11 +133,17 @@ def crowd(workers: int) -> Iterator[DaskRunner]:
         _silent(),
         dask.config.set({**SETTINGS, **QUIET}),
         LocalCluster(
-            n_workers=min(STEP, workers), threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0",
-            worker_dashboard_address="127.0.0.1:0", memory_limit=0, silence_logs=50, executor=Timer(),
+            n_workers=min(STEP, workers),
+            threads_per_worker=1,
+            processes=False,
+            dashboard_address="127.0.0.1:0",
+            worker_dashboard_address="127.0.0.1:0",
+            memory_limit=0,
+            silence_logs=50,
+            executor=Timer(),
         ) as cluster,
         Client(cluster, set_as_default=False, connection_limit=CONNECTIONS) as client,
-    ):  # fmt: skip
+    ):
         for count in [*range(STEP, workers, STEP), workers]:
             cluster.scale(count)
             client.wait_for_workers(count, timeout=120)
@@ -228,13 +243,11 @@ def fitted_law(measured: Mapping[int, Sequence[float]], seed: int = 0) -> dict[s
     peaks = [_peak(*sample[1:]) for sample in samples]
     return {
         **{name: float(value) for name, value in zip(("rate", "serial", "talk"), best, strict=True)},
-        "intervals": {
-            name: [float(low[k]), float(high[k])] for k, name in enumerate(("rate", "serial", "talk"))
-        },
+        "intervals": {name: [float(low[k]), float(high[k])] for k, name in enumerate(("rate", "serial", "talk"))},
         "peak": _peak(*best[1:]),
         "peak_interval": [float(np.quantile(peaks, q, method="nearest")) for q in (0.025, 0.975)],
         "points": len(measured),
-    }  # fmt: skip
+    }
 
 
 def _fitted(measured: Mapping[int, Sequence[float]]) -> np.ndarray:

@@ -106,9 +106,11 @@ def _cache() -> dict[str, Any]:
     files = [file.stat().st_size for file in opened.folder.iterdir()]
     every = sum(file.stat().st_size for file in opened.folder.parent.rglob("*") if file.is_file())
     return _row(
-        "cache", OK, f"{opened.folder.parent}: {len(files)} compiled kernels, {sum(files) / 1e6:.1f} MB; with other "
+        "cache",
+        OK,
+        f"{opened.folder.parent}: {len(files)} compiled kernels, {sum(files) / 1e6:.1f} MB; with other "
         f"versions {every / 1e6:.1f} MB",
-    )  # fmt: skip
+    )
 
 
 def _commit() -> dict[str, Any]:

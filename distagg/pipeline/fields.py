@@ -133,14 +133,16 @@ STEPS["scale"] = {
 MAKES = {"import": "dataset", "expand": "dataset", "fit": "model", "rank": "rankings"}
 
 _JSON: dict[str, dict[str, Any]] = {
-    "whole": {"type": "integer"}, "number": {"type": "number"}, "flag": {"type": "boolean"},
+    "whole": {"type": "integer"},
+    "number": {"type": "number"},
+    "flag": {"type": "boolean"},
     "table": {"type": "object"},
     "paths": {"type": "array", "items": {"type": "string"}, "minItems": 1},
     "metrics": {"type": "array", "items": {"type": "string"}, "minItems": 1},
     "models": {"type": "array", "items": {"type": "string"}, "minItems": 1},
     "folds": {"type": ["string", "integer"]},
     "counts": {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 1},
-}  # fmt: skip
+}
 
 
 def json_schema() -> dict[str, Any]:
@@ -161,10 +163,11 @@ def json_schema() -> dict[str, Any]:
 
 def _object(fields: dict[str, Field]) -> dict[str, Any]:
     return {
-        "type": "object", "additionalProperties": False,
+        "type": "object",
+        "additionalProperties": False,
         "required": [name for name, field in fields.items() if field.default is REQUIRED],
         "properties": {name: _property(field) for name, field in fields.items()},
-    }  # fmt: skip
+    }
 
 
 def _property(field: Field) -> dict[str, Any]:
@@ -244,8 +247,12 @@ def _compare(values: dict[str, Any], where: str, seed: int) -> None:
             raise UsageError(f"{where}.settings.{name}: expected a table of the model's parameters")
     for name in values["models"]:
         grid = values["settings"].get(name, {})
-        group = _at(f"{where}.settings.{name}", lambda grid=grid, name=name: variants(  # type: ignore[misc]
-            name, grid, tries=values.get("tries"), seed=seed))  # fmt: skip
+        group = _at(
+            f"{where}.settings.{name}",
+            lambda grid=grid, name=name: variants(  # type: ignore[misc]
+                name, grid, tries=values.get("tries"), seed=seed
+            ),
+        )
         if "folds" not in values and (len(group) > 1 or group[0].needs_labels):
             raise UsageError(f"{where}.folds: is missing, but {name} learns from labels or has settings to choose from")
         if dataset is not None:

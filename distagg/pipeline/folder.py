@@ -188,10 +188,15 @@ def environment() -> dict[str, Any]:
     """Versions, machine and the settings of numerical libraries."""
     settings = {name: os.environ[name] for name in sorted(os.environ) if name.endswith("_NUM_THREADS")}
     return {
-        "python": platform.python_version(), "system": platform.platform(), "machine": platform.machine(),
-        "host": platform.node(), "cores": os.cpu_count(), "packages": {name: installed(name) for name in PACKAGES},
-        "command": sys.argv[1:], "settings": settings,
-    }  # fmt: skip
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "machine": platform.machine(),
+        "host": platform.node(),
+        "cores": os.cpu_count(),
+        "packages": {name: installed(name) for name in PACKAGES},
+        "command": sys.argv[1:],
+        "settings": settings,
+    }
 
 
 def installed(name: str) -> str | None:

@@ -187,13 +187,13 @@ def _ranking_parts(output: Path) -> dict[str, tuple[Path, int]]:
 
 def _gathered(files: Iterator[Path], number: int, passes: int) -> pa.Table:
     """Rows of the queries of one pass."""
-    pieces = [pa.table({"query": pa.array([], pa.string()), "item": pa.array([], pa.string()),
-                        "rank": pa.array([], pa.int64())})]  # fmt: skip
+    columns = {"query": pa.string(), "item": pa.string(), "rank": pa.int64()}
+    pieces = [pa.schema(columns).empty_table()]
     for file in files:
         table = read_rankings(file)
         if "rank" not in table.column_names:
             return table  # a TREC file is one part, in one pass
-        table = table.select(["query", "item", "rank"])
+        table = table.select(list(columns))
         if passes > 1:
             coded = table["query"].combine_chunks().dictionary_encode()
             turn = np.array([zlib.crc32(name.encode()) % passes == number for name in coded.dictionary.to_pylist()])
@@ -209,10 +209,14 @@ def _means(file: Path, step: Step) -> dict[str, dict[str, float]]:
 
 def _metric_changes(before: dict[str, dict[str, float]], now: dict[str, dict[str, float]]) -> dict[str, Any]:
     return {
-        name: {metric: {"before": before[name][metric], "now": value}
-               for metric, value in values.items() if metric in before[name]}
-        for name, values in now.items() if name in before
-    }  # fmt: skip
+        name: {
+            metric: {"before": before[name][metric], "now": value}
+            for metric, value in values.items()
+            if metric in before[name]
+        }
+        for name, values in now.items()
+        if name in before
+    }
 
 
 def _model_changes(before: Fitted, now: Fitted) -> dict[str, Any]:
@@ -233,13 +237,23 @@ def _model_changes(before: Fitted, now: Fitted) -> dict[str, Any]:
         far = np.argsort(-each, kind="stable")[:SHOWN_EXPERTS]
         arrays[name] = {
             **weights_moved(was, is_now),
-            "experts": [{"expert": common[n], "moved": float(each[n]), "before": was[n].ravel().tolist(),
-                         "now": is_now[n].ravel().tolist()} for n in far if each[n] > 0],
-        }  # fmt: skip
+            "experts": [
+                {
+                    "expert": common[n],
+                    "moved": float(each[n]),
+                    "before": was[n].ravel().tolist(),
+                    "now": is_now[n].ravel().tolist(),
+                }
+                for n in far
+                if each[n] > 0
+            ],
+        }
     return {
-        "arrays": arrays, "same model": before.model == now.model,
-        "new": sorted(set(now.experts) - set(common)), "vanished": sorted(set(before.experts) - set(common)),
-    }  # fmt: skip
+        "arrays": arrays,
+        "same model": before.model == now.model,
+        "new": sorted(set(now.experts) - set(common)),
+        "vanished": sorted(set(before.experts) - set(common)),
+    }
 
 
 def summary(changes: dict[str, Any]) -> str:

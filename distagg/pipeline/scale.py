@@ -41,15 +41,24 @@ def scale(
     folder.mkdir(parents=True, exist_ok=True)
     model, kept = model_named(values["model"], seed=seed), Kept(folder, say)
     if dataset is None:
-        dataset = _dataset_at(folder / "synthetic", lambda target: write_dataset(
-            SyntheticSource(queries=values["queries"], shape="mq2008", seed=seed), target))  # fmt: skip
+        dataset = _dataset_at(
+            folder / "synthetic",
+            lambda target: write_dataset(SyntheticSource(queries=values["queries"], shape="mq2008", seed=seed), target),
+        )
     check_fits(model, dataset)
     if dataset.manifest.partition != "query":
         raise UsageError(f"{dataset.path} is partitioned by expert; scaling is measured on whole queries")
     result: dict[str, Any] = {
-        "model": model.name, "queries": dataset.manifest.queries, "entries": dataset.manifest.entries,
-        "strong": {}, "weak": {}, "experts": {}, "items": {}, "chunk": {}, "simulated": {},
-    }  # fmt: skip
+        "model": model.name,
+        "queries": dataset.manifest.queries,
+        "entries": dataset.manifest.entries,
+        "strong": {},
+        "weak": {},
+        "experts": {},
+        "items": {},
+        "chunk": {},
+        "simulated": {},
+    }
     for workers in values["workers"]:
         _measure(result, workers, values, _Data(dataset, folder), model, kept)
     _simulate(result, values, dataset, kept)

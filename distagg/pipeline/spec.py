@@ -60,9 +60,14 @@ class Job:
         steps = {step.name: {"do": step.do, **step.values} for step in self.steps}
         kept = {} if self.keep is None else {"keep": self.keep}
         return {
-            "name": self.name, "runs": self.runs, **kept, "seed": self.seed, "place": self.place,
-            "checkpoints": self.checkpoints, "steps": steps,
-        }  # fmt: skip
+            "name": self.name,
+            "runs": self.runs,
+            **kept,
+            "seed": self.seed,
+            "place": self.place,
+            "checkpoints": self.checkpoints,
+            "steps": steps,
+        }
 
 
 def read_job(path: Path, overrides: Sequence[str] = ()) -> Job:
@@ -257,8 +262,12 @@ def _model(text: str) -> str:
 
 
 _WORDS: dict[str, Callable[[str], str]] = {
-    "text": lambda text: text, "name": _name, "path": _path, "metric": _metric, "model": _model,
-}  # fmt: skip
+    "text": lambda text: text,
+    "name": _name,
+    "path": _path,
+    "metric": _metric,
+    "model": _model,
+}
 _EXAMPLES = {"paths": '"A1.txt"', "metrics": '"ndcg@5"', "models": '"rrf"', "counts": "1, 2, 4"}
 
 

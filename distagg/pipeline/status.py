@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,13 @@ from distagg.pipeline.spec import Job, Step, make_job
 from distagg.reports import compare_report, write_report
 from distagg.reports.run_page import run_report
 from distagg.reports.terminal import counted_by
+
+IN_SAMPLE = (
+    "measured on the queries that the model was trained on, so too optimistic for new queries; "
+    "a compare step with folds gives held-out metrics"
+)
+QUERIES, ITEMS = 6, 10
+READ_ROWS = 100_000
 
 
 def job_of(folder: RunFolder) -> Job:
@@ -33,10 +41,14 @@ def status(path: Path) -> dict[str, Any]:
     state = "finished" if folder.finished else "running" if holder else "stopped"
     steps = [_step(folder, name, values["do"], events) for name, values in body["steps"].items()]
     return {
-        "run": str(path), "name": body["name"], "state": state, "driver": holder, "steps": steps,
+        "run": str(path),
+        "name": body["name"],
+        "state": state,
+        "driver": holder,
+        "steps": steps,
         "drivers": sum(event["event"] in ("started", "resumed") for event in events),
         "last": events[-1] if events else None,
-    }  # fmt: skip
+    }
 
 
 def _step(folder: RunFolder, name: str, do: str, events: list[dict[str, Any]]) -> dict[str, Any]:
@@ -73,52 +85,46 @@ def _kind(why: str) -> str:
     return re.sub(r"blocks? [\d, ]+(and \d+ more )?", "blocks ", why)
 
 
-IN_SAMPLE = (
-    "measured on the queries that the model was trained on, so too optimistic for new queries; "
-    "a compare step with folds gives held-out metrics"
-)
-QUERIES, ITEMS = 6, 10
-READ_ROWS = 100_000
-
-
 def write_run_report(job: Job, folder: RunFolder) -> Path:
     """Write report.html, and a page for each comparison."""
-    pages = {}
-    for step in job.steps:
-        if step.do == "compare" and folder.done(step):
-            result = json.loads(folder.output(step).read_text(encoding="utf-8"))
-            pages[step.name] = f"report-{step.name}.html"
-            write_report(compare_report(result), folder.path / pages[step.name], overwrite=True)
-    about = status(folder.path)
-    figures = {}
-    for step in job.steps:
-        if step.do in ("evaluate", "compare") and folder.done(step):
-            means = json.loads(folder.output(step).read_text(encoding="utf-8"))["means"]
-            figures[step.name] = means if step.do == "compare" else {step.values["rankings"]: means}
+    pages, figures = {}, {}
+    for step, result in _results(job, folder, "compare"):
+        pages[step.name] = f"report-{step.name}.html"
+        write_report(compare_report(result), folder.path / pages[step.name], overwrite=True)
+    for step, result in _results(job, folder, "evaluate", "compare"):
+        means = result["means"]
+        figures[step.name] = means if step.do == "compare" else {step.values["rankings"]: means}
     tops = [top for step in job.steps if step.do == "rank" and folder.done(step) for top in _top(step, folder)]
-    html = run_report({
-        **about, "job": job.to_dict(), "environment": folder.read("environment.json"),
-        "figures": figures, "counted": how_counted(job, folder),
-        "pages": pages, "rankings": tops, "notes": [n for step in job.steps for n in folder.notes(step)],
+    run = {
+        **status(folder.path),
+        "job": job.to_dict(),
+        "environment": folder.read("environment.json"),
+        "figures": figures,
+        "counted": how_counted(job, folder),
+        "pages": pages,
+        "rankings": tops,
+        "notes": [n for step in job.steps for n in folder.notes(step)],
         "events": folder.events(),
-        "scaling": {
-            step.name: json.loads(folder.output(step).read_text(encoding="utf-8"))
-            for step in job.steps if step.do == "scale" and folder.done(step)
-        },
+        "scaling": {step.name: result for step, result in _results(job, folder, "scale")},
         "changes": folder.read("changes.json") if (folder.path / "changes.json").is_file() else None,
-    })  # fmt: skip
-    write_report(html, folder.path / "report.html", overwrite=True)
+    }
+    write_report(run_report(run), folder.path / "report.html", overwrite=True)
     return folder.path / "report.html"
 
 
 def how_counted(job: Job, folder: RunFolder) -> dict[str, str]:
     """For each step with metrics: the protocol, and a warning if the model was trained on the same queries."""
-    notes = {}
+    return {
+        step.name: counted_by(result["protocol"]) + (f"; {IN_SAMPLE}" if result.get("in_sample") else "")
+        for step, result in _results(job, folder, "evaluate", "compare")
+    }
+
+
+def _results(job: Job, folder: RunFolder, *kinds: str) -> Iterator[tuple[Step, dict[str, Any]]]:
+    """The finished steps of these kinds, and their results."""
     for step in job.steps:
-        if step.do in ("evaluate", "compare") and folder.done(step):
-            result = json.loads(folder.output(step).read_text(encoding="utf-8"))
-            notes[step.name] = counted_by(result["protocol"]) + (f"; {IN_SAMPLE}" if result.get("in_sample") else "")
-    return notes
+        if step.do in kinds and folder.done(step):
+            yield step, json.loads(folder.output(step).read_text(encoding="utf-8"))
 
 
 def _top(step: Step, folder: RunFolder) -> list[dict[str, Any]]:

@@ -107,12 +107,20 @@ def do_rank(step: Step, site: Site) -> None:
         model = fitted.model
     with metered(f"{step.name}, parts", len(dataset.plan(values["chunk_entries"]))) as progress:
         rank_in_parts(
-            site.folder.output(step), site.folder.staging(step), model, params, dataset, fmt=values["format"],
-            chunk_entries=values["chunk_entries"], top=values["top"], runner=runner, progress=progress,
+            site.folder.output(step),
+            site.folder.staging(step),
+            model,
+            params,
+            dataset,
+            fmt=values["format"],
+            chunk_entries=values["chunk_entries"],
+            top=values["top"],
+            runner=runner,
+            progress=progress,
             say=site.say(step),
             before_publishing=lambda notes: site.folder.keep_notes(step, [*first, *notes]),
             reuse=_reuse(step, site) if site.among else None,
-        )  # fmt: skip
+        )
     _repeat(first)
 
 
@@ -152,10 +160,15 @@ def do_compare(step: Step, site: Site) -> None:
     with metered(f"{step.name}, fits", len(models) * count_folds(values.get("folds"))) as progress:
         result, notes = collecting(
             lambda: compare(
-                dataset, models, **values, seed=site.job.seed, runner=site.runner(), progress=progress,
+                dataset,
+                models,
+                **values,
+                seed=site.job.seed,
+                runner=site.runner(),
+                progress=progress,
                 kept=Kept(site.folder.staging(step), site.say(step)),
             )
-        )  # fmt: skip
+        )
     site.say(step)("compared", seconds=result.pop("seconds"))  # the output must be the same in every run
     result["dataset"]["path"] = step.values["dataset"]
     site.folder.keep_notes(step, notes)
@@ -170,9 +183,14 @@ def do_scale(step: Step, site: Site) -> None:
 
 
 STEPS: dict[str, Callable[[Step, Site], None]] = {
-    "import": do_import, "expand": do_expand, "fit": do_fit, "rank": do_rank, "evaluate": do_evaluate,
-    "compare": do_compare, "scale": do_scale,
-}  # fmt: skip
+    "import": do_import,
+    "expand": do_expand,
+    "fit": do_fit,
+    "rank": do_rank,
+    "evaluate": do_evaluate,
+    "compare": do_compare,
+    "scale": do_scale,
+}
 
 
 def metrics_of(job: Job, folder: RunFolder) -> dict[str, Any]:

@@ -75,9 +75,15 @@ def _drawn(series: Mapping[str, Points], x: Axis, y: Axis, title: str, desc: str
 
 
 def _axes(
-    ticks_x: list[float], ticks_y: list[float], across: Scale, up: Scale, left: float, right: float, bottom: float,
+    ticks_x: list[float],
+    ticks_y: list[float],
+    across: Scale,
+    up: Scale,
+    left: float,
+    right: float,
+    bottom: float,
     name: str,
-) -> list[Child]:  # fmt: skip
+) -> list[Child]:
     parts: list[Child] = [element("line", class_="axis", x1=left, x2=right, y1=bottom, y2=bottom)]
     for tick in ticks_y:
         parts.append(element("line", class_="grid", x1=left, x2=right, y1=up(tick), y2=up(tick)))

@@ -175,12 +175,16 @@ def _item_rows(result: Mapping[str, Any]) -> list[list[str]]:
     digits = _digits(result)
     return [
         [
-            str(item["rank"]), item["item"], NOTHING if item["label"] is None else str(item["label"]),
-            str(item["consensus"]), signed(item["score"], digits),
-            _movers(item["lifts"], 1.0, digits), _movers(item["lifts"], -1.0, digits),
+            str(item["rank"]),
+            item["item"],
+            NOTHING if item["label"] is None else str(item["label"]),
+            str(item["consensus"]),
+            signed(item["score"], digits),
+            _movers(item["lifts"], 1.0, digits),
+            _movers(item["lifts"], -1.0, digits),
         ]
         for item in result["items"]
-    ]  # fmt: skip
+    ]
 
 
 def _digits(result: Mapping[str, Any]) -> int:

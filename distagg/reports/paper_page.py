@@ -241,12 +241,16 @@ def _test_tables(claims: Sequence[Claim]) -> list[Markup]:
     for claim in claims:
         rows = [
             [
-                what, percent(test.difference, signed=True),
+                what,
+                percent(test.difference, signed=True),
                 f"{percent(test.low, signed=True)} to {percent(test.high, signed=True)}",
-                p_value(test.t_test), p_value(test.randomisation), p_value(corrected), f"{test.queries:,}",
+                p_value(test.t_test),
+                p_value(test.randomisation),
+                p_value(corrected),
+                f"{test.queries:,}",
             ]
             for what, test, corrected in claim.tests
-        ]  # fmt: skip
+        ]
         if rows:
             made.append(folded(f"Tests: {claim.text}", table(heads, rows, label=f"Tests: {claim.text}")))
     return made

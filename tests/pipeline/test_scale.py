@@ -11,7 +11,7 @@ import pytest
 from distagg.cli.main import main
 from distagg.engine import scaling
 from distagg.pipeline.folder import Kept, RunFolder
-from distagg.reports.run_page import overtaken
+from distagg.reports.scaling_page import overtaken
 
 SMALL = {
     "do": "scale", "queries": 20, "workers": [2], "grow": 2, "times": [1, 2], "chunks": [1000, 100000], "repeats": 2,

@@ -57,12 +57,20 @@ def boost(model: LambdaMart, data: Training) -> Params:
 
 def _settings(model: LambdaMart, rows: int) -> dict[str, Any]:
     return {
-        "objective": "lambdarank", "learning_rate": model.rate, "num_leaves": int(model.leaves),
-        "min_data_in_leaf": int(max(1, min(model.least, rows // 100))), "feature_fraction": model.columns,
-        "bagging_fraction": model.items, "bagging_freq": 1, "seed": int(model.seed), "deterministic": True,
-        "force_row_wise": True, "use_missing": False, "verbosity": -1,
+        "objective": "lambdarank",
+        "learning_rate": model.rate,
+        "num_leaves": int(model.leaves),
+        "min_data_in_leaf": int(max(1, min(model.least, rows // 100))),
+        "feature_fraction": model.columns,
+        "bagging_fraction": model.items,
+        "bagging_freq": 1,
+        "seed": int(model.seed),
+        "deterministic": True,
+        "force_row_wise": True,
+        "use_missing": False,
+        "verbosity": -1,
         "num_threads": 1 if rows < MULTITHREAD_ITEMS else 0,  # same trees; threads only pay off on large data
-    }  # fmt: skip
+    }
 
 
 def grow(model: LambdaMart, table: np.ndarray, labels: np.ndarray, sizes: np.ndarray) -> Params:

@@ -47,9 +47,12 @@ class Pick:
 
 
 def fit_folds(
-    models: Sequence[Model], folds: Sequence[Fold], goal: Goal, runner: Runner | None = None,
+    models: Sequence[Model],
+    folds: Sequence[Fold],
+    goal: Goal,
+    runner: Runner | None = None,
     progress: Progress = silent,
-) -> list[Pick]:  # fmt: skip
+) -> list[Pick]:
     """Choose for every fold the model that scores best on its validation queries, the first of equals.
 
     A chosen model without early stopping is then fitted on training and validation queries. Progress counts folds.

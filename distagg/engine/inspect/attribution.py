@@ -109,20 +109,24 @@ def explain(
     consensus = "rrf" if dataset.manifest.positive else "borda"
     consensus_rank = np.argsort(order_items(chunk.item_offsets, MODELS[consensus]().score(chunk, {}))) + 1
     return {
-        "query": query, "model": fitted.model.name, "consensus": consensus,
+        "query": query,
+        "model": fitted.model.name,
+        "consensus": consensus,
         "experts": [dataset.experts[e] for e in strongest],
         "exact": bool(np.abs(total - height).max(initial=0.0) <= EXACT * max(size, 1e-300)),
         "items": [
             {
-                "item": chunk.item_ids[i].as_py(), "rank": n + 1,
-                "consensus": int(consensus_rank[i]), "score": float(height[i]),
+                "item": chunk.item_ids[i].as_py(),
+                "rank": n + 1,
+                "consensus": int(consensus_rank[i]),
+                "score": float(height[i]),
                 "label": None if chunk.labels[i] == NO_LABEL else int(chunk.labels[i]),
                 "lifts": {dataset.experts[e]: float(lifts[e][i]) for e in strongest},
                 "ranks": {dataset.experts[e]: ranks[i, e] for e in strongest if (i, e) in ranks},
             }
             for n, i in enumerate(order.tolist())
         ],
-    }  # fmt: skip
+    }
 
 
 def _one_query(dataset: Dataset, query: str) -> Chunk:

@@ -102,11 +102,15 @@ def judge_experts(
     error = np.sqrt(np.maximum(sums["loss_squared"] / max(labelled, 1.0) - mean**2, 0.0) / max(labelled - 1.0, 1.0))
     qualities = [
         Quality(
-            tried.experts[e], verdict(order[e], listed[e]), float(order[e]), float(listed[e]),
-            int(sums["queries"][e]), *((float(mean[e]), float(error[e])) if labelled else ()),
+            tried.experts[e],
+            verdict(order[e], listed[e]),
+            float(order[e]),
+            float(listed[e]),
+            int(sums["queries"][e]),
+            *((float(mean[e]), float(error[e])) if labelled else ()),
         )
         for e in present
-    ]  # fmt: skip
+    ]
     kinds = ("useful", "inverted", "unused")
     return sorted(qualities, key=lambda q: (kinds.index(q.verdict), -(q.order**2 + q.listed**2)))
 
@@ -188,13 +192,16 @@ def _probe(experts: tuple[str, ...]) -> Dataset:
     query, expert, item = np.concatenate(lists, axis=1)
     names = pa.array([f"i{n}" for n in range(2 * PROBED)])
     entries = {
-        "query": query, "expert": pa.array(experts).take(pa.array(expert)), "item": names.take(pa.array(item)),
+        "query": query,
+        "expert": pa.array(experts).take(pa.array(expert)),
+        "item": names.take(pa.array(item)),
         "rank": np.tile(np.arange(1, PROBED + 1), len(item) // PROBED),
-    }  # fmt: skip
+    }
     whole = {
-        "query": np.repeat(np.arange(queries), 2 * PROBED), "item": names.to_pylist() * queries,
+        "query": np.repeat(np.arange(queries), 2 * PROBED),
+        "item": names.to_pylist() * queries,
         "label": pa.nulls(2 * PROBED * queries, pa.int32()),
-    }  # fmt: skip
+    }
     return Dataset.from_arrow(pa.table(entries), labels=pa.table(whole))
 
 
