@@ -169,6 +169,16 @@ class Dataset:
     held: tuple[Chunk, ...] = ()
     pieces: tuple[Piece, ...] = ()  # of a view (``expanded``): how to make each block
 
+    def __repr__(self) -> str:
+        from distagg.dataset.display import as_text
+
+        return as_text(self)
+
+    def _repr_html_(self) -> str:
+        from distagg.dataset.display import as_html
+
+        return as_html(self)
+
     @classmethod
     def open(cls, path: str | Place) -> Dataset:
         """Open a committed dataset directory, given by its path or URL."""
