@@ -82,7 +82,9 @@ def import_dataset(
     judged = options.pop("qrels", None)
     source = SOURCES[kind](files, **{**options, **about})
     if judged is not None:
-        source = JudgedSource(source, judged if isinstance(judged, pa.Table) else as_paths(judged))
+        source = JudgedSource(
+            source, judged if isinstance(judged, pa.Table) else as_paths(judged), options.get("columns")
+        )
     if target is None:
         if about:
             raise UsageError(f"the table of {' and '.join(about)} is kept on disk with the ratings; give a target")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from distagg.columns import label_columns
+from distagg.columns import LABEL_NAMES, label_columns
 from distagg.errors import InputError, UsageError
 from distagg.sources.cells import Column
 from distagg.sources.delimited import FINITE, WHOLE, WORD, Layout, find_lines, read_tables
@@ -54,9 +54,9 @@ def read_qrels(files: Sequence[Path], columns: Mapping[str, str] | None = None, 
     return pa.concat_tables([schema.empty_table(), *(table.cast(schema) for table in tables)])
 
 
-def find_labels(file: Path, query: str, item: str) -> list[tuple[str, int]]:
+def find_labels(file: Path, query: str, item: str, columns: Mapping[str, str] | None = None) -> list[tuple[str, int]]:
     """File and line (in Parquet: row) of every judgement of the item."""
-    table = _table(file, None)
+    table = _table(file, columns)
     wanted = {"query": query, "item": item}
     if table is None:
         return find_lines(file, PLAIN, wanted)
@@ -76,7 +76,7 @@ def _table(file: Path, columns: Mapping[str, str] | None, *, fractions: bool = F
     found = label_columns(header, columns, where=str(file))
     if set(found) >= {"query", "item", "label"}:
         known = (*COLUMNS[:2], Column("label", "number", "a finite number")) if fractions else COLUMNS
-        return open_long_table(file, known, {name: (found[name],) for name in found})
+        return open_long_table(file, known, LABEL_NAMES, {name: ours for ours, name in found.items()})
     if found or FORMATS[suffix(file)] in ("parquet", "jsonl"):
         raise InputError(str(file), found=f"columns {', '.join(header)}", expected="query, item and label")
     return None
@@ -88,8 +88,10 @@ class JudgedSource:
     A judged item in no list is missed: it counts in recall, but is not ranked.
     """
 
-    def __init__(self, source: Source, qrels: Sequence[Path] | pa.Table) -> None:
-        self._source = source
+    def __init__(
+        self, source: Source, qrels: Sequence[Path] | pa.Table, columns: Mapping[str, str] | None = None
+    ) -> None:
+        self._source, self._columns = source, columns
         self._qrels: tuple[Path, ...] = () if isinstance(qrels, pa.Table) else tuple(qrels)
         self._table = qrels if isinstance(qrels, pa.Table) else None
         self.name, self.partition = source.name, source.partition
@@ -100,14 +102,14 @@ class JudgedSource:
     def tables(self) -> Iterator[SourceTable]:
         """The rows of the source, then the judgements."""
         yield from self._source.tables()
-        judged = qrels_tables(self._qrels) if self._table is None else iter([self._table])
+        judged = qrels_tables(self._qrels, self._columns) if self._table is None else iter([self._table])
         yield from (SourceTable("judgements", table, "") for table in judged)
 
     def locate(self, query: str, expert: str | None, item: str) -> list[tuple[str, int]]:
         """As the source's; labels are also sought in the qrels."""
         mentions = self._source.locate(query, expert, item)
         if expert is None:
-            mentions += [place for file in self._qrels for place in find_labels(file, query, item)]
+            mentions += [place for file in self._qrels for place in find_labels(file, query, item, self._columns)]
         if expert is None and self._table is not None:
             rows = match_rows(self._table, {"query": query, "item": item})
             mentions += [("<labels>", int(row) + 1) for row in rows]

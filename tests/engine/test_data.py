@@ -239,6 +239,22 @@ def test_wrong_labels_are_refused(labels: Any, said: str) -> None:
         distagg.compare(RUNS, ["rrf"], labels=labels)
 
 
+def test_fractions_are_gains_and_no_grades(tmp_path: Path) -> None:
+    """Metrics that are defined on fractions have them, from every source; datasets store whole grades."""
+    halves = {"7": {"x": 0.5, "y": 1.0}}
+    (tmp_path / "halves.tsv").write_text("query-id\tcorpus-id\tscore\n7\tx\t0.5\n7\ty\t1.0\n")
+    for labels in (halves, tmp_path / "halves.tsv"):
+        found = distagg.evaluate(RUNS["bm25"], labels, ["ndcg(linear)@2"]).means["ndcg(linear)@2"]
+        second = np.log2(3)
+        assert found == pytest.approx((0.5 + 1 / second) / (1 + 0.5 / second))
+        with pytest.raises(UsageError, match=r"found the label 0.5, but map is defined on whole grades"):
+            distagg.evaluate(RUNS["bm25"], labels, ["map"])
+    with pytest.raises(
+        InputError, match=r"halves.tsv:2: found score '0.5', expected a whole number: labels are grades"
+    ):
+        as_dataset(RUNS, labels=tmp_path / "halves.tsv")
+
+
 def test_wrong_columns_are_refused() -> None:
     for columns, said in (
         ({"site": "item"}, "unknown column of the table 'site'"),
