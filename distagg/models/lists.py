@@ -13,8 +13,10 @@ import numpy as np
 from distagg.jit import kernel
 from distagg.types import Bools, Floats, Indices, Offsets
 
-BINARY, DIFFERENCE, NORMALISED, LOG = 0, 1, 2, 3
+BINARY, DIFFERENCE, NORMALISED, LOG, DISCOUNT = 0, 1, 2, 3, 4
 PAIR_FUNCTIONS = {"binary": BINARY, "difference": DIFFERENCE, "normalised": NORMALISED, "log": LOG}
+STEADY = 5.0  # discounted places: the first few count nearly the same each, later ones by their logarithm
+BEYOND = 2  # discounted places: items that a list leaves out stand at most so many lengths of the list behind it
 
 
 class Lists(NamedTuple):
@@ -85,6 +87,7 @@ def weighted_lines(
 
 
 def borda_points(
+    discount: bool,
     average: bool,
     item_offsets: Offsets,  # (Q + 1,)
     list_offsets: Offsets,  # (Q + 1,)
@@ -95,13 +98,19 @@ def borda_points(
 ) -> tuple[Floats, Floats, Floats]:  # (I,), (I,), (Q,)
     """Borda points: size - position in every list, ties sharing theirs; with ``average`` less the leftover.
 
+    With ``discount`` points are differences of ``discounted_places`` to the items left out.
+
     Returns every item's points, how many lists hold it (by weight), and, with ``average``, every query's leftover: the
     sum over lists of the mean of the points that a list has left over.
     """
     lists, length = np.diff(list_offsets), np.diff(entry_offsets)
     most: Floats = np.repeat(np.diff(item_offsets).astype(np.float64), lists)  # points of each list
     leftover = np.zeros(len(lists))
-    points = -mid_positions(entry_offsets, entry_rank)
+    if discount:
+        places, most = discounted_places(entry_offsets, entry_rank, np.repeat(np.diff(item_offsets), lists) - length)
+        points = -places
+    else:
+        points = -mid_positions(entry_offsets, entry_rank)
     if average:
         rest = np.maximum(most - length - 1, 0.0) / 2
         most -= rest
@@ -128,6 +137,21 @@ def mid_positions(entry_offsets: Offsets, entry_rank: Floats) -> Floats:  # (L +
         middle = 0.5 * (position[edges[0::2]] + position[edges[1::2]])
         position[tied[1:] | tied[:-1]] = np.repeat(middle, edges[1::2] - edges[0::2] + 1)
     return position
+
+
+def discounted_places(
+    entry_offsets: Offsets, entry_rank: Floats, left_out: Offsets
+) -> tuple[Floats, Floats]:  # (L + 1,), (E,), (L,) -> (E,), (L,)
+    """log(STEADY + place in the list), of the entries and of the items that each list leaves out.
+
+    Points that fall evenly with places, measured in items of the query, turn deep lists into votes: the last of 1,000
+    gets nearly as much as the first where the query has 10,000 items. By the logarithm the first places count at any
+    depth, and in short lists every place. Items left out share the query's last place, or the place BEYOND list lengths
+    behind the list where the query is larger: how many items other lists hold says little about them.
+    """
+    length = np.diff(entry_offsets)
+    place = length + np.minimum(left_out, BEYOND * length)
+    return np.log(STEADY + mid_positions(entry_offsets, entry_rank)), np.log(STEADY + place)
 
 
 @kernel

@@ -12,6 +12,7 @@ from distagg.models.base import param
 from distagg.models.lists import (
     BINARY,
     DIFFERENCE,
+    DISCOUNT,
     NORMALISED,
     PAIR_FUNCTIONS,
     Experts,
@@ -19,19 +20,33 @@ from distagg.models.lists import (
     Pairs,
     Sums,
     Values,
+    discounted_places,
     pair_sums,
     pair_values,
 )
 from distagg.types import Floats, Offsets
 
+KINDS_OF_PAIRS = (
+    "what a pair counts: binary (1), difference (of ranks), normalised (that over the list's largest rank; of ratings, "
+    "over the list's largest difference), log (difference of logarithms over the largest; not for ratings)"
+)
+
 
 def pairs_param() -> str:
     return param(
         "auto",
-        "what a pair counts: binary (1), difference (of ranks), normalised (that over the list's largest rank; of "
-        "ratings, over the list's largest difference), log (difference of logarithms over the largest; not for "
-        "ratings) or auto (ratings: difference; other lists: binary); raw pairs count their weight",
+        KINDS_OF_PAIRS + " or auto (ratings: difference; other lists: binary); raw pairs count their weight",
         choices=("auto", *PAIR_FUNCTIONS),
+    )
+
+
+def discounted_pairs_param() -> str:
+    return param(
+        "auto",
+        KINDS_OF_PAIRS + ", discount (difference of log(5 + place in the list), which suits short and deep lists) or "
+        "auto (ratings: difference; other lists: discount where unlisted items stand last, else binary); raw pairs "
+        "count their weight",
+        choices=("auto", *PAIR_FUNCTIONS, "discount"),
     )
 
 
@@ -62,15 +77,20 @@ def left_out(unlisted: str, chunk: Chunk) -> Offsets:
     return sizes - np.diff(chunk.entry_offsets)
 
 
-def pair_function(model: str, pairs: str, chunk: Chunk) -> int:
-    """The number of a pair function in kernels; logarithms of ratings are refused."""
+def pair_function(model: str, pairs: str, chunk: Chunk, usual: int = BINARY) -> int:
+    """The number of a pair function in kernels, ``usual`` for ranks by default; logarithms of ratings are refused."""
     if pairs == "auto":
-        return DIFFERENCE if rated(chunk) else BINARY
+        return DIFFERENCE if rated(chunk) else usual
     if pairs == "log" and rated(chunk):
         raise UsageError(
             f"{model} with pairs=log needs ranks above 0, and the data are ratings; choose difference or normalised"
         )
-    return PAIR_FUNCTIONS[pairs]
+    return DISCOUNT if pairs == "discount" else PAIR_FUNCTIONS[pairs]
+
+
+def discounted_function(model: str, pairs: str, unlisted: str, chunk: Chunk) -> int:
+    """The same for models that discount places: by default where unlisted items stand last."""
+    return pair_function(model, pairs, chunk, DISCOUNT if unlisted_last(unlisted, chunk) else BINARY)
 
 
 def pair_ranks(chunk: Chunk, function: int) -> Floats:  # (E,)
@@ -87,16 +107,23 @@ def pair_ranks(chunk: Chunk, function: int) -> Floats:  # (E,)
     return rank
 
 
+def rank_values(chunk: Chunk, out: Offsets, function: int) -> tuple[Floats, Floats]:  # (E,), (L,)
+    """Values of a chunk's ranks, and of the ``out`` items that each list leaves out, by pair function."""
+    if function == DISCOUNT:
+        return discounted_places(chunk.entry_offsets, chunk.entry_rank, out)
+    value, outside = pair_values(chunk.entry_offsets, pair_ranks(chunk, function), out, function)
+    return value, outside
+
+
 def list_values(chunk: Chunk, out: Offsets, function: int) -> Values:
     """What a chunk's ranks are worth, with ``out`` items left out by every list (L,)."""
-    return Values(*pair_values(chunk.entry_offsets, pair_ranks(chunk, function), out, function), out)
+    return Values(*rank_values(chunk, out, function), out)
 
 
 def list_sums(chunk: Chunk, out: Offsets, function: int) -> Sums:
     """What every entry of a chunk won and lost, and what the items that lists leave out lost."""
-    rank = pair_ranks(chunk, function)
-    value, outside = pair_values(chunk.entry_offsets, rank, out, function)
-    return Sums(*pair_sums(chunk.entry_offsets, rank, value, outside, out, function == BINARY))
+    value, outside = rank_values(chunk, out, function)
+    return Sums(*pair_sums(chunk.entry_offsets, chunk.entry_rank, value, outside, out, function == BINARY))
 
 
 def won_and_lost(model: str, chunk: Chunk, names: Sequence[str], reciprocal: float) -> Floats:

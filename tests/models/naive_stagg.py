@@ -15,17 +15,16 @@ def chance_of_winner(gap: float, contest: str, steep: float) -> float:
 
 def contests(order: Sequence[int], item: int, size: int, contest: str = "paper", steep: float = 0.0) -> list[float]:
     """The chances that each other item of the query beats ``item``; ``order`` is a list without ties: equation 11."""
+    return [*met_in_list(order, item, size, contest, steep), *[0.5] * (size - len({*order, item}))]
+
+
+def met_in_list(order: Sequence[int], item: int, scale: int, contest: str, steep: float) -> list[float]:
+    """The same for the other listed items alone, distances over ``scale``; an item left out is even with all."""
+    if item not in order:
+        return [0.5] * len(order)
     place = {listed: n for n, listed in enumerate(order)}
-    chances = []
-    for other in range(size):
-        if other == item:
-            continue
-        if item not in place or other not in place:
-            chances.append(0.5)
-            continue
-        win = chance_of_winner(abs(place[item] - place[other]) / size, contest, steep)
-        chances.append(win if place[other] < place[item] else 1.0 - win)
-    return chances
+    wins = {n: chance_of_winner(abs(place[item] - place[n]) / scale, contest, steep) for n in order if n != item}
+    return [win if place[other] < place[item] else 1.0 - win for other, win in wins.items()]
 
 
 def recursion(chances: Sequence[float]) -> np.ndarray:
@@ -53,15 +52,29 @@ def orders(ranks: dict[int, float]) -> list[tuple[int, ...]]:
 
 
 def expected(
-    query: Query, utility: Callable[[np.ndarray], np.ndarray], *, contest: str, steep: float, average: bool,
+    query: Query,
+    utility: Callable[[np.ndarray, int], np.ndarray],
+    *,
+    contest: str,
+    steep: float,
+    average: bool,
     distribution: Callable[[Sequence[float]], np.ndarray] = recursion,
-) -> np.ndarray:  # fmt: skip
-    """Sum over lists of the mean, over the orders that its ties allow, of each item's expected utility."""
+) -> np.ndarray:
+    """Sum over lists of the mean, over the orders that its ties allow, of each item's expected utility.
+
+    The utility is a function of ranks and of the number of items that meet: with ``average`` the query's, else the
+    list's, and graded contests are then as sure as in a list of at most 40.
+    """
     total = np.zeros(query.size)
     for ranks in query.lists.values():
         ways = orders(ranks)
+        met = query.size if average else len(ranks)
         for order, item in product(ways, range(query.size)):
-            if item in ranks or average:
-                likely = distribution(contests(order, item, query.size, contest, steep))
-                total[item] += likely @ utility(np.arange(query.size)) / len(ways)
+            if average:
+                chances = contests(order, item, query.size, contest, steep)
+            elif item in ranks:
+                chances = met_in_list(order, item, met if contest == "paper" else min(met, 40), contest, steep)
+            else:
+                continue
+            total[item] += distribution(chances) @ utility(np.arange(met), met) / len(ways)
     return total

@@ -22,14 +22,14 @@ from distagg.models.mpm.adherence import agreement
 from distagg.models.mpm.kernels import Fit, adherence_slopes, fit_queries, fit_query
 from distagg.models.outcome import Outcome
 from distagg.models.pairs import (
+    discounted_function,
+    discounted_pairs_param,
     expert_arrays,
     left_out,
     list_arrays,
     list_sums,
     list_values,
     pair_arrays,
-    pair_function,
-    pairs_param,
     unlisted_last,
     unlisted_param,
 )
@@ -54,7 +54,7 @@ class Mpm(Solver):
     criterion: ClassVar[str] = "largest gradient entry for each observed preference"
     remedy: ClassVar[str] = "raise steps or prior"
 
-    pairs: str = pairs_param()
+    pairs: str = discounted_pairs_param()
     unlisted: str = unlisted_param()
     variance: bool = param(False, "learn every item's variance too (cost: items^2 a step); given as uncertainty")
     solver: str = param(
@@ -90,7 +90,7 @@ class Mpm(Solver):
 
     def _tally(self, chunk: Chunk, params: Params) -> Statistics:
         """Net wins of items, and preferences by adherence."""
-        function = pair_function(self.name, self.pairs, chunk)
+        function = discounted_function(self.name, self.pairs, self.unlisted, chunk)
         alike = "expert_theta" not in params and not chunk.n_pairs
         if alike and function == DIFFERENCE and not unlisted_last(self.unlisted, chunk):
             net, seen = np.zeros(chunk.n_items), np.zeros((chunk.n_queries, 1))
@@ -137,7 +137,9 @@ class Mpm(Solver):
 
     def _sums(self, chunk: Chunk) -> Sums:
         """What entries won and lost, and what the items that lists leave out lost."""
-        return list_sums(chunk, left_out(self.unlisted, chunk), pair_function(self.name, self.pairs, chunk))
+        return list_sums(
+            chunk, left_out(self.unlisted, chunk), discounted_function(self.name, self.pairs, self.unlisted, chunk)
+        )
 
     def _theta(self, chunk: Chunk, params: Params) -> Floats:
         theta = np.asarray(params.get("expert_theta", np.ones(chunk.n_experts)), dtype=np.float64)
@@ -148,7 +150,7 @@ class Mpm(Solver):
         if "margins" in params:
             yield 0, params["margins"]
             return
-        theta, function = self._theta(chunk, params), pair_function(self.name, self.pairs, chunk)
+        theta, function = self._theta(chunk, params), discounted_function(self.name, self.pairs, self.unlisted, chunk)
         values = list_values(chunk, left_out(self.unlisted, chunk), function)
         lists, pairs, experts = list_arrays(chunk), pair_arrays(chunk), expert_arrays(chunk)
         for q in range(chunk.n_queries):

@@ -1,6 +1,7 @@
 """stagg_bc and stagg_rrf: Borda count and reciprocal rank as expectations over uncertain ranks.
 
-Niu et al. 2013, section 4.2.
+Niu et al. 2013, section 4.2. By default only listed items meet, and Borda's points are discounted: points measured in
+items of the query, or in items that nobody listed, would turn deep lists into mere votes.
 Cost: O(entries) and O(entries x terms), a dozen to a few dozen terms; see ``kernels``.
 """
 
@@ -14,6 +15,7 @@ import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.models.base import Params, Statistics, Tally, param
+from distagg.models.lists import STEADY
 from distagg.models.pairs import list_arrays
 from distagg.models.positional.kernels import Utility, size_class, sum_expectations, terms_by_class
 from distagg.models.positional.model import RRF_CANDIDATES
@@ -22,43 +24,71 @@ from distagg.types import OFFSET, Floats, Offsets
 
 
 @dataclass(frozen=True, kw_only=True)
-class StaggBorda(Tally, Weighted):
-    """Sum over lists of the number of items less the expected rank.
+class Expected(Tally, Weighted):
+    """Sum over lists of the expected utility of an item's rank.
 
-    In a list the better of two items wins with a chance that grows with the places between them; an item that the list
-    leaves out is even with all. ``contest=paper unlisted=average`` are the paper's rules.
+    In a list the better of two items wins with a chance that grows with the places between them; a rank counts the
+    contests that an item loses. ``contest=paper unlisted=average`` are the paper's rules.
     """
 
-    name: ClassVar[str] = "stagg_bc"
-    summary: ClassVar[str] = "Borda count expected over uncertain ranks"
     paper: ClassVar[str] = "Niu et al. 2013, section 4.2"
 
     contest: str = param(
         "graded",
-        "the chance that the better of two listed items wins, d their distance in places over the query's items: "
-        "graded (1 - exp(-steep d) / 2) or paper (the larger of d and 1 - d: neighbours decide most surely)",
+        "the chance that the better of two listed items wins, d their distance in places over the number of items that "
+        "meet: graded (1 - exp(-steep d) / 2; from 40 items on, d is over 40) or paper (the larger of d and 1 - d: "
+        "neighbours decide most surely)",
         choices=("graded", "paper"),
     )
-    steep: float = param(12.0, "how fast the chance in a graded contest rises to 1 with the distance", above=0.0)
+    steep: float = param(6.0, "how fast the chance in a graded contest rises to 1 with the distance", above=0.0)
     unlisted: str = param(
         "zero",
-        "what a list gives the items it leaves out: zero, or the utility of an average rank (the paper's)",
+        "what a list gives the items it leaves out: zero (they meet nobody), or the utility of an average rank (the "
+        "paper's: they are even with every item of the query)",
         choices=("zero", "average"),
     )
 
+    @property
+    def discounted(self) -> bool:
+        """Whether points begin at the place of the items that a list leaves out."""
+        return False
+
     def terms(self, largest: int, params: Params) -> tuple[Offsets, Floats, Floats]:
         """Exponentials of the utility, by classes of sizes up to the largest (``terms_by_class``); none for Borda."""
-        return np.zeros(1, dtype=OFFSET), np.zeros(0), np.zeros(0)
+        raise NotImplementedError
 
     def map(self, chunk: Chunk, params: Params) -> Statistics:
         largest = size_class(int(np.diff(chunk.item_offsets).max(initial=1)))
         steep = 0.0 if self.contest == "paper" else float(self.steep)
-        utility = Utility(steep, self.unlisted == "average", *self.terms(largest, params))
+        utility = Utility(steep, self.unlisted == "average", self.discounted, *self.terms(largest, params))
         return {"sum": sum_expectations(utility, list_weight(chunk, params), list_arrays(chunk))}
 
 
 @dataclass(frozen=True, kw_only=True)
-class StaggRrf(StaggBorda):
+class StaggBorda(Expected):
+    """The Borda count of expected ranks, by discounted points or by plain ones."""
+
+    name: ClassVar[str] = "stagg_bc"
+    summary: ClassVar[str] = "Borda count expected over uncertain ranks"
+
+    discount: bool = param(
+        True,
+        "points fall with log(5 + place), down to nothing at the place of the items left out, which suits short and "
+        "deep lists; false: points are the items that meet less the rank (with unlisted=average always)",
+    )
+
+    @property
+    def discounted(self) -> bool:
+        return self.discount and self.unlisted == "zero"
+
+    def terms(self, largest: int, params: Params) -> tuple[Offsets, Floats, Floats]:
+        if self.discounted:
+            return discounted_terms(largest)
+        return np.zeros(1, dtype=OFFSET), np.zeros(0), np.zeros(0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StaggRrf(Expected):
     """Sum over lists of the expectation of 1 / (c + rank), ranks from 0."""
 
     name: ClassVar[str] = "stagg_rrf"
@@ -66,7 +96,7 @@ class StaggRrf(StaggBorda):
     cost: ClassVar[str] = "entries x terms"
 
     c: float | Literal["auto"] = param(
-        25.0,
+        10.0,
         "the constant (ranks count from 0); auto chooses it by a metric on labelled data",
         choices=("auto",),
         above=0.0,
@@ -87,4 +117,11 @@ class StaggRrf(StaggBorda):
 @lru_cache(maxsize=256)
 def reciprocal_terms(c: float, largest: int) -> tuple[Offsets, Floats, Floats]:
     """1 / (c + r) as exponentials."""
-    return terms_by_class(lambda rank: 1.0 / (c + rank), largest, c)
+    return terms_by_class(lambda size: lambda rank: 1.0 / (c + rank), largest, c)
+
+
+@lru_cache(maxsize=256)
+def discounted_terms(largest: int) -> tuple[Offsets, Floats, Floats]:
+    """The utility of ``discounted_value`` as exponentials."""
+    c = STEADY + 1.0
+    return terms_by_class(lambda size: lambda rank: np.log((c + 2.0 * size) / (c + rank)), largest, c)

@@ -18,11 +18,12 @@ from typing import NamedTuple
 import numpy as np
 
 from distagg.jit import kernel
-from distagg.models.lists import Lists
+from distagg.models.lists import BEYOND, STEADY, Lists
 from distagg.types import OFFSET, Floats, Indices, Offsets
 
 STEP = 0.25  # candidates: rates e^(-u), u a geometric series
 SHARPEST, FLATTEST = 36.0, 0.3  # from e^-36 at the scale of the first ranks to nearly 1 at the last
+UNSURE = 40  # contests in lists of so many items and more are as sure at the same distance in places
 POINTS = 200  # ranks looked at beyond the first hundred, spaced by their logarithm
 
 
@@ -73,13 +74,13 @@ def exponential_terms(
 
 
 def terms_by_class(
-    utility: Callable[[Floats], Floats], largest: int, scale: float, tolerance: float = 1e-14
+    utility: Callable[[int], Callable[[Floats], Floats]], largest: int, scale: float, tolerance: float = 1e-14
 ) -> tuple[Offsets, Floats, Floats]:
     """The terms for sizes up to 2^0, 2^1, .. 2^largest, one after the other: where each class starts, ratios, weights.
 
-    Which terms a query takes depends on its own size alone.
+    ``utility(size)`` is a function of ranks below that size. Which terms a query takes depends on its own size alone.
     """
-    terms = [exponential_terms(utility, 1 << n, scale, tolerance) for n in range(largest + 1)]
+    terms = [exponential_terms(utility(1 << n), 1 << n, scale, tolerance) for n in range(largest + 1)]
     starts = np.concatenate([[0], np.cumsum([len(ratio) for ratio, _ in terms])]).astype(OFFSET)
     return starts, np.concatenate([ratio for ratio, _ in terms]), np.concatenate([weight for _, weight in terms])
 
@@ -105,7 +106,8 @@ class Utility(NamedTuple):
     """How contests end, and what a rank is worth: the terms of ``exponentials``, or Borda's points without any."""
 
     steep: float  # how fast a contest becomes sure with the distance; 0: the paper's contest
-    average: bool  # items that a list leaves out get the utility of an average rank, else nothing
+    average: bool  # items left out are even with all and get the utility of an average rank; else they meet nobody
+    discounted: bool  # the utility is that of ``discounted_terms``: points begin at the place of items left out
     starts: Offsets  # (classes + 1,) terms of each class of sizes
     ratio: Floats  # (T,)
     weight: Floats  # (T,)
@@ -131,7 +133,7 @@ def places_for(entry_offsets: Offsets) -> Places:
 
 @kernel
 def fill_chances(steep: float, size: int, length: int, chance: Floats) -> None:
-    """The chances of contests. With ``steep`` 0 they are the paper's max(d, 1 - d), d the distance in query sizes."""
+    """The chances of contests by distance. With ``steep`` 0 the paper's max(d, 1 - d), d the distance over ``size``."""
     for d in range(1, length):
         gap = d / size
         chance[d] = max(gap, 1.0 - gap) if steep == 0.0 else 1.0 - 0.5 * np.exp(-steep * gap)
@@ -139,7 +141,7 @@ def fill_chances(steep: float, size: int, length: int, chance: Floats) -> None:
 
 @kernel
 def fill_points(size: int, length: int, chance: Floats, won: Floats, value: Floats) -> None:
-    """size - E[rank] at every place; items that the list leaves out win half of their contests."""
+    """size - E[rank] at every place, of ``size`` items that meet; those that the list leaves out win half of theirs."""
     won[0] = 0.0
     for d in range(1, length):
         won[d] = won[d - 1] + chance[d]
@@ -162,6 +164,19 @@ def fill_exponentials(size: int, length: int, ratio: Floats, weight: Floats, pla
             behind[d] = behind[d - 1] * (1.0 - x * (1.0 - chance[d]))
         for a in range(length):
             value[a] += ahead[a] * behind[length - 1 - a]
+
+
+@kernel
+def discounted_value(size: int, length: int) -> float:
+    """The utility log((c + 2 * class) / (c + rank)) of the items that a list leaves out, c = STEADY + 1.
+
+    They stand at the query's last place, or BEYOND list lengths behind the list where the query is larger.
+    """
+    scope = 1
+    while scope < size:
+        scope *= 2
+    place = min(size, (1 + BEYOND) * length)
+    return np.log((STEADY + 1.0 + 2.0 * scope) / (STEADY + place))
 
 
 @kernel
@@ -214,11 +229,15 @@ def sum_expectations(utility: Utility, weights: Floats, lists: Lists) -> Floats:
             first, last = entry_offsets[a], entry_offsets[a + 1]
             if last - first != known:
                 known = last - first
-                fill_chances(utility.steep, size, known, places.chance)
+                met = size if utility.average else known
+                sure = utility.steep == 0.0 or utility.average
+                fill_chances(utility.steep, met if sure else min(met, UNSURE), known, places.chance)
                 if len(ratio) > 0:
-                    fill_exponentials(size, known, ratio, weight, places)
+                    fill_exponentials(met, known, ratio, weight, places)
                 else:
-                    fill_points(size, known, places.chance, places.ahead, places.value)
+                    fill_points(met, known, places.chance, places.ahead, places.value)
+                if utility.discounted:
+                    outside = discounted_value(size, known)
             share = weights[a] if len(weights) > 0 else 1.0
             add_list(first, last, item, rank, places.value, outside, share, base, total)
             if utility.average:

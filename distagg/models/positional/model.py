@@ -15,7 +15,8 @@ import numpy as np
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
 from distagg.models.base import Model, Params, Statistics, Tally, param, reciprocals, sum_entries
-from distagg.models.lists import borda_points, median_ranks, mid_positions
+from distagg.models.lists import BEYOND, STEADY, borda_points, median_ranks, mid_positions
+from distagg.models.pairs import left_out, rated
 from distagg.models.weights import Weighted, entry_weight, list_weight, weighed
 from distagg.types import Bools, Floats
 
@@ -38,9 +39,15 @@ class Borda(Tally, Weighted):
         "ignore (mean points over the lists that hold the item)",
         choices=("zero", "average", "ignore"),
     )
+    discount: bool = param(
+        True,
+        "points fall with log(5 + place), down to nothing at the place of the items left out, which suits short and "
+        "deep lists; false, and for ratings and with other rules for items left out: the query's items less the place",
+    )
 
     def map(self, chunk: Chunk, params: Params) -> Statistics:
         points, held, leftover = borda_points(
+            self.discount and self.unlisted == "zero" and not rated(chunk),
             self.unlisted == "average",
             chunk.item_offsets,
             chunk.list_offsets,
@@ -80,21 +87,32 @@ class Mean(Tally, Weighted):
 
     unlisted: str = param(
         "last",
-        "rank of the items a list leaves out: last (one behind the list's largest rank) or ignore (mean over the "
-        "lists that hold the item)",
+        "rank of the items a list leaves out: last (behind the list's largest rank) or ignore (mean over the lists "
+        "that hold the item)",
         choices=("last", "ignore"),
+    )
+    discount: bool = param(
+        True,
+        "the mean of log(5 + rank), which suits short and deep lists; unlisted items are then as many ranks behind the "
+        "list as it leaves out items, at most twice its length; false, and for ratings: the mean rank, unlisted items "
+        "one rank behind the list",
     )
 
     def map(self, chunk: Chunk, params: Params) -> Statistics:
-        length = np.diff(chunk.entry_offsets)
+        length, rank = np.diff(chunk.entry_offsets), chunk.entry_rank
         behind = np.zeros(chunk.n_lists)
-        behind[length > 0] = chunk.entry_rank[chunk.entry_offsets[1:][length > 0] - 1] + 1.0
+        behind[length > 0] = rank[chunk.entry_offsets[1:][length > 0] - 1]
+        if self.discount and not rated(chunk):
+            behind += np.minimum(left_out("last", chunk), BEYOND * length)
+            rank, behind = np.log(STEADY + rank), np.log(STEADY + behind)
+        else:
+            behind[length > 0] += 1.0
         queries = np.repeat(np.arange(chunk.n_queries), np.diff(chunk.list_offsets))
         weight = list_weight(chunk, params) if "expert_weight" in params else np.ones(chunk.n_lists)
         each, behind = np.repeat(weight, length), behind * weight
         return {
             "held": sum_entries(chunk, each),
-            "ranks": sum_entries(chunk, chunk.entry_rank * each),
+            "ranks": sum_entries(chunk, rank * each),
             "behind": sum_entries(chunk, np.repeat(behind, length)),  # what the item's own lists give others
             "all_behind": np.bincount(queries, weights=behind, minlength=chunk.n_queries),
             "lists": np.bincount(queries, weights=weight, minlength=chunk.n_queries),

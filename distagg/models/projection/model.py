@@ -4,11 +4,12 @@ What the experts say is joined in one skew-symmetric matrix Y on the observed pa
 X = s e' - e s' up to noise: a skew-symmetric matrix of rank 2. The score is s = X e / items.
 
 Where unlisted items stand last, every pair is observed and X is the projection of Y itself. For rank differences Y
-has rank 2 already, as have normalised and log ones: the score is the row mean. For binary ones the leading pair of
-singular vectors is found by products with Y that cost O(entries). Otherwise X is fitted over the observed pairs.
+has rank 2 already, as have normalised, log and discounted ones: the score is the row mean. For binary ones the leading
+pair of singular vectors is found by products with Y that cost O(entries). Otherwise X is fitted over observed pairs.
 
-Defaults are what is best on MQ2007 and MQ2008. The papers count pairs of listed items only (unlisted=ignore): there a
-sum over experts is better than a mean, which trusts a pair that one expert compared as much as one that all did.
+By default places are discounted, which suits short and deep lists (``lists.discounted_places``). The papers count pairs
+of listed items only (unlisted=ignore): there a sum over experts is better than a mean, which trusts a pair that one
+expert compared as much as one that all did.
 """
 
 from __future__ import annotations
@@ -20,9 +21,16 @@ import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.models.base import Params, Solver, param, sum_entries
-from distagg.models.lists import BINARY, pair_values
+from distagg.models.lists import BINARY
 from distagg.models.outcome import Outcome
-from distagg.models.pairs import left_out, pair_function, pair_ranks, pairs_param, unlisted_last, unlisted_param
+from distagg.models.pairs import (
+    discounted_function,
+    discounted_pairs_param,
+    left_out,
+    rank_values,
+    unlisted_last,
+    unlisted_param,
+)
 from distagg.models.projection.kernels import WeightedLists, project_majorities, project_queries
 from distagg.optimise.convergence import Ended, not_begun
 from distagg.types import INDEX, OFFSET, Floats, Offsets
@@ -47,7 +55,7 @@ class Svp(Solver):
     criterion: ClassVar[str] = "change of the fit in the last step"
     remedy: ClassVar[str] = "raise steps or tolerance"
 
-    pairs: str = pairs_param()
+    pairs: str = discounted_pairs_param()
     unlisted: str = unlisted_param()
     joint: str = param(
         "mean",
@@ -66,10 +74,10 @@ class Svp(Solver):
     def fit_chunk(self, chunk: Chunk, params: Params, *, trace: bool) -> Outcome:
         if chunk.n_pairs:
             return self._over_observed(chunk, _pairs_as_lists(chunk), trace)
-        function = pair_function(self.name, self.pairs, chunk)
+        function = discounted_function(self.name, self.pairs, self.unlisted, chunk)
         if not unlisted_last(self.unlisted, chunk):
             nobody = np.zeros(chunk.n_lists, dtype=np.int64)
-            value = pair_values(chunk.entry_offsets, pair_ranks(chunk, function), nobody, function)[0]
+            value = rank_values(chunk, nobody, function)[0]
             weight = np.ones(chunk.n_lists)
             for array in (value, weight):
                 array.setflags(write=False)
@@ -81,7 +89,7 @@ class Svp(Solver):
 
     def _over_observed(self, chunk: Chunk, lists: WeightedLists, trace: bool) -> Outcome:
         score, ended = np.zeros(chunk.n_items), not_begun(chunk.n_queries, self.steps if trace else 0)
-        sign = pair_function(self.name, self.pairs, chunk) == BINARY
+        sign = discounted_function(self.name, self.pairs, self.unlisted, chunk) == BINARY
         project_queries(
             self.step,
             self.steps,
@@ -119,9 +127,9 @@ class Svp(Solver):
     def _of_differences(self, chunk: Chunk, trace: bool) -> Outcome:
         """Y = e m' - m e' with m the mean value of an item over lists: of rank 2, so nothing is left to project."""
         sizes, length = np.diff(chunk.item_offsets), np.diff(chunk.entry_offsets)
-        function = pair_function(self.name, self.pairs, chunk)
+        function = discounted_function(self.name, self.pairs, self.unlisted, chunk)
         out = left_out(self.unlisted, chunk)
-        value, behind = pair_values(chunk.entry_offsets, pair_ranks(chunk, function), out, function)
+        value, behind = rank_values(chunk, out, function)
         ahead = value - np.repeat(behind, length)
         total = sum_entries(chunk, ahead)  # every item lacks the same sum of ``behind``, which the mean takes away
         if self.joint == "mean":

@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError, unknown
-from distagg.models.lists import PAIR_FUNCTIONS, mid_positions, pair_values, sum_by_item
-from distagg.models.pairs import pair_function, pair_ranks
+from distagg.models.lists import PAIR_FUNCTIONS, mid_positions, sum_by_item
+from distagg.models.pairs import pair_function, rank_values
 from distagg.models.scorers.cp import fill_factors
 from distagg.models.scorers.svd import Groups, SortedLists, triplets
 from distagg.types import INDEX, NO_LABEL, OFFSET, Floats, Indices, Offsets
@@ -121,7 +121,7 @@ def _values(chunk: Chunk, function: str) -> Floats:
     """What the entries' ranks are worth."""
     code = pair_function("features", function, chunk)
     nobody = np.zeros(chunk.n_lists, dtype=OFFSET)
-    return pair_values(chunk.entry_offsets, pair_ranks(chunk, code), nobody, code)[0]
+    return rank_values(chunk, nobody, code)[0]
 
 
 def _fill_triplets(chunk: Chunk, function: str, settings: FeatureSettings, out: Floats, at: int) -> None:

@@ -83,4 +83,4 @@ def discount_terms(objective: str, largest: int) -> tuple[Offsets, Floats, Float
     """The discount as exponentials for each class of sizes up to the largest: where they start, ratios, weights."""
     if objective == "rbp":
         return np.arange(largest + 2, dtype=OFFSET), np.full(largest + 1, PERSISTENCE), np.ones(largest + 1)
-    return terms_by_class(lambda rank: discounts(objective, rank), largest, 1.0, TOLERANCE)
+    return terms_by_class(lambda size: lambda rank: discounts(objective, rank), largest, 1.0, TOLERANCE)

@@ -42,8 +42,9 @@ def test_graded_contests_become_sure_with_distance() -> None:
     """Steep contests give the plain Borda count of a full list."""
     ranks = {item: item + 1.0 for item in range(6)}
     chunk = build_chunk([Query(6, {0: ranks})])
-    np.testing.assert_allclose(model_named("stagg_bc", {"steep": 1e4}).score(chunk, {}), 6.0 - np.arange(6.0))
-    np.testing.assert_allclose(model_named("stagg_bc", {"steep": 1e-9}).score(chunk, {}), np.full(6, 3.5), atol=1e-7)
+    sure, even = (model_named("stagg_bc", {"steep": steep, "discount": False}) for steep in (1e4, 1e-9))
+    np.testing.assert_allclose(sure.score(chunk, {}), 6.0 - np.arange(6.0))
+    np.testing.assert_allclose(even.score(chunk, {}), np.full(6, 3.5), atol=1e-7)
 
 
 def test_the_constant_can_be_chosen_on_labels(planted: Path) -> None:

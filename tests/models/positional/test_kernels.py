@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from naive_stagg import contests, enumeration, expected, recursion
+from naive_stagg import contests, enumeration, expected, met_in_list, recursion
 from strategies import Query, build_chunk, queries
 
 from distagg.dataset import Dataset
@@ -52,6 +52,11 @@ def test_classes_of_sizes() -> None:
     assert [size_class(n) for n in (0, 1, 2, 3, 4, 5, 8, 9)] == [0, 0, 1, 2, 2, 3, 3, 4]
 
 
+def discounted(rank: np.ndarray, met: int, size: int) -> np.ndarray:
+    """Points of ranks from 0 in a list of ``met`` items; those left out stand at most two list lengths behind it."""
+    return np.log(5.0 + min(size, 3 * met)) - np.log(5.0 + rank + 1.0)
+
+
 @pytest.mark.parametrize("average", [False, True])
 @pytest.mark.parametrize("contest", ["paper", "graded"])
 @settings(max_examples=40)
@@ -61,11 +66,17 @@ def test_models_give_the_recursions_expectations(contest: str, average: bool, dr
     chunk = build_chunk([drawn], n_experts=5)
     rules = {"contest": contest, "steep": 7.0, "unlisted": "average" if average else "zero"}
     wanted = {"contest": contest, "steep": 7.0, "average": average}
-    points = model_named("stagg_bc", rules).score(chunk, {})
-    np.testing.assert_allclose(points, expected(drawn, lambda rank: drawn.size - rank, **wanted), rtol=1e-12)
+    points = model_named("stagg_bc", rules | {"discount": False}).score(chunk, {})
+    np.testing.assert_allclose(points, expected(drawn, lambda rank, met: met - rank, **wanted), rtol=1e-12)
+    if not average:
+        points = model_named("stagg_bc", rules).score(chunk, {})
+        expectations = expected(drawn, lambda rank, met: discounted(rank, met, drawn.size), **wanted)
+        np.testing.assert_allclose(points, expectations, rtol=1e-11, atol=1e-13)
     for c in (1.0, 60.0):
         found = model_named("stagg_rrf", rules | {"c": c}).score(chunk, {})
-        np.testing.assert_allclose(found, expected(drawn, lambda rank, c=c: 1.0 / (c + rank), **wanted), rtol=1e-12)
+        np.testing.assert_allclose(
+            found, expected(drawn, lambda rank, met, c=c: 1.0 / (c + rank), **wanted), rtol=1e-12
+        )
 
 
 @pytest.mark.parametrize("name", UTILITIES)
@@ -75,8 +86,10 @@ def test_brute_force_on_a_partial_list(name: str) -> None:
     query = Query(9, {0: {4: 1.0, 2: 2.0, 7: 3.0, 0: 4.0, 5: 5.0}})
     ratio, weight = exponential_terms(utility, 16, scale)
     starts = np.array([0] * 5 + [len(ratio)])
-    found = sum_expectations(Utility(0.0, True, starts, ratio, weight), NO_WEIGHTS, list_arrays(build_chunk([query])))
-    wanted = expected(query, utility, contest="paper", steep=0.0, average=True, distribution=enumeration)
+    how = Utility(0.0, True, False, starts, ratio, weight)
+    found = sum_expectations(how, NO_WEIGHTS, list_arrays(build_chunk([query])))
+    rules = {"contest": "paper", "steep": 0.0, "average": True}
+    wanted = expected(query, lambda rank, met: utility(rank), **rules, distribution=enumeration)
     np.testing.assert_allclose(found, wanted, rtol=1e-12)
 
 
@@ -87,8 +100,9 @@ def test_long_lists(length: int) -> None:
     for contest in ("paper", "graded"):
         found = model_named("stagg_rrf", {"contest": contest, "c": 10.0}).score(chunk, {})
         for item in order[:: length // 10]:
-            likely = recursion(contests(order.tolist(), int(item), 400, contest, 12.0))
-            assert found[item] == pytest.approx(likely @ (1.0 / (10.0 + np.arange(400))), rel=1e-12)
+            scale = length if contest == "paper" else 40
+            likely = recursion(met_in_list(order.tolist(), int(item), scale, contest, 6.0))
+            assert found[item] == pytest.approx(likely @ (1.0 / (10.0 + np.arange(length))), rel=1e-12)
 
 
 @pytest.mark.real

@@ -1,13 +1,18 @@
 """Positional models against twins written from their definitions, item by item."""
 
 import dataclasses
+import math
 
 import numpy as np
 import pytest
 from strategies import Query, build_chunk, on_chunks
 
+from distagg.dataset import Dataset
+from distagg.dataset.build.writer import write_dataset
+from distagg.engine import evaluate, rank
 from distagg.errors import UsageError
 from distagg.models import model_named
+from distagg.sources.deep import DeepSource
 
 
 def scores(name, chunk, **settings):
@@ -44,18 +49,64 @@ def test_borda(rule, drawn):
                 given.append((query.size - len(ranks) - 1) / 2)
         return sum(given) / (max(len(given), 1) if rule == "ignore" else 1)
 
-    np.testing.assert_allclose(scores("borda", chunk, unlisted=rule), every_item(made, points), atol=1e-9)
+    found = scores("borda", chunk, unlisted=rule, discount=False)
+    np.testing.assert_allclose(found, every_item(made, points), atol=1e-9)
 
 
 @on_chunks()
-def test_mean_with_unlisted_items_last(drawn):
+def test_borda_discounted(drawn):
     made, chunk = drawn
 
+    def points(query, i):
+        listed = [ranks for ranks in query.lists.values() if i in ranks]
+        return sum(math.log((5 + min(query.size, 3 * len(r))) / (5 + place(r, i))) for r in listed)
+
+    np.testing.assert_allclose(scores("borda", chunk), every_item(made, points), atol=1e-9)
+
+
+@pytest.mark.parametrize("discount", [False, True])
+@on_chunks()
+def test_mean_with_unlisted_items_last(discount, drawn):
+    made, chunk = drawn
+
+    def rank(query, ranks, i):
+        if not discount:
+            return ranks.get(i, max(ranks.values()) + 1)
+        behind = max(ranks.values()) + min(query.size - len(ranks), 2 * len(ranks))
+        return math.log(5 + ranks.get(i, behind))
+
     def mean(query, i):
-        ranks = [r.get(i, max(r.values()) + 1) for r in query.lists.values()]
+        ranks = [rank(query, r, i) for r in query.lists.values()]
         return -sum(ranks) / max(len(ranks), 1)
 
-    np.testing.assert_allclose(scores("mean", chunk), every_item(made, mean), atol=1e-9)
+    np.testing.assert_allclose(scores("mean", chunk, discount=discount), every_item(made, mean), atol=1e-9)
+
+
+PLAIN = {
+    "borda": {"discount": False},
+    "mean": {"discount": False},
+    "mpm": {"pairs": "binary"},
+    "svp": {"pairs": "binary"},
+    "stagg_bc": {"unlisted": "average"},
+    "stagg_rrf": {"unlisted": "average"},
+}
+
+
+@pytest.fixture(scope="module")
+def deep(tmp_path_factory):
+    """Lists of 400 out of 4,000 items."""
+    folder = tmp_path_factory.mktemp("deep") / "dataset"
+    write_dataset(DeepSource(12, items=4000, experts=20, depth=400), folder)
+    return Dataset.open(folder)
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_deep_lists_are_not_counted_as_votes(name, deep):
+    """By plain points the last item of a deep list has nearly as many as the first."""
+    ways = {"discounted": (name, {}), "plain": (name, PLAIN[name]), "rrf": ("rrf", {})}
+    ndcg = {way: evaluate(rank(m, deep, **how), deep, ["ndcg@10"]).means["ndcg@10"] for way, (m, how) in ways.items()}
+    assert ndcg["discounted"] > ndcg["plain"] + 0.02
+    assert ndcg["discounted"] > ndcg["rrf"] - 0.03
 
 
 @on_chunks()

@@ -80,7 +80,7 @@ def test_items_in_no_list_come_last_or_get_the_mean():
 def test_too_few_steps_are_said():
     chunk = build_chunk([Query(4, {0: {0: 1, 1: 5, 2: 9, 3: 2}, 1: {1: 1, 3: 7, 2: 3}})])
     with pytest.warns(NotConvergedWarning, match="1 queries not converged after 1 steps"):
-        model_named("svp", {"steps": 1}).score(chunk, {})
+        model_named("svp", {"pairs": "binary", "steps": 1}).score(chunk, {})
 
 
 def test_logarithms_of_ratings_are_refused():
