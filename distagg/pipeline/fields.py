@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 from distagg.dataset.dataset import Dataset
 from distagg.dataset.rankings import FORMATS
 from distagg.engine.compare import DEFAULT_METRICS
+from distagg.engine.export import PRODUCTS
 from distagg.engine.fitting.fit import check_fits
 from distagg.engine.fitting.folds import make_folds
 from distagg.engine.fitting.search import variants
+from distagg.engine.fitting.tune import rule_named
 from distagg.errors import DistaggError, UsageError, unknown
 from distagg.models import Model, is_model, model_named
 from distagg.sources import SOURCES
@@ -88,8 +90,18 @@ STEPS: dict[str, dict[str, Field]] = {
         "goal": _GOAL,
         "protocol": _PROTOCOL,
     },
+    "tune": {
+        "dataset": _DATASET,
+        "models": Field("models", "plain rules to tune", ["rrf", "combsum"]),
+        "folds": Field("folds", "letor5, or a whole number of at least 3", 5),
+        "goal": Field("metric", "the metric to tune for", "ndcg@10"),
+        "metrics": Field("metrics", "more metrics to report", None),
+        "beside": Field("models", "trained models to test on the same folds", None),
+        "product": Field("choice", "a search engine: tune only what it can compute", None, tuple(PRODUCTS)),
+        "protocol": _PROTOCOL,
+    },
     "rank": {
-        "model": Field("ranker", "a model's name, an earlier fit step, or the path of a fitted model"),
+        "model": Field("ranker", "a model's name, an earlier fit or tune step, or the path of a fitted model"),
         "dataset": _DATASET,
         "settings": Field("table", "the model's parameters", {}),
         "top": Field("whole", "the number of items to keep of each ranking; 0 keeps all", 0, least=0),
@@ -130,7 +142,7 @@ STEPS["scale"] = {
     "simulated_entries": Field("whole", "entries of a simulated round", 10**9, least=1),
     "simulated_chunks": Field("counts", "entries per chunk of a simulated round", [1 << 17, 1 << 20, 1 << 23]),
 }
-MAKES = {"import": "dataset", "expand": "dataset", "fit": "model", "rank": "rankings"}
+MAKES = {"import": "dataset", "expand": "dataset", "fit": "model", "tune": "model", "rank": "rankings"}
 
 _JSON: dict[str, dict[str, Any]] = {
     "whole": {"type": "integer"},
@@ -186,6 +198,7 @@ def check_step(step: Step, where: str, before: Sequence[Step], seed: int) -> Non
     checks = {
         "import": _import,
         "fit": _fit,
+        "tune": _tune,
         "rank": _rank,
         "compare": _compare,
         "evaluate": _evaluate,
@@ -216,6 +229,17 @@ def _fit(values: dict[str, Any], where: str, seed: int) -> None:
         _check_folds(values, where, dataset)
         if models[0].needs_labels and not dataset.manifest.labels:
             raise UsageError(f"{where}.dataset: has no labels, and {values['model']} learns from them")
+
+
+def _tune(values: dict[str, Any], where: str, seed: int) -> None:
+    _evaluate(values, where, seed)
+    dataset = _opened(values["dataset"])
+    for name in values["models"]:
+        model = _at(f"{where}.models", lambda name=name: rule_named(name))  # type: ignore[misc]
+        if dataset is not None:
+            _fits(f"{where}.models", model, dataset)
+    if dataset is not None:
+        _check_folds(values, where, dataset)
 
 
 def _rank(values: dict[str, Any], where: str, seed: int) -> None:

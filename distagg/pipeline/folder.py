@@ -64,6 +64,24 @@ class Kept:
         return json.loads(file.read_text(encoding="utf-8"))
 
 
+MEASURE = ("evaluate", "compare", "tune")  # kinds of steps that report metrics
+
+
+def measured(output: Path, step: Step) -> dict[str, Any]:
+    """What a step reports: ``means``, ``protocol`` and more; that of a tune step stands in its model's manifest."""
+    if step.do == "tune":
+        tuned: dict[str, Any] = json.loads(manifest_file(output).read_text(encoding="utf-8"))["about"]["tuned"]
+        return tuned
+    found: dict[str, Any] = json.loads(output.read_text(encoding="utf-8"))
+    return found
+
+
+def means_of(output: Path, step: Step) -> dict[str, dict[str, float]]:
+    """The metrics that a step reports, by model or rankings."""
+    means = measured(output, step)["means"]
+    return {step.values["rankings"]: means} if step.do == "evaluate" else means
+
+
 @dataclass(frozen=True, slots=True)
 class RunFolder:
     path: Path

@@ -31,7 +31,16 @@ from distagg.engine.read_rankings import read_rankings
 from distagg.engine.saved import Fitted, load_model
 from distagg.errors import DistaggError
 from distagg.metrics.changes import TOP, RankChanges, add_changes, add_same, weights_moved
-from distagg.pipeline.folder import RunFolder, code_key, difference, fingerprint, plan_key, references
+from distagg.pipeline.folder import (
+    MEASURE,
+    RunFolder,
+    code_key,
+    difference,
+    fingerprint,
+    means_of,
+    plan_key,
+    references,
+)
 from distagg.pipeline.spec import Job, Step
 from distagg.storage.atomic import MARKER, digest, staged_directory, staged_file
 from distagg.storage.paths import is_found, place
@@ -148,10 +157,10 @@ def changes_since(before: RunFolder, now: RunFolder, job: Job) -> dict[str, Any]
                 continue
             if step.do == "rank":
                 result["rankings"][step.name] = ranking_changes(then, output)
-            elif step.do == "fit":
+            if step.do in ("fit", "tune"):
                 result["models"][step.name] = _model_changes(load_model(then), load_model(output))
-            elif step.do in ("evaluate", "compare"):
-                result["metrics"][step.name] = _metric_changes(_means(then, step), _means(output, step))
+            if step.do in MEASURE:
+                result["metrics"][step.name] = _metric_changes(means_of(then, step), means_of(output, step))
         except (
             DistaggError,
             OSError,
@@ -200,11 +209,6 @@ def _gathered(files: Iterator[Path], number: int, passes: int) -> pa.Table:
             table = table.filter(pa.array(turn[coded.indices.to_numpy()]))
         pieces.append(table.cast(pieces[0].schema))
     return pa.concat_tables(pieces)
-
-
-def _means(file: Path, step: Step) -> dict[str, dict[str, float]]:
-    means = json.loads(file.read_text(encoding="utf-8"))["means"]
-    return means if step.do == "compare" else {step.values["rankings"]: means}
 
 
 def _metric_changes(before: dict[str, dict[str, float]], now: dict[str, dict[str, float]]) -> dict[str, Any]:

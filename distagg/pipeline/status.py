@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from distagg.dataset.manifest import manifest_file
 from distagg.engine.read_rankings import read_rankings
-from distagg.pipeline.folder import RunFolder
+from distagg.pipeline.folder import MEASURE, RunFolder, means_of, measured
 from distagg.pipeline.spec import Job, Step, make_job
 from distagg.reports import compare_report, write_report
 from distagg.reports.run_page import run_report
@@ -91,9 +91,8 @@ def write_run_report(job: Job, folder: RunFolder) -> Path:
     for step, result in _results(job, folder, "compare"):
         pages[step.name] = f"report-{step.name}.html"
         write_report(compare_report(result), folder.path / pages[step.name], overwrite=True)
-    for step, result in _results(job, folder, "evaluate", "compare"):
-        means = result["means"]
-        figures[step.name] = means if step.do == "compare" else {step.values["rankings"]: means}
+    for step, _ in _results(job, folder, *MEASURE):
+        figures[step.name] = means_of(folder.output(step), step)
     tops = [top for step in job.steps if step.do == "rank" and folder.done(step) for top in _top(step, folder)]
     run = {
         **status(folder.path),
@@ -116,7 +115,7 @@ def how_counted(job: Job, folder: RunFolder) -> dict[str, str]:
     """For each step with metrics: the protocol, and a warning if the model was trained on the same queries."""
     return {
         step.name: counted_by(result["protocol"]) + (f"; {IN_SAMPLE}" if result.get("in_sample") else "")
-        for step, result in _results(job, folder, "evaluate", "compare")
+        for step, result in _results(job, folder, *MEASURE)
     }
 
 
@@ -124,7 +123,7 @@ def _results(job: Job, folder: RunFolder, *kinds: str) -> Iterator[tuple[Step, d
     """The finished steps of these kinds, and their results."""
     for step in job.steps:
         if step.do in kinds and folder.done(step):
-            yield step, json.loads(folder.output(step).read_text(encoding="utf-8"))
+            yield step, measured(folder.output(step), step)
 
 
 def _top(step: Step, folder: RunFolder) -> list[dict[str, Any]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from distagg.engine.fitting.checkpoint import Checkpoints
 from distagg.engine.fitting.fit import Goal, fit
 from distagg.engine.fitting.folds import count_folds
 from distagg.engine.fitting.search import differing, search, variants
+from distagg.engine.fitting.tune import tune
 from distagg.engine.importing import import_dataset
 from distagg.engine.progress import metered
 from distagg.engine.rank_incremental import Reuse
@@ -26,7 +26,7 @@ from distagg.engine.saved import Fitted, load_model, save_model
 from distagg.metrics import evaluate_rankings
 from distagg.models import is_model, model_named
 from distagg.models.base import collecting, not_converged
-from distagg.pipeline.folder import Kept, RunFolder, as_json, code_key
+from distagg.pipeline.folder import MEASURE, Kept, RunFolder, as_json, code_key, measured
 from distagg.pipeline.previous import Before
 from distagg.pipeline.scale import scale
 from distagg.pipeline.spec import Job, Step
@@ -93,6 +93,25 @@ def do_fit(step: Step, site: Site) -> None:
     _repeat(notes)
 
 
+def do_tune(step: Step, site: Site) -> None:
+    values = step.values
+    with metered(f"{step.name}, rules and fits", 0) as progress:
+        tuned, notes = collecting(
+            lambda: tune(
+                site.dataset(values["dataset"]), values["models"], folds=values["folds"], metric=values["goal"],
+                metrics=values.get("metrics", ()), beside=values.get("beside", ()), product=values.get("product"),
+                protocol=values.get("protocol"), seed=site.job.seed, runner=site.runner(), progress=progress,
+            )
+        )  # fmt: skip
+    site.folder.keep_notes(step, notes)
+    about = {"goal": values["goal"], "tuned": tuned.as_dict()}
+    if "product" in values:
+        value, remarks = tuned.export(values["product"])
+        about["export"] = {"product": values["product"], "value": value, "notes": list(remarks)}
+    save_model(site.folder.output(step), tuned.fitted, about)
+    _repeat(notes)
+
+
 def do_rank(step: Step, site: Site) -> None:
     values, runner = step.values, site.runner()
     dataset = site.dataset(values["dataset"])
@@ -149,6 +168,8 @@ def _in_sample(step: Step, job: Job) -> bool:
     fitted = job.step(ranked.values["model"]) if ranked else None
     if fitted is None or fitted.values["dataset"] != step.values["dataset"]:
         return False
+    if fitted.do == "tune":
+        return True
     models = variants(fitted.values["model"], fitted.values["settings"], tries=fitted.values.get("tries"))
     return len(models) > 1 or models[0].needs_labels
 
@@ -186,6 +207,7 @@ STEPS: dict[str, Callable[[Step, Site], None]] = {
     "import": do_import,
     "expand": do_expand,
     "fit": do_fit,
+    "tune": do_tune,
     "rank": do_rank,
     "evaluate": do_evaluate,
     "compare": do_compare,
@@ -194,12 +216,8 @@ STEPS: dict[str, Callable[[Step, Site], None]] = {
 
 
 def metrics_of(job: Job, folder: RunFolder) -> dict[str, Any]:
-    """The metrics of evaluate and compare steps, by step."""
-    metrics = {}
-    for step in job.steps:
-        if step.do in ("evaluate", "compare"):
-            metrics[step.name] = json.loads(folder.output(step).read_text(encoding="utf-8"))["means"]
-    return metrics
+    """The metrics of evaluate, compare and tune steps, by step."""
+    return {step.name: measured(folder.output(step), step)["means"] for step in job.steps if step.do in MEASURE}
 
 
 def tidy(folder: RunFolder, step: Step) -> None:

@@ -49,6 +49,36 @@ def test_figures_on_training_queries_are_said_to_be_such(small: Path, capsys: py
     assert (Path("runs/told/latest") / "report.html").read_text().count("the model was trained on") == 1
 
 
+def test_a_tuned_rule_ranks_and_its_held_out_figures_are_reported(
+    small: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    steps = {
+        "tuned": {
+            "do": "tune",
+            "dataset": str(small),
+            "models": ["rrf"],
+            "folds": 3,
+            "goal": "ndcg@5",
+            "product": "json",
+        },
+        "ranked": {"do": "rank", "model": "tuned", "dataset": str(small)},
+        "checked": {"do": "evaluate", "rankings": "ranked", "dataset": str(small), "metrics": ["map"]},
+    }  # fmt: skip
+    assert main(["run", write({"name": "tuning", "steps": steps})]) == 0
+    said = capsys.readouterr().out
+    assert "rrf tuned" in said
+    assert said.count("the model was trained on") == 1
+    run = Path("runs/tuning/latest")
+    means = json.loads((run / "metrics.json").read_text())["tuned"]
+    assert list(means) == ["rrf", "rrf tuned"]
+    about = json.loads((run / "output" / "tuned" / "manifest.json").read_text())["about"]
+    assert about["export"]["value"]["rule"] == "rrf"
+    page = (run / "report.html").read_text()
+    assert f"{100 * means['rrf tuned']['ndcg@5']:.2f}" in page
+    assert main(["run", write({"name": "tuning", "steps": steps})]) == 0
+    assert "done already" in capsys.readouterr().err
+
+
 def test_a_run_from_files_to_a_report(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = ["1 Q0 x 1 3.0 a", "1 Q0 y 2 2.0 a", "2 Q0 x 1 3.0 a"]
     Path("a.run").write_text("\n".join(lines) + "\n")

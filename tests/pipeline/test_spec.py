@@ -39,6 +39,8 @@ def every_step(small: Path, source: Path) -> dict[str, Any]:
             "model": {"do": "fit", "model": "rrf", "dataset": str(small), "valid": str(small),
                       "settings": {"c": [10, 60]}, "tries": 2, "goal": "map", "protocol": "letor"},
             "chosen": {"do": "fit", "model": "rrf", "dataset": str(small), "folds": 5, "settings": {"c": [10, 60]}},
+            "tuned": {"do": "tune", "dataset": str(small), "models": ["rrf"], "folds": "letor5", "goal": "ndcg@5",
+                      "metrics": ["map"], "beside": ["bestinput"], "product": "json", "protocol": "letor"},
             "ranked": {"do": "rank", "model": "borda", "dataset": "wide", "settings": {}, "format": "csv",
                        "chunk_entries": 100, "allow_unseen": True},
             "checked": {"do": "evaluate", "rankings": "ranked", "dataset": str(small), "metrics": ["map"],
@@ -59,14 +61,15 @@ def cases() -> list[tuple[str, Any]]:
     found = [(name, value) for name, field in TOP.items() for value in WRONG[field.kind]]
     found += [(f"place.{name}", value) for name, field in PLACE.items() for value in WRONG[field.kind]]
     found += [(f"checkpoints.{name}", value) for name, field in CHECKPOINTS.items() for value in WRONG[field.kind]]
-    homes = {"import": "data", "expand": "wide", "fit": "model", "rank": "ranked", "evaluate": "checked",
+    homes = {"import": "data", "expand": "wide", "fit": "model", "tune": "tuned", "rank": "ranked",
+             "evaluate": "checked",
              "compare": "compared", "scale": "scaled"}  # fmt: skip
     for do, step in homes.items():
         found += [(f"steps.{step}.{name}", value) for name, f in STEPS[do].items() for value in WRONG[f.kind]]
         found += [(f"steps.{step}.do", value) for value in ("rankk", 3, [], {})]
     more = {"keep": 0, "steps.scaled.workers": [1, 4], "steps.scaled.model": "crf",
             "steps.chosen.folds": 2, "steps.model.settings": {"k": 3}, "steps.ranked.settings": {"c": 3},
-            "steps.compared.settings": {"mc4": {}}, "steps.compared.baseline": "mc4",
+            "steps.compared.settings": {"mc4": {}}, "steps.tuned.models": ["median"], "steps.compared.baseline": "mc4",
             "steps.compared.settings.rrf": {"c": -1}}  # fmt: skip
     return found + list(more.items())
 

@@ -73,7 +73,8 @@ class Tuned:
         """What ``--json`` prints."""
         return {
             "model": self.model.name, "settings": _changed(self.model), "metric": self.metrics[0],
-            "protocol": self.protocol, "queries": self.queries, "judged": self.judged, "table": self.table,
+            "protocol": self.protocol, "means": {row["rule"]: {m: row[m] for m in self.metrics} for row in self.table},
+            "queries": self.queries, "judged": self.judged, "table": self.table,
             "folds": self.folds, "final": self.final,
         }  # fmt: skip
 
@@ -238,12 +239,18 @@ def _changed(model: Model) -> dict[str, Any]:
     return {name: value for name, (value, default) in settings.items() if value != default}
 
 
-def _rule(named: str | Model, dataset: Dataset, product: Product | None) -> Model:
-    model = model_named(named) if isinstance(named, str) else named
+def rule_named(name: str | Model) -> Model:
+    """A rule that can be tuned, or a UsageError."""
+    model = model_named(name) if isinstance(name, str) else name
     if not isinstance(model, Weighted):
         raise UsageError(f"{model.name} takes no weights; tune rrf, combsum or another rule whose score is a sum")
     if model.learns:
         raise UsageError(f"{model!r} learns by itself; give the rule without 'auto'")
+    return model
+
+
+def _rule(named: str | Model, dataset: Dataset, product: Product | None) -> Model:
+    model = rule_named(named)
     check_fits(model, dataset)
     if not dataset.manifest.labels:
         raise UsageError(f"{dataset.path or 'the dataset'} has no labels to tune on; import it with them (--qrels)")
@@ -295,4 +302,4 @@ def _table(
     return rows
 
 
-__all__ = ["STAGES", "Tuned", "tune"]
+__all__ = ["STAGES", "Tuned", "rule_named", "tune"]
