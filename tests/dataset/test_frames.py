@@ -180,7 +180,7 @@ def test_empty_table() -> None:
 
 @pytest.mark.parametrize("block", [1, 3, 1 << 20])
 def test_pairs_mention_items_in_their_order(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
-    monkeypatch.setattr("distagg.dataset.build.block.BLOCK", block)
+    monkeypatch.setattr("distagg.dataset.build.positions.BLOCK", block)
     table = pa.table({"winner": ["d", "b", "d", "a"], "loser": ["c", "d", "b", "c"]})
     chunk = next(Dataset.from_arrow(pa.concat_tables([table.slice(0, 1), table.slice(1)])).chunks())
     assert chunk.item_ids.to_pylist() == ["d", "c", "b", "a"]

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from distagg.arrow import as_arrow, as_numpy, as_words, one_array
-from distagg.dataset.build.merge import KEY, GroupedRows, key_major, key_minor, run_starts
+from distagg.arrow import as_arrow, as_numpy, as_words
+from distagg.dataset.build.keyed import GroupedRows, KeyedRows, key_major, key_minor
 from distagg.dataset.build.positions import Clash, Mentions, NumberedItems, find_repeated, number_items, order_lists
 from distagg.dataset.build.tally import BlockCounts, count_labels, count_values
 from distagg.types import (
@@ -24,7 +24,6 @@ from distagg.types import (
     Floats,
     Indices,
     Labels,
-    Offsets,
 )
 
 
@@ -58,10 +57,9 @@ def query_block(rows: QueryRows) -> BlockTables:
     pairs = "winner" in rows.ranked.schema.names
     names = ["winner", "loser"] if pairs else ["item"]
     sides = len(names)
-    table = rows.ranked.table(names)
-    item = mentioned(table, names)
-    runs = Runs.of(as_numpy(one_array(table[KEY])), lambda major: np.searchsorted(rows.codes, major))
-    table = table.drop_columns([KEY, *names] if len(table) else [KEY])
+    entries = rows.ranked.joined(names)
+    item = mentioned(entries.columns, names)
+    runs = Runs.of(entries, lambda major: np.searchsorted(rows.codes, major))
     ranked = Mentions(spread(runs.query, runs.lengths * sides), item)
     try:
         declared, judged = (_mentions(some, rows.codes) for some in (rows.declared, rows.judged))
@@ -78,11 +76,11 @@ def query_block(rows: QueryRows) -> BlockTables:
     runs = replace(runs, query=runs.query + rows.first_query)
     try:
         if pairs:
-            blocked = pair_rows(table, runs, items.position.reshape(-1, 2), tally)
+            blocked = pair_rows(entries.columns, runs, items.position.reshape(-1, 2), tally)
         else:
-            blocked = list_rows(table, runs, items.position, rows.scores, tally)
+            blocked = list_rows(entries.columns, runs, items.position, rows.scores, tally)
     except BadRow as bad:
-        run = int(np.searchsorted(runs.starts, bad.row, side="right")) - 1
+        run = entries.run_of(bad.row)
         query, expert = int(rows.codes[runs.query[run] - rows.first_query]), int(runs.expert[run])
         raise Clash(bad.kind, query, expert, item[bad.row * sides].as_py()) from None
     queries = queries_table(rows.names, rows.parts, items)
@@ -93,17 +91,15 @@ def query_block(rows: QueryRows) -> BlockTables:
 class Runs:
     """The rows of a block by (query, expert): lists, or the pairs of an expert. L runs."""
 
-    starts: NDArray[np.intp]  # (L,) first row
-    lengths: NDArray[np.intp]  # (L,)
+    starts: NDArray[np.integer]  # (L,) first row
+    lengths: NDArray[np.integer]  # (L,)
     query: NDArray[np.int64]  # (L,)
     expert: Indices  # (L,)
 
     @classmethod
-    def of(cls, key: NDArray[np.int64], query: Callable[[NDArray[np.int64]], NDArray[np.int64]]) -> Runs:
+    def of(cls, rows: KeyedRows, query: Callable[[NDArray[np.int64]], NDArray[np.int64]]) -> Runs:
         """Runs of equal keys; ``query`` maps the majors of keys to queries."""
-        starts = run_starts(key)
-        first = key[starts]
-        return cls(starts, np.diff(starts, append=len(key)), query(key_major(first)), key_minor(first))
+        return cls(rows.starts[:-1], rows.lengths, query(key_major(rows.key)), key_minor(rows.key))
 
 
 class BadRow(Exception):  # noqa: N818  # becomes a Clash where the ids are known
@@ -115,7 +111,7 @@ class BadRow(Exception):  # noqa: N818  # becomes a Clash where the ids are know
         self.row = row
 
 
-def list_rows(entries: pa.Table, runs: Runs, position: Indices, scores: bool, tally: BlockCounts) -> pa.Table:
+def list_rows(entries: pa.RecordBatch, runs: Runs, position: Indices, scores: bool, tally: BlockCounts) -> pa.Table:
     """LISTS_TABLE rows of entries, one per run; adds their counts to ``tally``."""
     repeated = find_repeated(runs.starts, position)
     if repeated is not None:
@@ -138,13 +134,13 @@ def list_rows(entries: pa.Table, runs: Runs, position: Indices, scores: bool, ta
     return pa.table(columns, schema=lists_schema(scores))
 
 
-def pair_rows(pairs: pa.Table, runs: Runs, position: NDArray[np.int32], tally: BlockCounts) -> pa.Table:
+def pair_rows(pairs: pa.RecordBatch, runs: Runs, position: NDArray[np.int32], tally: BlockCounts) -> pa.Table:
     """PAIRS_TABLE rows; ``position`` has winner and loser of every pair, shape (P, 2)."""
     same = position[:, 0] == position[:, 1]
     if same.any():
         raise BadRow("self", int(np.argmax(same)))
-    tie = pc.fill_null(one_array(_column(pairs, "tie", pa.bool_())), False)
-    weight = None if _absent(pairs, "weight") else pc.fill_null(one_array(pairs["weight"]), 1.0)
+    tie = pc.fill_null(_column(pairs, "tie", pa.bool_()), False)
+    weight = None if _absent(pairs, "weight") else pc.fill_null(pairs["weight"], 1.0)
     tally.entries += len(position)
     tally.ties += int(pc.sum(tie).as_py() or 0)
     columns = [
@@ -171,35 +167,34 @@ def queries_table(names: list[str], parts: list[str], items: NumberedItems) -> p
     return pa.table(columns, schema=QUERIES_TABLE)
 
 
-def floats(table: pa.Table, name: str) -> Floats:
+def floats(batch: pa.RecordBatch, name: str) -> Floats:
     """A column as float64, NaN where it is null or absent."""
-    if _absent(table, name):
-        return np.full(len(table), np.nan, dtype=RANK)
-    return as_numpy(one_array(table[name]))
+    if _absent(batch, name):
+        return np.full(batch.num_rows, np.nan, dtype=RANK)
+    return as_numpy(batch[name])
 
 
-def _scores(entries: pa.Table) -> Floats | None:
+def _scores(entries: pa.RecordBatch) -> Floats | None:
     return None if _absent(entries, "score") else floats(entries, "score")
 
 
-def _absent(table: pa.Table, name: str) -> bool:
+def _absent(batch: pa.RecordBatch, name: str) -> bool:
     """Whether a column is missing or has no values."""
-    return name not in table.column_names or pa.types.is_null(table.schema.field(name).type)
+    return name not in batch.schema.names or pa.types.is_null(batch.schema.field(name).type)
 
 
 def _mentions(rows: GroupedRows, codes: NDArray[np.int64]) -> Mentions:
     """Labelled rows of the queries to keep."""
     if not rows.pieces:
         return Mentions(np.zeros(0, np.int64), as_words([]), pa.nulls(0, pa.int32()))
-    table = rows.table()
-    code = key_major(as_numpy(one_array(table[KEY])))
+    labelled = rows.joined(["item"])
+    code = key_major(labelled.key)
     query = np.searchsorted(codes, code)
     stays = codes[np.minimum(query, len(codes) - 1)] == code
+    batch, lengths = labelled.columns, labelled.lengths
     if not stays.all():
-        table, query = table.filter(as_arrow(stays)), query[stays]
-    return Mentions(
-        query, one_array(_column(table, "item", pa.string())), one_array(_column(table, "label", pa.int32()))
-    )
+        batch, query, lengths = batch.filter(as_arrow(np.repeat(stays, lengths))), query[stays], lengths[stays]
+    return Mentions(np.repeat(query, lengths), batch["item"], _column(batch, "label", pa.int32()))
 
 
 def interleaved(winner: pa.Array, loser: pa.Array) -> pa.Array:
@@ -208,30 +203,27 @@ def interleaved(winner: pa.Array, loser: pa.Array) -> pa.Array:
     return pa.concat_arrays([winner, loser]).take(as_arrow(order))
 
 
-def mentioned(table: pa.Table, names: list[str]) -> pa.DictionaryArray:
+def mentioned(batch: pa.RecordBatch, names: list[str]) -> pa.DictionaryArray:
     """The items of every row, one row after the other."""
-    if not len(table):
+    if not batch.num_rows:
         return as_words([]).dictionary_encode()
-    columns = [one_array(table[name]) for name in names]
-    if len(columns) == 1:
-        return columns[0]
-    sides = np.stack([as_numpy(column.indices) for column in columns], axis=1)
-    return pa.DictionaryArray.from_arrays(as_arrow(sides.ravel()), columns[0].dictionary)
+    if len(names) == 1:
+        return batch[names[0]]
+    sides = np.stack([as_numpy(batch[name].indices) for name in names], axis=1)
+    return pa.DictionaryArray.from_arrays(as_arrow(sides.ravel()), batch[names[0]].dictionary)
 
 
-def spread(values: NDArray[np.int64], lengths: NDArray[np.intp]) -> NDArray[np.int64]:
+def spread(values: NDArray[np.int64], lengths: NDArray[np.integer]) -> NDArray[np.int64]:
     """Repeat every value; a single value is broadcast without copies."""
     return np.broadcast_to(values, int(lengths[0])) if len(values) == 1 else np.repeat(values, lengths)
 
 
-def _column(table: pa.Table, name: str, dtype: pa.DataType) -> pa.ChunkedArray:
-    """A column by name; all null if the table does not have it."""
-    if name not in table.column_names:
-        return pa.chunked_array([pa.nulls(len(table), dtype)])
-    return table[name].cast(dtype)
+def _column(batch: pa.RecordBatch, name: str, dtype: pa.DataType) -> pa.Array:
+    """A column by name; all null if the batch does not have it."""
+    return batch[name].cast(dtype) if name in batch.schema.names else pa.nulls(batch.num_rows, dtype)
 
 
-def list_column(offsets: Offsets | NDArray[np.intp], values: pa.Array) -> pa.ListArray:
+def list_column(offsets: NDArray[np.integer], values: pa.Array) -> pa.ListArray:
     """A column of lists from flat values."""
     return pa.ListArray.from_arrays(as_arrow(offsets.astype(np.int32)), values)
 

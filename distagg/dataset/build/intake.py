@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -13,7 +14,8 @@ from numpy.typing import NDArray
 
 from distagg.arrow import as_arrow, as_numpy
 from distagg.dataset.build.block import BlockTables
-from distagg.dataset.build.merge import Grouper, run_starts
+from distagg.dataset.build.keyed import KeyedRows, run_starts
+from distagg.dataset.build.merge import Grouper
 from distagg.dataset.build.positions import Clash, Locator, clash_error
 from distagg.dataset.manifest import Kind, Partition
 from distagg.errors import InputError
@@ -44,6 +46,31 @@ class RowSource(Locator, Protocol):
     def tables(self) -> Iterator[RowTable]: ...
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class CodedRuns:
+    """The codes of a column's R runs of rows; neighbours may have equal codes."""
+
+    code: Indices  # (R,)
+    starts: Indices  # (R + 1,) first row of every run, then the number of rows
+
+    def rows(self) -> Indices:
+        """The code of every row."""
+        return np.repeat(self.code, np.diff(self.starts))
+
+
+def keyed(columns: dict[str, pa.Array], major: CodedRuns, minor: CodedRuns | None = None) -> KeyedRows:
+    """Rows with the key ``major, minor``."""
+    batch = pa.record_batch(columns)
+    if minor is None:
+        return KeyedRows(major.code.astype(np.int64) << 32, major.starts, batch)
+    starts = np.zeros(batch.num_rows + 1, dtype=np.bool_)
+    starts[major.starts] = True
+    starts[minor.starts] = True
+    both = np.flatnonzero(starts).astype(INDEX)
+    key = (major.rows()[both[:-1]].astype(np.int64) << 32) | minor.rows()[both[:-1]]
+    return KeyedRows(key, both, batch)
+
+
 class _Numbers(dict[str, int]):
     """A number for every key, in order of the first question."""
 
@@ -55,7 +82,7 @@ class Codes:
     """Names to numbers, in order of first appearance.
 
     >>> codes = Codes()
-    >>> codes.encode(pa.array(["b", "a", "b"])).tolist(), codes.names
+    >>> codes.encode(pa.array(["b", "a", "b"])).rows().tolist(), codes.names
     ([0, 1, 0], ['b', 'a'])
     """
 
@@ -67,13 +94,14 @@ class Codes:
     def names(self) -> list[str]:
         return list(self._code)
 
-    def encode(self, column: pa.Array) -> Indices:
+    def encode(self, column: pa.Array) -> CodedRuns:
         if column.null_count:
             raise InputError("<table>", found="an empty id", expected="every query, expert and item named")
         starts = _word_starts(column)  # sources have many runs: an expert's list, a query's items
         if len(starts) > len(column) // 4:
-            return self._codes(column)
-        return np.repeat(self._codes(column.take(as_arrow(starts))), np.diff(starts, append=len(column)))
+            return CodedRuns(self._codes(column), np.arange(len(column) + 1, dtype=INDEX))
+        ends = np.append(starts, len(column)).astype(INDEX)
+        return CodedRuns(self._codes(column.take(as_arrow(starts))), ends)
 
     def _codes(self, column: pa.Array) -> Indices:
         words = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()

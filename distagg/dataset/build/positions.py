@@ -197,7 +197,7 @@ class OrderedLists:
     ties: int  # entries that share their rank with another entry of their list
 
 
-def find_repeated(starts: NDArray[np.intp], position: Indices) -> int | None:
+def find_repeated(starts: NDArray[np.integer], position: Indices) -> int | None:
     """The first row whose item occurred in its list before."""
     n = len(position)
     width = int(position.max(initial=0)) + 1
@@ -214,7 +214,7 @@ def find_repeated(starts: NDArray[np.intp], position: Indices) -> int | None:
     return int(np.delete(rows, mentioned)[0])
 
 
-def order_lists(starts: NDArray[np.intp], position: Indices, rank: Floats, score: Floats | None) -> OrderedLists:
+def order_lists(starts: NDArray[np.integer], position: Indices, rank: Floats, score: Floats | None) -> OrderedLists:
     """Sort every list by rank, then item position.
 
     Parameters
@@ -266,13 +266,13 @@ def order_lists(starts: NDArray[np.intp], position: Indices, rank: Floats, score
     return OrderedLists(position, ranks, score, len(tied))
 
 
-def _ranked_by_score(starts: NDArray[np.intp], rank: Floats) -> Bools | None:
+def _ranked_by_score(starts: NDArray[np.integer], rank: Floats) -> Bools | None:
     """The lists with a missing rank; None if there are none."""
     missing = np.isnan(rank)
     return np.logical_or.reduceat(missing, starts) if missing.any() else None
 
 
-def _by_key(starts: NDArray[np.intp], lengths: NDArray[np.intp], key: Floats) -> NDArray[np.intp] | None:
+def _by_key(starts: NDArray[np.integer], lengths: NDArray[np.integer], key: Floats) -> NDArray[np.intp] | None:
     """The order of all rows by key inside their list, or None if all lists are sorted already."""
     falls = key[1:] < key[:-1]
     falls[starts[1:] - 1] = False  # from the last entry of a list to the first of the next

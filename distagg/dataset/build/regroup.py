@@ -14,9 +14,8 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from distagg.arrow import as_arrow
+from distagg.arrow import as_arrow, as_numpy
 from distagg.dataset.build.block import (
     BadRow,
     BlockTables,
@@ -28,8 +27,19 @@ from distagg.dataset.build.block import (
     queries_table,
     query_block,
 )
-from distagg.dataset.build.intake import Codes, Progress, Regroup, RowSource, RowTable, cut, number_column, strings
-from distagg.dataset.build.merge import KEY, GroupedRows, Grouper, key_major, make_key
+from distagg.dataset.build.intake import (
+    Codes,
+    Progress,
+    Regroup,
+    RowSource,
+    RowTable,
+    cut,
+    keyed,
+    number_column,
+    strings,
+)
+from distagg.dataset.build.keyed import GroupedRows, key_major
+from distagg.dataset.build.merge import Grouper
 from distagg.dataset.build.positions import Clash, Mentions, NumberedItems, number_items
 from distagg.dataset.build.tally import BlockCounts, count_labels
 from distagg.dataset.manifest import Kind, Partition
@@ -57,19 +67,17 @@ class QueryRegroup(Regroup):
         if rows.kind != "judgements":
             self.note_parts(rows.part)
         if rows.kind in ("items", "judgements"):
-            columns = {KEY: as_arrow(make_key(query, 0)), "item": strings(batch["item"])}
-            columns["label"] = number_column(batch, "label", pa.int32())
-            (self.declared if rows.kind == "items" else self.judged).add(pa.record_batch(columns))
+            columns = {"item": strings(batch["item"]), "label": number_column(batch, "label", pa.int32())}
+            (self.declared if rows.kind == "items" else self.judged).add(keyed(columns, query))
             return
-        key = as_arrow(make_key(query, self.experts.encode(batch["expert"])))
         if rows.kind == "entries":
             rank, score = self.ranks(batch)
-            columns = {KEY: key, "item": strings(batch["item"]), "rank": rank, "score": score}
+            columns = {"item": strings(batch["item"]), "rank": rank, "score": score}
         else:
-            columns = {KEY: key, "winner": strings(batch["winner"]), "loser": strings(batch["loser"])}
+            columns = {"winner": strings(batch["winner"]), "loser": strings(batch["loser"])}
             columns["weight"] = number_column(batch, "weight", pa.float64())
             columns["tie"] = number_column(batch, "tie", pa.bool_())
-        self.ranked.add(pa.record_batch(columns))
+        self.ranked.add(keyed(columns, query, self.experts.encode(batch["expert"])))
 
     def blocks(self, block_entries: int) -> Iterator[BlockTables]:
         return self.explained(ordered_map(query_block, self._rows(block_entries)))
@@ -129,17 +137,17 @@ class ExpertRegroup(Regroup):
             self.note_parts(rows.part)
 
     def _add_ranked(self, rows: RowTable, batch: pa.RecordBatch) -> None:
-        key = as_arrow(make_key(self.experts.encode(batch["expert"]), 0))
+        expert = self.experts.encode(batch["expert"])
         if rows.kind == "entries":
-            item = as_arrow(self.items.encode(batch["item"]))
             rank, score = self.ranks(batch)
-            self.ranked.add(pa.record_batch({KEY: key, "item": item, "rank": rank, "score": score}))
+            item = as_arrow(self.items.encode(batch["item"]).rows())
+            self.ranked.add(keyed({"item": item, "rank": rank, "score": score}, expert))
             return
-        both = self.items.encode(interleaved(strings(batch["winner"]), strings(batch["loser"]))).reshape(-1, 2)
-        columns = {KEY: key, "winner": as_arrow(both[:, 0]), "loser": as_arrow(both[:, 1])}
+        both = self.items.encode(interleaved(strings(batch["winner"]), strings(batch["loser"]))).rows().reshape(-1, 2)
+        columns = {"winner": as_arrow(both[:, 0]), "loser": as_arrow(both[:, 1])}
         columns["weight"] = number_column(batch, "weight", pa.float64())
         columns["tie"] = number_column(batch, "tie", pa.bool_())
-        self.ranked.add(pa.record_batch(columns))
+        self.ranked.add(keyed(columns, expert))
 
     def blocks(self, block_entries: int) -> Iterator[BlockTables]:
         return self.explained(self._blocks(block_entries))
@@ -168,26 +176,20 @@ class ExpertRegroup(Regroup):
                 yield self.ranked.rows(lo, hi)
 
     def _block(self, rows: _ExpertRows) -> tuple[pa.Table, BlockCounts]:
-        table = rows.ranked.table()
-        key = table[KEY].to_numpy()
-        runs = Runs.of(key, np.zeros_like)
-        runs = replace(runs, expert=key_major(key[runs.starts]).astype(INDEX))
+        ranked = rows.ranked.joined()
+        runs = Runs.of(ranked, np.zeros_like)
+        runs = replace(runs, expert=key_major(ranked.key).astype(INDEX))
         tally = BlockCounts()
+        names = ("winner", "loser") if rows.kind == "pairs" else ("item",)
         try:
+            position = [rows.position[as_numpy(ranked.columns[name])] for name in names if len(ranked)]
             if rows.kind == "pairs":
-                both = [rows.position[table[name].to_numpy()] for name in ("winner", "loser")]
-                return pair_rows(table, runs, np.stack(both, axis=1), tally), tally
-            position = rows.position[_codes(table)]
-            return list_rows(table, runs, position, rows.scores, tally), tally
+                return pair_rows(ranked.columns, runs, np.stack(position, axis=1), tally), tally
+            flat = position[0] if position else np.zeros(0, INDEX)
+            return list_rows(ranked.columns, runs, flat, rows.scores, tally), tally
         except BadRow as bad:
-            name = "winner" if rows.kind == "pairs" else "item"
-            item = self.items.names[table[name][bad.row].as_py()]
-            raise Clash(bad.kind, 0, int(key_major(key)[bad.row]), item) from None
-
-
-def _codes(ranked: pa.Table) -> NDArray[np.int32]:
-    codes: NDArray[np.int32] = ranked["item"].to_numpy() if "item" in ranked.column_names else np.zeros(0, INDEX)
-    return codes
+            item = self.items.names[ranked.columns[names[0]][bad.row].as_py()]
+            raise Clash(bad.kind, 0, int(runs.expert[ranked.run_of(bad.row)]), item) from None
 
 
 def _count_query(tally: BlockCounts, items: NumberedItems) -> None:
