@@ -78,7 +78,9 @@ def main() -> None:
         if "models" in wanted:
             results["models"] = run_models(Path(folder), options.quick, python)
         if "metrics" in wanted:
-            results["metrics"] = run_script("metrics", ["--queries", "1000"] if options.quick else [])
+            results["metrics"] = run_script(
+                "metrics", ["--queries", "1000", "--rows", "10000"] if options.quick else []
+            )
         if "import_trec" in wanted:
             size = ["--runs", "6", "--topics", "40"] if options.quick else []
             results["import_trec"] = run_script("import_trec", [folder, *size])
