@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from distagg.arrow import as_arrow, as_numpy, as_words
+from distagg.arrow import as_arrow, as_numpy, as_words, one_array
 from distagg.errors import InputError
 from distagg.metrics.metric import Metric, Protocol, check_protocol, parse_metrics
 from distagg.metrics.score import mean_over_queries, score_chunk
@@ -122,14 +122,14 @@ def index_rankings(rankings: pa.Table, *, source: str = "rankings") -> RankingIn
     order = "rank" if "rank" in rankings.column_names else "score"
     expected = "columns query, item and rank (or score)"
     columns = {name: column_of(rankings, name, source, expected) for name in ("query", "item", order)}
-    scores = as_numpy(columns[order])
+    scores = as_numpy(one_array(columns[order]))
     if np.isnan(scores).any():
         row = int(np.flatnonzero(np.isnan(scores))[0])
         where = f"query '{columns['query'][row]}', item '{columns['item'][row]}'"
         raise InputError(source, found=f"NaN as the {order} of {where}", expected="a number")
-    coded = columns["query"].dictionary_encode()
+    coded = one_array(columns["query"].dictionary_encode().unify_dictionaries())
     codes, names = as_numpy(coded.indices), coded.dictionary.to_pylist()
-    items = columns["item"]
+    items = one_array(columns["item"])
     if np.any(codes[1:] < codes[:-1]):  # rows of a query need not be adjacent
         rows = np.argsort(codes, kind="stable")
         codes, items, scores = codes[rows], items.take(as_arrow(rows)), scores[rows]
@@ -195,13 +195,13 @@ def _refuse_unknown_queries(index: RankingIndex, query_ids: pa.StringArray) -> N
             )
 
 
-def column_of(rankings: pa.Table, name: str, source: str, expected: str) -> pa.Array[Any]:
+def column_of(rankings: pa.Table, name: str, source: str, expected: str) -> pa.ChunkedArray[Any]:
     """A column without nulls, as text or numbers; ``expected`` names the columns that the table must have."""
     if name not in rankings.column_names:
         raise InputError(source, found=f"columns {', '.join(rankings.column_names) or 'none'}", expected=expected)
     kind = pa.string() if name in ("query", "item") else pa.float64()
     try:
-        column = rankings[name].cast(kind).combine_chunks()
+        column = rankings[name].cast(kind)
     except pa.ArrowInvalid as error:
         raise InputError(source, found=f"column {name} with {error}", expected=f"a column of type {kind}") from error
     if column.null_count:

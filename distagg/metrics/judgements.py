@@ -14,7 +14,7 @@ from typing import Any, cast
 import numpy as np
 import pyarrow as pa
 
-from distagg.arrow import as_arrow, as_numpy, as_words
+from distagg.arrow import as_arrow, as_numpy, as_words, one_array
 from distagg.dataset.chunk import Chunk, chunk_from_tables, spans
 from distagg.errors import InputError, UsageError
 from distagg.metrics.evaluate import Evaluation, RankingIndex, column_of, index_rankings, refuse_twice
@@ -66,7 +66,7 @@ class JudgedRun:
 def index_judgements(table: pa.Table, *, source: str = "judgements") -> Judgements:
     """Check a table of judgements (columns query, item, label) and group it by query; labels are not rounded."""
     expected = "columns query, item and label"
-    labels = as_numpy(column_of(table, "label", source, expected))
+    labels = as_numpy(one_array(column_of(table, "label", source, expected)))
     good = (labels > NO_LABEL) & (labels < 2**31)  # not NaN either
     if not good.all():
         row = int(np.flatnonzero(~good)[0])
