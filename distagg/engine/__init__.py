@@ -268,7 +268,9 @@ def evaluate(
         The labels: a frame with the columns query, item and label, a dictionary ``{query: {item: label}}``, or the path
         of qrels, whose queries all count, ranked or not; or labelled data of any kind that ``rank`` takes.
     metrics
-        ``ndcg@5``, ``p@3``, ``map``, ``mrr``, ``err``, ``rbp(0.95)``, ``tau``.
+        ``ndcg@10``, ``ndcg(exp)@10``, ``p@3``, ``recall@100``, ``success@1``, ``map``, ``mrr``, ``rprec``, ``bpref``,
+        ``infap``, ``f1@5``, ``dcg@10``, ``err``, ``rbp(0.95)``, ``judged@10``, ``tau``; names of trec_eval and
+        ir-measures are understood.
     columns
         Our names of columns that a table names otherwise, ``{"site": "item"}``; the names that TREC, PyTerrier,
         ir_datasets, BEIR, MTEB and ranx use are understood.

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from distagg.errors import UsageError
@@ -106,3 +108,10 @@ def test_every_family_has_a_scorer() -> None:
 def test_unknown_protocol() -> None:
     with pytest.raises(UsageError, match="did you mean 'letor'"):
         check_protocol("lettor")
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_family_stands_in_the_guide(name: str) -> None:
+    guide = Path(__file__).parents[2] / "jobs" / "guides" / "metrics.md"
+    rows = [line.split("|")[1] for line in guide.read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
+    assert sum(f"`{name}`" in row or f"`{name}@k`" in row for row in rows) == 1
