@@ -52,6 +52,20 @@ SPAN_CACHE_BYTES = 256 << 20  # of chunk references, in a worker
 
 T = TypeVar("T")
 Reduce = Callable[[Any, Any], Any]
+NO_WORKERS_SECONDS = 60.0
+POLL_SECONDS = 1.0
+SPANS_PER_THREAD = 4  # of a single pass: small enough to balance, large enough to hide the scheduler's overhead
+CONNECTIONS = 8192
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+SETTINGS = {
+    "distributed.scheduler.allowed-failures": 30,
+    "distributed.scheduler.no-workers-timeout": f"{NO_WORKERS_SECONDS:.0f}s",
+    "distributed.scheduler.work-stealing": False,
+    "distributed.nanny.pre-spawn-environ.NUMBA_NUM_THREADS": 1,
+    "distributed.nanny.pre-spawn-environ.OMP_NUM_THREADS": 1,
+    "distributed.nanny.pre-spawn-environ.OPENBLAS_NUM_THREADS": 1,
+    "distributed.worker.daemon": True,
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -187,23 +201,6 @@ class Rounds:
                 self._serialised.popitem(last=False)
         self._serialised.move_to_end(refs)
         return self._serialised[refs]
-
-
-NO_WORKERS_SECONDS = 60.0
-POLL_SECONDS = 1.0
-SPANS_PER_THREAD = 4  # of a single pass: small enough to balance, large enough to hide the scheduler's overhead
-CONNECTIONS = 8192
-LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
-
-SETTINGS = {
-    "distributed.scheduler.allowed-failures": 30,
-    "distributed.scheduler.no-workers-timeout": f"{NO_WORKERS_SECONDS:.0f}s",
-    "distributed.scheduler.work-stealing": False,
-    "distributed.nanny.pre-spawn-environ.NUMBA_NUM_THREADS": 1,
-    "distributed.nanny.pre-spawn-environ.OMP_NUM_THREADS": 1,
-    "distributed.nanny.pre-spawn-environ.OPENBLAS_NUM_THREADS": 1,
-    "distributed.worker.daemon": True,
-}
 
 
 class DaskRunner:

@@ -31,6 +31,21 @@ from distagg.engine.dask import CONNECTIONS, SETTINGS, SPANS_PER_THREAD, DaskRun
 from distagg.engine.runner import Round, Work
 from distagg.models import Model
 
+STEP = 100  # workers to start at once
+QUIET = {
+    "distributed.scheduler.worker-ttl": None,
+    "distributed.comm.timeouts.connect": "120s",
+    "distributed.admin.tick.interval": "1h",
+    "distributed.admin.tick.cycle": "1h",
+    "distributed.admin.tick.limit": "2h",
+    "distributed.admin.system-monitor.interval": "1h",
+    "distributed.admin.system-monitor.disk": False,
+    "distributed.admin.system-monitor.gil.enabled": False,
+    "distributed.worker.profile.enabled": False,
+    "distributed.worker.use-file-locking": False,
+}
+DRAWS = 300
+
 
 def span_pass(payload: tuple[Model, Sequence[ChunkRef]]) -> tuple[float, float]:
     """Seconds spent reading and scoring a span of chunks."""
@@ -106,21 +121,6 @@ def round_cost(runner: DaskRunner, refs: Sequence[ChunkRef], repeats: int) -> di
             if n >= 5:
                 taken[name].append(1e3 * (time.perf_counter() - began))
     return taken
-
-
-STEP = 100  # workers to start at once
-QUIET = {
-    "distributed.scheduler.worker-ttl": None,
-    "distributed.comm.timeouts.connect": "120s",
-    "distributed.admin.tick.interval": "1h",
-    "distributed.admin.tick.cycle": "1h",
-    "distributed.admin.tick.limit": "2h",
-    "distributed.admin.system-monitor.interval": "1h",
-    "distributed.admin.system-monitor.disk": False,
-    "distributed.admin.system-monitor.gil.enabled": False,
-    "distributed.worker.profile.enabled": False,
-    "distributed.worker.use-file-locking": False,
-}
 
 
 @contextmanager
@@ -219,9 +219,6 @@ def rounds_at(
         wall = time.perf_counter() - began
         measured.append({"seconds": wall, "compute": share * seconds, "coordination": wall - share * seconds})
     return measured
-
-
-DRAWS = 300
 
 
 def throughput(n: np.ndarray, rate: float, serial: float, talk: float) -> np.ndarray:

@@ -35,7 +35,7 @@ from typing import Any
 
 import distagg
 from distagg.dataset.dataset import CHUNK_ENTRIES
-from distagg.dataset.manifest import MANIFEST, committed, manifest_file
+from distagg.dataset.manifest import committed, manifest_file
 from distagg.engine.fitting.train import TRAIN_ENTRIES
 from distagg.errors import InfrastructureError, InputError
 from distagg.pipeline.spec import Job, Step
@@ -46,6 +46,9 @@ from distagg.types import SCHEMA_VERSION
 RUN_FORMAT = "distagg-run"
 LOCK_ATTEMPTS = 10
 _ENDINGS = {"trec": ".trec", "csv": ".csv"}
+PACKAGES = ("distagg", "numpy", "scipy", "numba", "pyarrow", "sparse", "dask", "distributed", "lightgbm")
+LIBRARIES = ("numpy", "scipy", "numba", "pyarrow")  # the bits of results, or bytes of files, depend on them
+SHOWN_DIFFERENCES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,14 +195,6 @@ class RunFolder:
 
 def as_json(body: Any) -> bytes:
     return (json.dumps(body, indent=1) + "\n").encode()
-
-
-__all__ = ["MANIFEST", "MARKER", "RUN_FORMAT", "RunFolder", "as_json"]
-
-
-PACKAGES = ("distagg", "numpy", "scipy", "numba", "pyarrow", "sparse", "dask", "distributed", "lightgbm")
-LIBRARIES = ("numpy", "scipy", "numba", "pyarrow")  # the bits of results, or bytes of files, depend on them
-SHOWN_DIFFERENCES = 8
 
 
 def environment() -> dict[str, Any]:

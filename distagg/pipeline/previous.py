@@ -46,6 +46,8 @@ from distagg.storage.atomic import MARKER, digest, staged_directory, staged_file
 from distagg.storage.paths import is_found, place
 
 NEVER_REUSED = ("scale",)
+READ_ROWS = 10_000_000  # of both rankings, read at once
+SHOWN_EXPERTS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,10 +145,6 @@ def _link_output(output: Path, target: Path) -> None:
                 link(file, copy)
 
 
-READ_ROWS = 10_000_000  # of both rankings, read at once
-SHOWN_EXPERTS = 10
-
-
 def changes_since(before: RunFolder, now: RunFolder, job: Job) -> dict[str, Any]:
     """Changes of rankings, metrics and fitted models, by step; omits steps that the previous run did not have."""
     result: dict[str, Any] = {"before": before.path.name, "rankings": {}, "metrics": {}, "models": {}}
@@ -187,7 +185,7 @@ def ranking_changes(before: Path, now: Path, rows: int = READ_ROWS) -> dict[str,
 
 
 def _ranking_parts(output: Path) -> dict[str, tuple[Path, int]]:
-    """Files of rankings and their row counts, by hash; a single file is file part."""
+    """Files of rankings and their row counts, by hash; a ranking in a single file is one part."""
     if not output.is_dir():
         return {str(output): (output, 0)}
     files = json.loads(manifest_file(output).read_text(encoding="utf-8"))["files"]

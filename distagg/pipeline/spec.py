@@ -202,7 +202,7 @@ def _read(field: Field, value: Any, before: Sequence[Step], names: Sequence[str]
 
 
 def _word(kind: str, value: Any) -> Any:
-    """One of a list."""
+    """One value of a list field."""
     return _number(Field("whole", "", least=1), value) if kind == "counts" else _WORDS[kind[:-1]](_text(value))
 
 

@@ -27,6 +27,7 @@ _ROW = 20
 _STEPS = 300  # points of a thinned curve
 CELLS = 1920  # cells of a thinned strip
 TIE = 1e-12  # a smaller difference between two metrics is rounding
+MOST_SIDE, SPACE, LINE, LABEL_COLUMNS = 18.0, 8.0, 12.0, 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,9 +219,6 @@ def picture(height: float, title: str, desc: str, drawn: Sequence[Child]) -> Mar
     about = [element("title", title), *([element("desc", desc)] if desc else [])]
     box = f"0 0 {WIDTH} {coordinate(height)}"
     return element("svg", *about, *drawn, viewBox=box, role="img", aria_label=title)
-
-
-MOST_SIDE, SPACE, LINE, LABEL_COLUMNS = 18.0, 8.0, 12.0, 16
 
 
 def hinton(

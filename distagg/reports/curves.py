@@ -16,6 +16,8 @@ HEIGHT, TOP, BOTTOM = 240.0, 24.0, 40.0
 _LINE = 13.0  # between names
 _MOST = 2_000  # points of a cloud
 Points = Sequence[tuple[float, float]]
+_TOP, _BOTTOM, _LEFT, _RIGHT = 10.0, 190.0, 44.0, WIDTH - 8.0
+MOST_POINTS = 3000
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +142,6 @@ def round_ticks(values: Sequence[float], log: bool) -> list[float]:
 
 def _tick_text(tick: float) -> str:
     return f"{tick:,.0f}" if abs(tick) >= 1000 and tick == round(tick) else f"{tick:.4g}"
-
-
-_TOP, _BOTTOM, _LEFT, _RIGHT = 10.0, 190.0, 44.0, WIDTH - 8.0
-MOST_POINTS = 3000
 
 
 def cloud(x: Sequence[float], y: Sequence[float], *, title: str, desc: str = "", log: bool = False) -> Markup:

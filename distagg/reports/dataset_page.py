@@ -30,6 +30,8 @@ _PICTURES = {"list_length": "List lengths", "query_size": "Items per query"}
 _NAMED_EXPERTS = 40  # more than this many become cells without names
 _LISTED_EXPERTS = 500
 _LISTED_PARTS = 40
+_ITEMS = 10
+_QUERIES = 12
 
 
 def dataset_report(info: Mapping[str, Any]) -> str:
@@ -147,10 +149,6 @@ def _label_order(label: object) -> float:
         return math.inf
 
 
-_ITEMS = 10
-_QUERIES = 12
-
-
 def rankings_section(rankings: Sequence[Mapping[str, Any]]) -> Markup:
     """Top items of the first queries; nothing when there are no rankings.
 
@@ -180,7 +178,7 @@ def _one_ranking(ranking: Mapping[str, Any]) -> Markup:
 
 
 def consensus_report(contents: Mapping[str, Any]) -> str:
-    """The HTML report.
+    """The page of one ranking from very many experts: its contents are described above.
 
     >>> row = {"rank": 1, "title": "Star Wars", "experts": 583, "won": 49290, "lost": 10112}
     >>> html = consensus_report({"title": "Movies", "ends": {"mpm": {"top": [row], "bottom": []}}})

@@ -63,7 +63,8 @@ def preformatted(text: str) -> Markup:
 
 
 def escape(text: Child) -> Markup:
-    """
+    """The text with HTML's special characters replaced; markup stays as it is.
+
     >>> escape('"a" & <b>')
     '&quot;a&quot; &amp; &lt;b&gt;'
     """
@@ -246,7 +247,7 @@ def figures(pictures: Iterable[Child]) -> Markup:
 
 
 def folded(summary: str, *children: Child, unfolded: bool = False) -> Markup:
-    """A folded block of details that few readers need."""
+    """Details that open on a click."""
     return element("details", element("summary", summary), *children, open=unfolded)
 
 

@@ -24,6 +24,7 @@ from distagg.reports.scaling_page import scaling_sections
 from distagg.reports.text import NOTHING, count, number, percent, signed
 
 _NAMES = 20
+_EVENTS = 200
 
 
 def changes_sections(changes: Mapping[str, Any] | None) -> list[Markup]:
@@ -111,9 +112,6 @@ def _weights(values: Sequence[float]) -> str:
 
 def _named(*kinds: tuple[str, Sequence[str]]) -> list[Child]:
     return [element("p", f"{what}: {', '.join(map(str, names[:_NAMES]))}") for what, names in kinds if names]
-
-
-_EVENTS = 200
 
 
 def run_report(run: Mapping[str, Any]) -> str:

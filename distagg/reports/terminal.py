@@ -13,6 +13,7 @@ from distagg.reports.comparison import read_comparison
 from distagg.reports.text import NOTHING, columns, number, p_value, percent, printable
 
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
+_EXPERTS, _WEIGHTS, _BAR = 50, 12, 20  # experts, weights of each, letters of a bar
 
 
 def render_table(
@@ -155,9 +156,6 @@ def _cell(value: object) -> str:
     if value is None or (isinstance(value, float) and number(value) != number(value)):
         return NOTHING
     return printable(value)
-
-
-_EXPERTS, _WEIGHTS, _BAR = 50, 12, 20  # experts, weights of each, letters of a bar
 
 
 def learned_text(model: str, params: Mapping[str, np.ndarray], experts: Sequence[str], columns: Sequence[str]) -> str:

@@ -136,7 +136,8 @@ def seconds(value: object) -> str:
 
 
 def plural(amount: int, noun: str) -> str:
-    """
+    """A number with its noun, in the singular or plural.
+
     >>> plural(1, "fold"), plural(1692, "query")
     ('1 fold', '1,692 queries')
     """
