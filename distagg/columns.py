@@ -1,26 +1,27 @@
 """The names of columns: distagg's own, and those that other tools use for the same things.
 
 The other names are those of TREC (topic, run, tag), PyTerrier (qid, docno), ir_datasets and ir_measures (query_id,
-doc_id, relevance), BEIR and MTEB (query-id, corpus-id), ranx (q_id, doc_id) and trectools (docid, system). Upper and
-lower case are the same.
+doc_id, relevance), BEIR and MTEB (query-id, corpus-id), ranx (q_id, doc_id), trectools (docid, system) and MovieLens
+(userId, movieId). Upper and lower case are the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from urllib.parse import unquote
 
 from distagg.errors import UsageError, unknown
 
 _VOTERS = ("judge", "annotator", "worker", "user")
 _QUERY = ("qid", "query_id", "query-id", "queryid", "q_id", "topic", "topic_id")
-_ITEM = ("docno", "doc_id", "doc-id", "docid", "corpus_id", "corpus-id", "item_id")
+_ITEM = ("docno", "doc_id", "doc-id", "docid", "corpus_id", "corpus-id", "item_id", "itemid", "movie_id", "movieid")
 _LABEL = ("relevance", "rel")
 
 # Each kind of table: our names of its columns, each with the other names that are understood.
 Names = Mapping[str, tuple[str, ...]]
 LIST_NAMES: Names = {
-    "query": _QUERY, "expert": (*_VOTERS, "system", "run", "run_id", "tag", "retriever", "ranker"), "item": _ITEM,
-    "rank": (), "score": (), "label": _LABEL,
+    "query": _QUERY, "expert": (*_VOTERS, "user_id", "userid", "system", "run", "run_id", "tag", "retriever", "ranker"),
+    "item": _ITEM, "rank": (), "score": (), "rating": (), "label": _LABEL,
 }  # fmt: skip
 LABEL_NAMES: Names = {"query": _QUERY, "item": _ITEM, "label": _LABEL}
 PAIR_NAMES: Names = {"query": (), "expert": _VOTERS, "winner": (), "loser": (), "weight": (), "tie": ()}
@@ -108,8 +109,8 @@ def not_understood(
 ) -> list[str]:
     """The columns that have no meaning here and are not known to be ballast, given the result of ``known_columns``.
 
-    Ballast are TREC's constant columns, and other names of a column that the caller names in ``columns``. In tables of
-    PyTerrier, whose stages add columns as they like, everything is.
+    Ballast are TREC's constant columns, the time of a rating, and other names of a column that the caller names in
+    ``columns``. In tables of PyTerrier, whose stages add columns as they like, everything is.
 
     >>> not_understood(["qid", "Q0", "docno", "rank", "score", "run"], {})
     []
@@ -119,10 +120,26 @@ def not_understood(
     """
     if set(names) >= _PYTERRIER:
         return []
-    ballast = _CONSTANT.union(*((name, *LIST_NAMES.get(name, ())) for name in (columns or {}).values()))
+    ballast = _CONSTANT | ({"timestamp"} if "rating" in found else set())
+    ballast = ballast.union(*((name, *LIST_NAMES.get(name, ())) for name in (columns or {}).values()))
     return [name for name in names if name not in found.values() and name.lower() not in ballast]
 
 
 def counts_from_zero(names: Sequence[str]) -> bool:
     """Whether the ranks of a table with these columns may start at 0, as PyTerrier's do."""
     return set(names) >= _PYTERRIER
+
+
+def folder_columns(folders: Sequence[str]) -> dict[str, str]:
+    """Columns that the names of folders give, nearest folder first, as Hive and Spark lay out tables.
+
+    >>> folder_columns(["expert=BM25%2B", "query=7", "runs"])
+    {'expert': 'BM25+', 'query': '7'}
+    """
+    found: dict[str, str] = {}
+    for folder in folders:
+        name, between, value = folder.partition("=")
+        if not between or not name:
+            break
+        found.setdefault(name, unquote(value))
+    return found

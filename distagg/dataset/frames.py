@@ -174,11 +174,15 @@ def _checked(table: pa.Table, known: Names, name: str, named: Mapping[str, str] 
     needed = {"winner", "loser"} if "winner" in known else {"item"}
     needed |= {"expert"} if "rank" in known else {"label"} if known == LABEL_NAMES else set()
     missing = sorted(needed - set(table.column_names))
-    if "rank" in known and not {"rank", "score"} & set(table.column_names):
+    if "rank" in known and not {"rank", "score", "rating"} & set(table.column_names):
         missing.append("rank (or score)")
     if missing:
         raise UsageError(f"{name.strip('<>')} has no column {', '.join(missing)}; it has {', '.join(names) or 'none'}")
     columns = {column: _values(name, column, table[column]) for column in known if column in table.column_names}
+    if "rating" in columns and {"rank", "score"} & set(columns):
+        raise UsageError(f"{name.strip('<>')} has ratings beside ranks or scores; drop what does not give the order")
+    if "rating" in columns:
+        columns["rank"] = pc.subtract(_ZERO, columns.pop("rating"))  # as in files: not negate, which gives -0
     for column in ("query", "expert"):
         if column in known and column not in columns:
             columns[column] = pa.DictionaryArray.from_arrays(as_arrow(np.zeros(len(table), np.int8)), as_words([ALL]))

@@ -145,7 +145,7 @@ def _found(names: Sequence[str], wanted: Names, columns: Columns) -> dict[str, s
     ]
     if wanted is LIST_NAMES and "expert" not in found:
         missing.append("expert (for one table by expert, give a dictionary {expert: table})")
-    if wanted is LIST_NAMES and not {"rank", "score"} & set(found):
+    if wanted is LIST_NAMES and not {"rank", "score", "rating"} & set(found):
         missing.append("rank or score")
     if missing:
         raise UsageError(
@@ -159,7 +159,7 @@ def _named(expert: str, table: Any, columns: Columns) -> pa.Table:
     """One expert's table, with a column that names the expert."""
     wanted = {name: others for name, others in LIST_NAMES.items() if name != "expert"}
     rows = _read(table, lambda names: _found(names, wanted, columns))
-    if not {"rank", "score"} & set(rows.column_names):
+    if not {"rank", "score", "rating"} & set(rows.column_names):
         raise UsageError(f"the table of {expert} has no column rank or score; it has {', '.join(rows.column_names)}")
     return rows.append_column("expert", as_words([expert]).take(as_arrow(np.zeros(len(rows), np.int8))))
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from distagg.columns import LIST_NAMES, folder_columns
 from distagg.dataset import Dataset, write_dataset
 from distagg.dataset.frames import hold_source
 from distagg.dataset.manifest import is_dataset
@@ -26,6 +27,8 @@ OWNERS = {  # the kinds of source that have an option
     "items": ("ratings",),
     "scale": ("ratings",),
 }
+
+FOLDER_NAMES = {word for name in ("query", "expert", "item") for word in (name, *LIST_NAMES[name])}
 
 
 def import_dataset(
@@ -71,7 +74,7 @@ def import_dataset(
     if target is not None:
         refuse_existing(place(target))
     options = {name: value for name, value in options.items() if value is not None}
-    files = source_files(sources)
+    files = source_files(sources, options.get("columns"))
     if kind is None:
         kind, files, judgements = _tell_kind(files, options.get("qrels"), options.get("columns"))
         options |= {"qrels": judgements} if judgements else {}
@@ -156,22 +159,38 @@ def as_paths(paths: str | Path | Sequence[str | Path]) -> list[Path]:
     return [Path(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
 
 
-def source_files(sources: str | Path | Sequence[str | Path]) -> list[Path]:
-    """The files that are meant: files, the files of directories, and those that match a pattern, in name order."""
+def source_files(sources: str | Path | Sequence[str | Path], columns: Mapping[str, str] | None = None) -> list[Path]:
+    """The files that are meant: files, the files of folders, and those that match a pattern, in name order.
+
+    Folders in a folder are read if their names give a column, ``expert=bm25``, as Hive and Spark lay out tables.
+    """
     paths = [sources] if isinstance(sources, str | Path) else sources
-    return [file for source in paths for file in _files(local(str(source), "source files"))]
+    return [file for source in paths for file in _files(local(str(source), "source files"), columns or {})]
 
 
-def _files(source: Path) -> list[Path]:
-    """A file, the files of a directory or those that match a pattern, in name order."""
+def _files(source: Path, columns: Mapping[str, str]) -> list[Path]:
     if not source.exists() and any(letter in str(source) for letter in "*?["):
         matched = sorted(Path(file) for file in glob.glob(str(source), recursive=True) if Path(file).is_file())
         if not matched:
             raise InputError(str(source), found="no file that matches the pattern", expected="source files")
         return matched
-    if not source.is_dir():
-        return [source]
-    files = sorted(file for file in source.iterdir() if file.is_file() and not file.name.startswith((".", "_")))
+    files = list(_inside(source, columns)) if source.is_dir() else [source]
     if not files:
         raise InputError(str(source), found="an empty directory", expected="source files")
     return files
+
+
+def _inside(folder: Path, columns: Mapping[str, str]) -> Iterator[Path]:
+    """The files of a folder, and of the folders in it whose names give a column."""
+    for path in sorted(folder.iterdir()):
+        if path.name.startswith((".", "_")):
+            continue
+        if path.is_file():
+            yield path
+        elif name := next(iter(folder_columns([path.name])), None):
+            if name not in columns and name.lower() not in FOLDER_NAMES:
+                raise InputError(
+                    str(path), found=f"a folder for each {name}", expected="folders that name a column, expert=bm25",
+                    remedy=f"give one of these folders, or say what it is: columns={{{name!r}: ...}}",
+                )  # fmt: skip
+            yield from _inside(path, columns)

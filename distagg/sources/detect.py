@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from math import isfinite
 from pathlib import Path
 
-from distagg.columns import LIST_NAMES, known_columns
+from distagg.columns import LIST_NAMES, folder_columns, known_columns
 from distagg.errors import InputError, UsageError
 from distagg.sources.preflib import PREFLIB_SUFFIXES
 from distagg.sources.ratings import NAMES as RATING_NAMES
@@ -55,7 +55,7 @@ def kind_of_file(file: Path, columns: Mapping[str, str] | None = None) -> str:
     kinds: list[str] = []
     header: tuple[str, ...] = ()
     if suffix(file) in FORMATS:
-        header = open_long_table(file, ()).header
+        header = (*open_long_table(file, ()).header, *folder_columns([folder.name for folder in file.parents]))
         kinds = _kinds_of_header(file, header, columns)
     lines = _first_lines(file) if not kinds and FORMATS.get(suffix(file)) not in ("parquet", "jsonl") else []
     kinds = kinds or _kinds_of_lines(lines)
@@ -94,6 +94,8 @@ def _kinds_of_header(file: Path, header: Sequence[str], columns: Mapping[str, st
 def _first_lines(file: Path) -> list[str]:
     lines: list[str] = []
     with open_bytes(file) as stream:
+        if stream.peek(4)[:4] == b"PAR1":  # type: ignore[attr-defined]  # buffered, or gzip
+            raise InputError(str(file), found="a Parquet file", expected="the suffix .parquet", remedy="rename it")
         while len(lines) < LINES and (line := stream.readline(LINE_BYTES)):
             text = line.decode("utf-8-sig", errors="replace").strip()
             if text:
@@ -116,7 +118,7 @@ def _kinds_of_lines(lines: Sequence[str]) -> list[str]:
     if widths == {4} and all(_is_number(row[3]) for row in rows):
         return _kinds_of_four(rows)
     if widths == {3} and all(_is_number(row[2]) for row in rows):
-        return ["ratings"]
+        return [QRELS, "ratings"]
     return []
 
 

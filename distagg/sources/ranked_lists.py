@@ -2,7 +2,8 @@
 
 The suffix determines the format: .csv, .tsv, .jsonl, .ndjson (all also .gz), .parquet, and .soc, .soi, .toc, .toi for
 PrefLib. Ids stay text as written. With scores and no ranks, an item's rank is 1 + the number of larger scores in
-its list; that needs whole lists, so such entries get a null rank here and are ranked after grouping.
+its list; that needs whole lists, so such entries get a null rank here and are ranked after grouping. Folders may name
+columns (``expert=bm25/part-0.parquet``), and of several tables without experts each is an expert's, named by its file.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from distagg.columns import LIST_NAMES
 from distagg.errors import InputError
 from distagg.sources.cells import Column
 from distagg.sources.preflib import PREFLIB_SUFFIXES, locate_preflib, preflib_tables
-from distagg.sources.source import SourceTable
+from distagg.sources.source import SourceTable, refuse_same_names
 from distagg.sources.tables import FORMATS, LongTable, match_rows, open_long_table, suffix
 from distagg.types import ITEMS
 
@@ -51,7 +52,10 @@ class RankingsSource:
 
     def __init__(self, files: Sequence[str | Path], *, columns: Mapping[str, str] | None = None) -> None:
         self.files: tuple[Path, ...] = tuple(Path(file) for file in files)
-        self._tables = {file: _open(file, columns) for file in self.files if suffix(file) not in PREFLIB_SUFFIXES}
+        tables = [file for file in self.files if suffix(file) not in PREFLIB_SUFFIXES]
+        self._tables = {file: _open(file, columns, several=len(tables) > 1) for file in tables}
+        named = [file for file in tables if self._tables[file].same.get("expert") == _name(file)]
+        refuse_same_names(named, _name, "rename one of them")
 
     def tables(self) -> Iterator[SourceTable]:
         """Per batch of rows its labels, where there are any, and its entries."""
@@ -62,7 +66,8 @@ class RankingsSource:
                 yield from preflib_tables(file)
 
     def _long(self, table: LongTable) -> Iterator[SourceTable]:
-        shared = "query" not in table.names and len(self.files) > 1  # one query in several files
+        # One query in several files: all queries, or each with one expert.
+        shared = len(self.files) > 1 and ("query" not in table.names or bool(table.same))
         part = "" if shared else table.file.name
         for batch in table.batches():
             query = _query(batch)
@@ -99,19 +104,29 @@ class RankingsSource:
         return mentions
 
 
-def _open(file: Path, columns: Mapping[str, str] | None) -> LongTable:
+def _open(file: Path, columns: Mapping[str, str] | None, several: bool) -> LongTable:
+    """Open a table; of several tables with queries and without experts, each is an expert's, named after the file."""
     if suffix(file) not in FORMATS:
         known = [*FORMATS, *PREFLIB_SUFFIXES]
         raise InputError(str(file), found=f"suffix '{suffix(file)}'", expected=f"one of {', '.join(known)}")
     table = open_long_table(file, COLUMNS, LIST_NAMES, columns)
+    if several and "expert" not in table.names and "query" in table.names:
+        table = open_long_table(file, COLUMNS, LIST_NAMES, columns, same={**table.same, "expert": _name(file)})
     table.refuse_others(COLUMNS)
     for name in ("expert", "item"):
         if name not in table.names:
-            raise table.error(f"no column '{name}'", "columns expert, item, and rank or score", line=1)
+            several_files = "; without it, give several files, one by expert" if name == "expert" else ""
+            expected = f"columns expert, item, and rank or score{several_files}"
+            raise table.error(f"no column '{name}'", expected, line=1)
     if "rank" not in table.names and "score" not in table.names:
         raise table.error("neither rank nor score", "columns expert, item, and rank or score", line=1)
     table.tell_columns()
     return table
+
+
+def _name(file: Path) -> str:
+    """The expert whose lists a file has: its name without .gz and suffix."""
+    return Path(file.name.removesuffix(".gz")).stem
 
 
 def _query(batch: pa.Table) -> pa.Array | pa.ChunkedArray:

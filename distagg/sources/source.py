@@ -10,7 +10,7 @@ from __future__ import annotations
 import gzip
 import io
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import IO, Literal, Protocol, cast
 
 import pyarrow as pa
 
-from distagg.errors import InputError
+from distagg.errors import InputError, UsageError
 
 BATCH_BYTES = 32 << 20
 
@@ -56,6 +56,15 @@ class Source(Protocol):
     def locate(self, query: str, expert: str | None, item: str) -> list[tuple[str, int]]:
         """File and line (or row) of every mention of the item, by the expert or (None) of its label."""
         ...
+
+
+def refuse_same_names(files: Sequence[Path], name_of: Callable[[Path], str], remedy: str) -> None:
+    """UsageError if two files, each of which is an expert's, give their expert the same name."""
+    seen: dict[str, Path] = {}
+    for file in files:
+        other = seen.setdefault(name_of(file), file)
+        if other is not file:
+            raise UsageError(f"{other} and {file} give their expert the same name, '{name_of(file)}'; {remedy}")
 
 
 @contextmanager

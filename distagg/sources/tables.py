@@ -12,7 +12,7 @@ import io
 import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import Literal
 
@@ -23,7 +23,7 @@ import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet as pq
 
-from distagg.columns import Names, known_columns, not_understood
+from distagg.columns import Names, folder_columns, known_columns, not_understood
 from distagg.errors import InputError
 from distagg.sources.cells import Column
 from distagg.sources.source import BATCH_BYTES, open_bytes
@@ -60,11 +60,17 @@ class LongTable:
     columns: tuple[Column, ...]  # known columns in the header, in the order of ``known``
     others: tuple[str, ...]  # columns of the header that are not read
     named: Mapping[str, str] | None = None  # our names of columns, given by the caller
+    same: Mapping[str, str] = field(default_factory=dict)  # columns of the header with one value for the whole file
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the known columns in the file."""
         return tuple(column.name for column in self.columns)
+
+    @property
+    def _stored(self) -> list[str]:
+        """The headings of the known columns that are in the file itself."""
+        return [column.heading for column in self.columns if column.heading not in self.same]
 
     def tell_columns(self) -> None:
         """Log columns that are read under another name, and columns that are ignored."""
@@ -120,6 +126,9 @@ class LongTable:
         return self.error(found, expected, remedy=remedy, line=next(iter(self.lines([row])), None))
 
     def _convert(self, column: Column, batch: pa.Table, first_row: int) -> pa.ChunkedArray:
+        if column.heading in self.same:
+            same = pa.repeat(self.same[column.heading], len(batch))
+            return column.convert(pa.chunked_array([same]))
         values = batch[column.heading]
         try:
             return column.convert(values)
@@ -138,7 +147,7 @@ class LongTable:
             yield from self._csv()
 
     def _parquet(self) -> Iterator[pa.Table]:
-        names = [column.heading for column in self.columns]
+        names = self._stored
         try:
             with pq.ParquetFile(self.file) as parquet:
                 for batch in parquet.iter_batches(BLOCK_ROWS, columns=names, use_threads=False):
@@ -147,7 +156,7 @@ class LongTable:
             raise _unreadable(self.file, "Parquet file", error) from error
 
     def _csv(self) -> Iterator[pa.Table]:
-        names = [column.heading for column in self.columns]
+        names = self._stored
         with open_bytes(self.file) as stream:
             try:
                 yield from (
@@ -168,9 +177,10 @@ class LongTable:
 
     def _explain_csv(self, error: Exception) -> InputError:
         """The error for a file that Arrow cannot read: the first row with a wrong number of cells or bad text."""
+        width = len(self.header) - len(self.same)
         for line, cells in _csv_rows(self.file, self.format):
-            if len(cells) != len(self.header):
-                return self.error(f"{len(cells)} values", f"{len(self.header)} values, as the header has", line=line)
+            if len(cells) != width:
+                return self.error(f"{len(cells)} values", f"{width} values, as the header has", line=line)
             if any("\udc80" <= letter <= "\udcff" for cell in cells for letter in cell):
                 return self.error("bytes that are not UTF-8", "UTF-8 text", line=line)
         return self.error(f"text that does not parse ({error})", f"a {self.format} table")
@@ -196,15 +206,17 @@ class LongTable:
     def _json_schema(self) -> pa.Schema:
         """Types by column; ids are integers if they are in the first row."""
         first = next(_json_objects(self.file))[1]
-        types = {column.heading: _JSON_TYPE[column.kind] for column in self.columns}
-        for column in self.columns:
+        stored = [column for column in self.columns if column.heading in self._stored]
+        types = {column.heading: _JSON_TYPE[column.kind] for column in stored}
+        for column in stored:
             if column.kind == "id" and type(first[column.heading]) is int:
                 types[column.heading] = pa.int64()
         return pa.schema(list(types.items()))
 
     def _json_rows(self, block: bytes, first_line: int) -> pa.Table:
         """Parse a block that Arrow refused, object by object: mixed types are valid, broken JSON is not."""
-        cells: dict[str, list[str | None]] = {column.heading: [] for column in self.columns}
+        stored = [column for column in self.columns if column.heading in self._stored]
+        cells: dict[str, list[str | None]] = {column.heading: [] for column in stored}
         for line, raw in enumerate(block.split(b"\n"), start=first_line):
             if not raw.strip():
                 continue
@@ -213,7 +225,7 @@ class LongTable:
                 raise self.error(
                     f"column '{extra}'", f"the columns of the first row: {', '.join(self.header)}", line=line
                 )
-            for column in self.columns:
+            for column in stored:
                 value = row.get(column.heading)
                 if isinstance(value, list | dict) or (column.kind == "id" and isinstance(value, float | bool)):
                     raise self.error(f"{column.heading} {_shown(value)}", column.expected, line=line)
@@ -231,18 +243,26 @@ class LongTable:
 
 
 def open_long_table(
-    file: Path, known: Sequence[Column], names: Names | None = None, columns: Mapping[str, str] | None = None
+    file: Path,
+    known: Sequence[Column],
+    names: Names | None = None,
+    columns: Mapping[str, str] | None = None,
+    *,
+    same: Mapping[str, str] | None = None,
 ) -> LongTable:
     """Open a table and read its header; the suffix determines the format.
 
-    ``names`` are other names of the known columns, ``columns`` what the caller says about this file's columns.
+    ``names`` are other names of the known columns, ``columns`` what the caller says about this file's columns. Columns
+    with one value for the whole file are ``same``, or those that the names of its folders give (``expert=bm25/``).
     """
     kind = FORMATS.get(suffix(file))
     if kind is None or (kind == "parquet" and file.suffix == ".gz"):
         raise InputError(
             str(file), found=f"suffix '{file.suffix}'", expected=f"one of {', '.join(FORMATS)} (text also .gz)"
         )
-    header = _header(file, kind)
+    stored = _header(file, kind)
+    same = {name: value for name, value in (same or _folders(file, names, columns)).items() if name not in stored}
+    header = (*stored, *same)
     if repeated := next((name for name in header if header.count(name) > 1), None):
         raise InputError(str(file), line=1, found=f"column '{repeated}' twice", expected="each column once")
     if names is None:
@@ -256,7 +276,18 @@ def open_long_table(
         columns=tuple(replace(column, alias=found[column.name]) for column in known if column.name in found),
         others=tuple(name for name in header if name not in found.values()),
         named=columns,
+        same=same,
     )
+
+
+def _folders(file: Path, names: Names | None, columns: Mapping[str, str] | None) -> dict[str, str]:
+    """The columns that the names of the file's folders give, if they are known here."""
+    found = folder_columns([folder.name for folder in file.parents])
+    known = {*(columns or {}), *(word for name, others in (names or {}).items() for word in (name, *others))}
+    for name, value in found.items():
+        if value in ("", "__HIVE_DEFAULT_PARTITION__"):
+            raise InputError(str(file), found=f"the folder {name}={value}", expected=f"a name of the {name}")
+    return {name: value for name, value in found.items() if name in known or name.lower() in known}
 
 
 def _header(file: Path, kind: str) -> tuple[str, ...]:

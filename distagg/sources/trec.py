@@ -16,7 +16,7 @@ import pyarrow as pa
 from distagg.arrow import as_arrow, as_words
 from distagg.errors import UsageError, unknown
 from distagg.sources.delimited import FINITE, POSITION, WORD, Layout, find_lines, read_tables
-from distagg.sources.source import SourceTable
+from distagg.sources.source import SourceTable, refuse_same_names
 
 RUN_FIELDS = ("query", "Q0", "item", "rank", "score", "tag")
 RUN = Layout(RUN_FIELDS, {"query": WORD, "item": WORD, "score": FINITE})
@@ -76,7 +76,7 @@ class TrecSource:
             raise UsageError("no run files given; give at least one")
         self.expert, self.by = expert, by
         if expert == "file":
-            _refuse_same_names(self.files)
+            refuse_same_names(self.files, run_name, "rename one of them, or name experts after tags (expert='tag')")
 
     def tables(self) -> Iterator[SourceTable]:
         """Entries of the runs. Queries span files, so they have no part."""
@@ -121,14 +121,3 @@ def run_name(file: Path) -> str:
     'input.bm25'
     """
     return file.name.removesuffix(".gz")
-
-
-def _refuse_same_names(files: Sequence[Path]) -> None:
-    seen: dict[str, Path] = {}
-    for file in files:
-        other = seen.setdefault(run_name(file), file)
-        if other is not file:
-            raise UsageError(
-                f"{other} and {file} give their expert the same name, '{run_name(file)}'; "
-                "rename one of them, or name experts after the runs' tags (expert='tag')"
-            )

@@ -137,6 +137,17 @@ def test_battles_as_in_files(tmp_path: Path) -> None:
         as_dataset(frame.assign(winner=["model_a", "model_b", "tie", "x"]))
 
 
+def test_ratings_as_in_files(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"userId": [1, 1, 2], "movieId": [10, 20, 10], "rating": [5.0, 0.0, 4.5], "timestamp": 9})
+    frame.to_csv(tmp_path / "ratings.csv", index=False)
+    rows, in_file = as_dataset(frame).to_arrow(), as_dataset(tmp_path / "ratings.csv").to_arrow()
+    assert rows.equals(in_file)
+    assert rows["rank"].to_pylist() == [-5.0, 0.0, -4.5]
+    assert distagg.rank("borda", frame)["item"].tolist() == [10, 20]
+    with pytest.raises(UsageError, match="ratings beside ranks or scores"):
+        as_dataset(frame.assign(score=1.0))
+
+
 def test_paths_in_one_call(tmp_path: Path) -> None:
     for expert, run in RUNS.items():
         lines = [f"{query} Q0 {item} 1 {score} t\n" for query, scores in run.items() for item, score in scores.items()]

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import distagg
 from distagg.dataset import frames as memory
+from distagg.engine.importing import read_dataset
 from distagg.errors import InputError, UsageError
 from distagg.sources.trec import TrecSource
 from tests.dataset.naive import read_back
@@ -91,3 +94,55 @@ def test_every_kind_is_held_in_memory(kind: str, name: str, text: str, tmp_path:
     there = distagg.import_dataset(kind, [tmp_path / name], tmp_path / "data")
     assert here.experts == there.experts
     assert distagg.rank("borda", here).equals(distagg.rank("borda", there))
+
+
+def test_folders_name_experts(tmp_path: Path) -> None:
+    """As Hive and Spark lay out tables; their files have the same names, and hidden ones are passed over."""
+    for expert, items in (("bm25", "xy"), ("dense%2B", "yz")):
+        folder = tmp_path / "runs" / f"expert={expert}"
+        folder.mkdir(parents=True)
+        table = pa.table({"query": ["7", "7"], "item": list(items), "score": [2.0, 1.0]})
+        pq.write_table(table, folder / "part-0.parquet")
+    (tmp_path / "runs" / "_SUCCESS").touch()
+    dataset = distagg.rank("rrf", tmp_path / "runs")
+    assert dataset["item"].to_pylist() == ["y", "x", "z"]
+    assert read_dataset(tmp_path / "runs").experts == ("bm25", "dense+")
+    assert read_dataset(tmp_path / "runs" / "expert=bm25").experts == ("bm25",)
+    assert distagg.import_dataset("rankings", [tmp_path / "runs"], tmp_path / "d").manifest.parts == ("",)
+    with pytest.raises(InputError, match=r"runs/expert=bm25/part-0.parquet:1.*found item 'x' again"):
+        read_dataset([tmp_path / "runs", tmp_path / "runs" / "expert=bm25"])
+    (tmp_path / "runs" / "day=1").mkdir()
+    with pytest.raises(InputError, match=r"day=1: found a folder for each day, .*; give one of these folders"):
+        read_dataset(tmp_path / "runs")
+    (tmp_path / "runs" / "day=1").rename(tmp_path / "runs" / "expert=")
+    (tmp_path / "runs" / "expert=" / "x.csv").write_text("query,item,rank\n7,x,1\n")
+    with pytest.raises(InputError, match=r"found the folder expert=, expected a name of the expert"):
+        read_dataset(tmp_path / "runs")
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_folders_name_columns_of_text(tmp_path: Path, suffix: str) -> None:
+    folder = tmp_path / "system=a" / "qid=7"
+    folder.mkdir(parents=True)
+    texts = {"csv": "item,rank\nx,1\ny,2\n", "jsonl": '{"item": "x", "rank": 1}\n{"item": "y", "rank": 2}\n'}
+    (folder / f"x.{suffix}").write_text(texts[suffix])
+    table = read_dataset(tmp_path).to_arrow()
+    assert table.select(["query", "expert", "item"]).to_pylist()[1] == {"query": "7", "expert": "a", "item": "y"}
+    (folder / f"x.{suffix}").write_text(texts[suffix] + texts[suffix].replace("item,rank\n", ""))
+    with pytest.raises(InputError, match=rf"x.{suffix}:{4 if suffix == 'csv' else 3}: found item 'x' again"):
+        read_dataset(tmp_path)
+
+
+def test_files_without_experts_are_experts(tmp_path: Path) -> None:
+    for name, items in (("bm25.csv", "xy"), ("dense.csv", "yz")):
+        (tmp_path / name).write_text(
+            "qid,docno,score\n" + "".join(f"7,{item},{9 - i}\n" for i, item in enumerate(items))
+        )
+    assert read_dataset(tmp_path).experts == ("bm25", "dense")
+    assert distagg.rank("rrf", tmp_path)["item"].to_pylist() == ["y", "x", "z"]
+    with pytest.raises(InputError, match=r"bm25.csv:1: found no column 'expert', .* give several files, one by expert"):
+        read_dataset(tmp_path / "bm25.csv")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "bm25.csv").write_text("qid,docno,score\n7,x,1\n")
+    with pytest.raises(UsageError, match="give their expert the same name, 'bm25'; rename one of them"):
+        read_dataset([tmp_path / "bm25.csv", tmp_path / "other" / "bm25.csv"])
