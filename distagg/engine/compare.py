@@ -126,18 +126,7 @@ def compare(
     metrics = [str(metric) for metric in parse_metrics(metrics)]
     dataset = as_dataset(data, columns=columns, labels=labels)
     protocol = check_protocol(protocol or dataset.manifest.protocol)
-    groups = {}
-    for requested in models:
-        name = requested.name if isinstance(requested, Model) else requested
-        if name in groups:
-            raise UsageError(f"model {name} is named twice")
-        grid = (settings or {}).get(name, {})
-        groups[name] = [requested] if isinstance(requested, Model) else variants(name, grid, tries=tries, seed=seed)
-    for name, group in groups.items():
-        check_fits(group[0], dataset)
-        if folds is None and (len(group) > 1 or group[0].needs_labels):
-            why = "has several settings to choose from" if len(group) > 1 else "learns from labels"
-            raise UsageError(f"{name} {why}; give --folds letor5 or --folds K, so that it is tested fairly")
+    groups = _groups(models, settings or {}, dataset, folds, tries, seed)
     if baseline is not None and baseline not in groups:
         raise unknown("baseline", baseline, list(groups))
     all_folds = make_folds(dataset, folds) if folds else [Fold("all", dataset, dataset, dataset)]
@@ -168,9 +157,6 @@ def compare(
     if (fold_of < 0).any():
         for n, fold in enumerate(all_folds):
             fold_of[_queries(fold.test, runner)[0]] = n
-    query_ids: list[str | None] = [None] * dataset.manifest.queries  # None: a query that the dataset leaves out
-    for at, name in zip(*_queries(dataset, runner), strict=True):
-        query_ids[at] = name
     results, means = _means(values, fold_of, all_folds, metrics, seeds)
     reference = baseline or max(means, key=lambda name: means[name][metrics[0]])
     return {
@@ -184,7 +170,7 @@ def compare(
         "means": means,
         "results": results,
         "tests": paired_test_rows(values, metrics, reference, seed),
-        "queries": query_ids,
+        "queries": _query_ids(dataset, runner),
         "per_query": {n: {m: v[:, i].tolist() for i, m in enumerate(metrics)} for n, v in values.items()},
         "seconds": seconds,
         "chosen": chosen,
@@ -192,6 +178,30 @@ def compare(
             {"fold": all_folds[0].name, "experts": list(dataset.experts), "models": adherence} if adherence else {}
         ),
     }
+
+
+def _groups(
+    models: Sequence[str | Model],
+    settings: Mapping[str, Mapping[str, Any]],
+    dataset: Dataset,
+    folds: str | None,
+    tries: int | None,
+    seed: int,
+) -> dict[str, list[Model]]:
+    """The models to choose from, by name; what cannot be compared is refused."""
+    groups: dict[str, list[Model]] = {}
+    for requested in models:
+        name = requested.name if isinstance(requested, Model) else requested
+        if name in groups:
+            raise UsageError(f"model {name} is named twice")
+        grid = settings.get(name, {})
+        groups[name] = [requested] if isinstance(requested, Model) else variants(name, grid, tries=tries, seed=seed)
+    for name, group in groups.items():
+        check_fits(group[0], dataset)
+        if folds is None and (len(group) > 1 or group[0].needs_labels):
+            why = "has several settings to choose from" if len(group) > 1 else "learns from labels"
+            raise UsageError(f"{name} {why}; give --folds letor5 or --folds K, so that it is tested fairly")
+    return groups
 
 
 def _test_model(
@@ -271,6 +281,14 @@ def paired_test_rows(
         for m, metric in enumerate(metrics)
         for row in compare_all({n: v[:, m] for n, v in values.items()}, baseline=reference, seed=seed)
     ]
+
+
+def _query_ids(dataset: Dataset, runner: Runner | None) -> list[str | None]:
+    """The ids of all queries by position; None for a query that the dataset leaves out."""
+    ids: list[str | None] = [None] * dataset.manifest.queries
+    for at, name in zip(*_queries(dataset, runner), strict=True):
+        ids[at] = name
+    return ids
 
 
 def _queries(dataset: Dataset, runner: Runner | None) -> tuple[list[int], list[str]]:
