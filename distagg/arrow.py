@@ -61,6 +61,24 @@ def as_words(words: Sequence[str]) -> pa.StringArray:
     return pa.StringArray.from_buffers(len(words), pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(b"".join(encoded)))
 
 
+def as_scalar(value: str | float | bool) -> pa.Scalar:
+    """A value for Arrow's functions, which import pandas (if it is installed) to convert a plain one.
+
+    >>> as_scalar("a").as_py(), as_scalar(0.5).as_py(), as_scalar(True).as_py()
+    ('a', 0.5, True)
+    """
+    return as_words([value])[0] if isinstance(value, str) else as_arrow(np.array([value]))[0]
+
+
+def repeated_word(word: str, n: int) -> pa.DictionaryArray:
+    """The same word n times.
+
+    >>> repeated_word("a", 2).to_pylist()
+    ['a', 'a']
+    """
+    return pa.DictionaryArray.from_arrays(as_arrow(np.zeros(n, np.int32)), as_words([word]))
+
+
 def as_lists(rows: Sequence[NDArray[Any]], dtype: type[np.generic]) -> pa.ListArray:
     """Arrays of numbers as an Arrow array of lists.
 
@@ -77,12 +95,14 @@ def one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
         return column
     if column.num_chunks == 1:
         return column.chunk(0)
+    if column.num_chunks == 0:
+        return pa.nulls(0, column.type)  # combine_chunks would import pandas
     joined = column.combine_chunks()
     return joined if isinstance(joined, pa.Array) else pa.concat_arrays(joined.chunks)
 
 
 def no_rows(schema: pa.Schema) -> pa.Table:
-    """An empty table."""
+    """An empty table (``schema.empty_table`` imports pandas where it is installed)."""
     return pa.Table.from_batches([], schema)
 
 

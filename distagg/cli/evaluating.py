@@ -192,7 +192,7 @@ def _body(
 
 def _evaluation_text(body: dict[str, Any]) -> str:
     if "tests" in body:
-        return comparison_table(body, colour=_colour(), what="run") + "\n" + significance_table(body)
+        return _comparison_text(body, "run")
     rows = [[name, f"{100 * value:.2f}"] for name, value in body["means"].items()]
     counted = f"\n{counted_by(body['protocol'])}" if "protocol" in body else ""
     return render_table(["metric", "mean, %"], rows, "lr") + counted
@@ -291,7 +291,13 @@ def show_comparison(call: Call, result: dict[str, Any], dataset: Dataset, report
 
         write_report(compare_report({**result, "dataset": describe(dataset)}), report, overwrite=True)
         say(f"report: {report}")
-    call.show(_without_queries(result), comparison_table(result, colour=_colour()))
+    call.show(_without_queries(result), _comparison_text(result, "model"))
+
+
+def _comparison_text(result: dict[str, Any], what: str) -> str:
+    """The means of models or runs, then the tests by the first metric, where there are several."""
+    tests = f"\n\n{significance_table(result)}" if result["tests"] else ""
+    return comparison_table(result, colour=_colour(), what=what) + tests
 
 
 def _colour() -> bool:

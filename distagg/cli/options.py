@@ -112,11 +112,13 @@ def refuse_unlabelled(data: Data, dataset: Dataset) -> None:
 
 def note_size(sources: Sequence[str]) -> None:
     """Say that 'import' is the way for files that are large in memory."""
-    from distagg.pipeline.doctor import usable_memory
-
     files = [file for source in map(Path, sources) for file in (source.iterdir() if source.is_dir() else (source,))]
     size = sum(file.stat().st_size * (UNZIPPED if file.suffix == ".gz" else 1) for file in files if file.is_file())
-    if size > LARGE or (size > SMALL and 2 * size > usable_memory()):
+    if size < SMALL:
+        return
+    from distagg.pipeline.doctor import usable_memory  # late: it loads much
+
+    if size > LARGE or 2 * size > usable_memory():
         say(
             f"reading {size / 1e9:.1f} GB of files into memory; for data that is large or used again: "
             "distagg import FILE... -o DATASET"

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from distagg.arrow import as_arrow, as_words
+from distagg.arrow import as_arrow, as_scalar, as_words
 from distagg.columns import LABEL_NAMES, LIST_NAMES, PAIR_NAMES, Names, known_columns, not_understood
 from distagg.dataset.build.intake import Progress, Regroup, RowSource
 from distagg.dataset.build.regroup import no_progress, regroup
@@ -31,7 +31,7 @@ ALL = "all"  # name of the query, or of the pairs' expert, if a table has none
 HELD_ENTRIES = 1 << 16  # of a block: building two at once needs memory besides the dataset
 HELD_BYTES = 1 << 30  # of rows in memory, which the dataset then replaces block by block
 _IDS = frozenset({"query", "expert", "item", "winner", "loser"})
-_EMPTY, _ZERO = as_words([""])[0], as_arrow(np.zeros(1))[0]  # plain Python values would import pandas
+_EMPTY, _ZERO = as_scalar(""), as_scalar(0.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from distagg.arrow import as_arrow, as_numpy, as_words, one_array
+from distagg.arrow import as_arrow, as_numpy, as_scalar, as_words, one_array
 from distagg.dataset.dataset import read_groups
 from distagg.dataset.manifest import HIDDEN_MANIFEST, read_committed_json
 from distagg.errors import InputError
@@ -136,7 +136,13 @@ def as_trec(table: pa.Table, tag: str) -> bytes:
                 expected="ids without it for TREC output", remedy="write parquet or csv",
             )  # fmt: skip
     lines = pc.binary_join_element_wise(
-        columns[0], "Q0", columns[1], columns[2], _shortest(table["score"]), f"{tag}\n", " "
+        columns[0],
+        as_scalar("Q0"),
+        columns[1],
+        columns[2],
+        _shortest(table["score"]),
+        as_scalar(f"{tag}\n"),
+        as_scalar(" "),
     )
     return _bytes(lines).tobytes()
 
@@ -172,7 +178,7 @@ def _shortest(column: pa.ChunkedArray) -> pa.Array:
     size = np.abs(values)
     whole = (values == np.trunc(values)) & (size < EXPONENT)
     if whole.any():
-        text = pc.if_else(as_arrow(whole), pc.binary_join_element_wise(text, "0", "."), text)
+        text = pc.if_else(as_arrow(whole), pc.binary_join_element_wise(text, as_scalar("0"), as_scalar(".")), text)
     other = ~whole & ~((size >= 1e-4) & (size < EXPONENT))
     if other.any():
         text = pc.replace_with_mask(text, as_arrow(other), as_words([repr(value) for value in values[other].tolist()]))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from distagg.arrow import as_arrow, as_words
+from distagg.arrow import as_arrow, as_numpy, as_words
 from distagg.errors import UsageError
 from distagg.metrics.agreement import kendall_tau, rank_biased_overlap
 from distagg.metrics.evaluate import RankingIndex, index_rankings, refuse_twice
@@ -182,7 +182,7 @@ def match_rankings(a: pa.Table, b: pa.Table, sources: tuple[str, str]) -> Matche
     names = list(dict.fromkeys([*both[0].queries, *both[1].queries]))
     place = {name: n for n, name in enumerate(names)}
     items = pa.concat_arrays([ranking.items for ranking in both]).dictionary_encode()
-    codes, width = items.indices.to_numpy().astype(OFFSET), max(1, len(items.dictionary))
+    codes, width = as_numpy(items.indices).astype(OFFSET), max(1, len(items.dictionary))
     keys, ranks, sizes = [], [], []
     for ranking, mine in zip(both, np.split(codes, [len(both[0].scores)]), strict=True):
         query = np.array([place[name] for name in ranking.queries], dtype=OFFSET).repeat(np.diff(ranking.offsets))

@@ -13,6 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from distagg.arrow import as_scalar, as_words
+
 
 @dataclass(frozen=True, slots=True)
 class Column:
@@ -59,9 +61,9 @@ class Column:
             values = _blank_to_null(pc.ascii_trim_whitespace(values))
         numbers = pc.cast(values, pa.float64())
         if self.blank:  # pandas writes a missing number as NaN
-            numbers = pc.if_else(pc.is_nan(numbers), pa.scalar(None, pa.float64()), numbers)
-        good = pc.and_(pc.is_finite(numbers), pc.greater_equal(numbers, self.least))
-        good = pc.and_(good, pc.greater(numbers, self.above))
+            numbers = pc.if_else(pc.is_nan(numbers), pa.nulls(1, pa.float64())[0], numbers)
+        good = pc.and_(pc.is_finite(numbers), pc.greater_equal(numbers, as_scalar(float(self.least))))
+        good = pc.and_(good, pc.greater(numbers, as_scalar(float(self.above))))
         if not pc.all(good, min_count=0).as_py():
             raise pa.ArrowInvalid("number out of range")
         return pc.cast(numbers, pa.int32()) if self.kind == "integer" else numbers
@@ -84,7 +86,7 @@ def _is_number(dtype: pa.DataType) -> bool:
 
 
 def _blank_to_null(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    return pc.if_else(pc.equal(values, ""), pa.scalar(None, pa.string()), values)
+    return pc.if_else(pc.equal(values, as_scalar("")), pa.nulls(1, pa.string())[0], values)
 
 
 def _ids(values: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -94,7 +96,7 @@ def _ids(values: pa.ChunkedArray) -> pa.ChunkedArray:
     if not pa.types.is_string(values.type):
         raise pa.ArrowInvalid(f"type {values.type}")
     values.validate(full=True)  # UTF-8, which the JSON reader does not check
-    if pc.any(pc.equal(values, ""), min_count=0).as_py():
+    if pc.any(pc.equal(values, as_scalar("")), min_count=0).as_py():
         raise pa.ArrowInvalid("empty id")
     return values
 
@@ -107,8 +109,8 @@ def _flags(values: pa.ChunkedArray) -> pa.ChunkedArray:
     if not pa.types.is_string(values.type):
         raise pa.ArrowInvalid(f"type {values.type}")
     words = _blank_to_null(pc.utf8_lower(pc.ascii_trim_whitespace(values)))
-    true = pc.is_in(words, pa.array(["1", "true"]))
-    known = pc.or_(true, pc.is_in(words, pa.array(["0", "false"])))
+    true = pc.is_in(words, as_words(["1", "true"]))
+    known = pc.or_(true, pc.is_in(words, as_words(["0", "false"])))
     if not pc.all(pc.or_(known, pc.is_null(words)), min_count=0).as_py():
         raise pa.ArrowInvalid("not a truth value")
-    return pc.if_else(pc.is_null(words), pa.scalar(None, pa.bool_()), true)
+    return pc.if_else(pc.is_null(words), pa.nulls(1, pa.bool_())[0], true)

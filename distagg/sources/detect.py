@@ -43,7 +43,7 @@ def kind_of(paths: Sequence[str | Path], columns: Mapping[str, str] | None = Non
         if kind != kinds[first]:
             raise UsageError(
                 f"{first} looks like {kinds[first]}, but {file} like {kind}; "
-                "give files of one kind, or name the kind (kind=, --kind)"
+                "give files of one kind, or name the kind: --kind on the command line, kind= in Python"
             )
     return kinds[first]
 
@@ -62,12 +62,12 @@ def kind_of_file(file: Path, columns: Mapping[str, str] | None = None) -> str:
     if len(kinds) == 1:
         return kinds[0]
     if kinds:
-        raise UsageError(f"{file} could be {' or '.join(kinds)}; name the kind (kind=, --kind)")
+        raise UsageError(f"{file} could be {' or '.join(kinds)}; name the kind (--kind, or kind= in Python)")
     raise InputError(
         str(file),
         found=f"columns {', '.join(header)}" if len(header) > 1 else f"'{lines[0][:60]}'" if lines else "no lines",
         expected="LETOR lines, a TREC run, qrels, ratings, ranked lists or pairs",
-        remedy="name the kind (kind=, --kind), or the columns",
+        remedy="name the kind (--kind on the command line, kind= in Python), or the columns",
     )
 
 

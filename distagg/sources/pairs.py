@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from distagg.arrow import as_scalar, as_words, repeated_word
 from distagg.columns import BATTLE_NAMES, PAIR_NAMES
 from distagg.sources.cells import Column
 from distagg.sources.source import SourceTable
@@ -103,12 +104,12 @@ def _pairs(table: LongTable) -> Iterator[pa.Table]:
     for batch in table.batches():
         n = len(batch)
         winner, loser, tie = _battle(table, batch, row) if battle else _plain(batch)
-        same = pc.index(pc.equal(winner, loser), True).as_py()
+        same = pc.index(pc.equal(winner, loser), as_scalar(True)).as_py()
         if same >= 0:
             raise table.row_error(
                 row + same, f"'{winner[same]}' against itself", "two different items", remedy="remove the pair"
             )
-        weight = batch["weight"] if "weight" in batch.column_names else pa.repeat(1.0, n)
+        weight = batch["weight"] if "weight" in batch.column_names else pa.repeat(as_scalar(1.0), n)
         yield pa.table(
             {
                 "query": _name(batch, "query"),
@@ -123,7 +124,7 @@ def _pairs(table: LongTable) -> Iterator[pa.Table]:
 
 
 def _plain(batch: pa.Table) -> tuple[pa.ChunkedArray, pa.ChunkedArray, pa.Array | pa.ChunkedArray]:
-    tie = batch["tie"] if "tie" in batch.column_names else pa.repeat(False, len(batch))
+    tie = batch["tie"] if "tie" in batch.column_names else pa.repeat(as_scalar(False), len(batch))
     return batch["winner"], batch["loser"], tie
 
 
@@ -139,14 +140,15 @@ def _battle(
 
 def unknown_outcome(battles: pa.Table) -> int:
     """The first row whose winner is not an outcome, or -1."""
-    return int(pc.index(pc.is_in(battles["winner"], pa.array(list(OUTCOMES))), False).as_py())
+    known = pc.is_in(battles["winner"], as_words(list(OUTCOMES)))
+    return int(pc.index(known, as_scalar(False)).as_py())
 
 
 def battle_result(battles: pa.Table) -> tuple[pa.ChunkedArray, pa.ChunkedArray, pa.ChunkedArray]:
     """Winner, loser and tie of battles (model_a, model_b, winner); of a tie, model_a counts as the winner."""
     outcome = battles["winner"]
-    b_won = pc.equal(outcome, "model_b")
-    ties = pa.array([word for word, meaning in OUTCOMES.items() if meaning == "tie"])
+    b_won = pc.equal(outcome, as_scalar("model_b"))
+    ties = as_words([word for word, meaning in OUTCOMES.items() if meaning == "tie"])
     winner = pc.if_else(b_won, battles["model_b"], battles["model_a"])
     loser = pc.if_else(b_won, battles["model_a"], battles["model_b"])
     return winner, loser, pc.is_in(outcome, ties)
@@ -155,5 +157,4 @@ def battle_result(battles: pa.Table) -> tuple[pa.ChunkedArray, pa.ChunkedArray, 
 def _name(batch: pa.Table, column: str) -> pa.Array | pa.ChunkedArray:
     if column in batch.column_names:
         return batch[column].dictionary_encode()
-    zeros = pa.repeat(pa.scalar(0, pa.int32()), len(batch))
-    return pa.DictionaryArray.from_arrays(zeros, pa.array([NO_NAME]))
+    return repeated_word(NO_NAME, len(batch))

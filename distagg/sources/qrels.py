@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from distagg.arrow import no_rows
 from distagg.columns import LABEL_NAMES, label_columns
 from distagg.errors import InputError, UsageError
 from distagg.sources.cells import Column
@@ -51,7 +52,7 @@ def read_qrels(files: Sequence[Path], columns: Mapping[str, str] | None = None, 
     """
     schema = pa.schema([*list(ITEMS)[:2], ("label", pa.float64())]) if fractions else ITEMS
     tables = qrels_tables(files, columns, fractions=fractions)
-    return pa.concat_tables([schema.empty_table(), *(table.cast(schema) for table in tables)])
+    return pa.concat_tables([no_rows(schema), *(table.cast(schema) for table in tables)])
 
 
 def find_labels(file: Path, query: str, item: str, columns: Mapping[str, str] | None = None) -> list[tuple[str, int]]:

@@ -14,6 +14,7 @@ from typing import Literal
 
 import pyarrow as pa
 
+from distagg.arrow import repeated_word
 from distagg.columns import LIST_NAMES
 from distagg.errors import InputError
 from distagg.sources.cells import Column
@@ -132,8 +133,7 @@ def _name(file: Path) -> str:
 def _query(batch: pa.Table) -> pa.Array | pa.ChunkedArray:
     if "query" in batch.column_names:
         return batch["query"].dictionary_encode()
-    zeros = pa.repeat(pa.scalar(0, pa.int32()), len(batch))
-    return pa.DictionaryArray.from_arrays(zeros, pa.array([NO_QUERY]))
+    return repeated_word(NO_QUERY, len(batch))
 
 
 def _labels(query: pa.Array | pa.ChunkedArray, batch: pa.Table) -> pa.Table:

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from distagg.arrow import as_scalar, repeated_word
 from distagg.errors import InputError, UsageError
 from distagg.sources.delimited import FINITE, REPEATED, Layout, find_lines, read_tables
 from distagg.sources.source import SourceTable, open_bytes
@@ -127,8 +128,8 @@ class RatingsSource:
 
 
 def _entries(table: pa.Table) -> pa.Table:
-    query = pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), len(table)), pa.array([QUERY]))
-    rank = pc.subtract(0.0, table["rating"])  # not negate: a rating of 0 is rank 0, not -0
+    query = repeated_word(QUERY, len(table))
+    rank = pc.subtract(as_scalar(0.0), table["rating"])  # not negate: a rating of 0 is rank 0, not -0
     return pa.table({"query": query, "expert": table["user"], "item": table["item"], "rank": rank})
 
 
@@ -207,7 +208,7 @@ def _checked(file: Path, first_row: int, name: str, column: pa.Array) -> pa.Arra
     if not (number if name == "rating" else text or pa.types.is_integer(dtype)):
         raise InputError(str(file), found=f"column {name} of type {dtype}", expected=expected)
     column = column.cast(dtype).cast(pa.float64() if name == "rating" else pa.string())
-    good = pc.is_finite(column) if name == "rating" else pc.not_equal(column, "")
+    good = pc.is_finite(column) if name == "rating" else pc.not_equal(column, as_scalar(""))
     bad = pc.index(pc.fill_null(good, False), False).as_py()
     if bad >= 0:
         found = f"{name} {column[bad].as_py()}" if column[bad].is_valid else f"no {name}"

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from distagg.arrow import as_arrow, as_words
+from distagg.arrow import as_arrow, as_words, no_rows
 from distagg.errors import UsageError, unknown
 from distagg.sources.delimited import FINITE, POSITION, WORD, Layout, find_lines, read_tables
 from distagg.sources.source import SourceTable, refuse_same_names
@@ -33,7 +33,7 @@ def read_run(file: Path) -> pa.Table:
     [{'query': '7', 'item': 'x', 'score': 9.5}]
     """
     schema = pa.schema([("query", pa.string()), ("item", pa.string()), ("score", pa.float64())])
-    return pa.concat_tables([schema.empty_table(), *(table.cast(schema) for _, table in read_tables([(file, RUN)]))])
+    return pa.concat_tables([no_rows(schema), *(table.cast(schema) for _, table in read_tables([(file, RUN)]))])
 
 
 class TrecSource:

@@ -155,7 +155,8 @@ def test_import_tells_the_kind_too(files: Path, capsys: Capture) -> None:
 def test_large_files_are_said_to_belong_in_a_dataset(
     files: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    monkeypatch.setattr(options, "LARGE", 10)
+    monkeypatch.setattr(options, "SMALL", 10)
+    monkeypatch.setattr(options, "LARGE", 20)
     assert main(["rank", "rrf", "bm25.run"]) == 0
     assert "distagg import FILE... -o DATASET" in capsys.readouterr().err
 

@@ -34,3 +34,14 @@ def test_fit_and_compare_load_no_pandas(planted: Path, tmp_path: Path) -> None:
     fit, rank = ["fit", "crf", data, "-o", model], ["rank", model, data, "-o", str(tmp_path / "run")]
     compare = ["compare", data, "--models", "rrf,borda", "--folds", "3"]
     assert loaded(fit, rank, compare) == ["numba", "scipy"]
+
+
+def test_files_are_ranked_and_evaluated_without_pandas(tmp_path: Path) -> None:
+    """Arrow imports pandas, a fifth of a second, to convert plain values."""
+    run, qrels, lists, battles = (str(tmp_path / name) for name in ("a.run", "qrels", "lists.csv", "battles.csv"))
+    Path(run).write_text("q Q0 x 1 0.5 t\nq Q0 y 2 0.25 t\n")
+    Path(qrels).write_text("q 0 x 1\n")
+    Path(lists).write_text("expert,item,rank\na,x,1\na,y,2\n")
+    Path(battles).write_text("model_a,model_b,winner\nx,y,model_a\n")
+    straight = [["rank", "rrf", run], ["rank", "borda", lists], ["rank", "borda", battles], ["evaluate", run, qrels]]
+    assert loaded(*straight) == []

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from distagg.arrow import as_arrow, as_numpy, as_words
+from distagg.arrow import as_arrow, as_numpy, as_scalar, as_words
 from distagg.dataset.build.keyed import GroupedRows, KeyedRows, key_major, key_minor
 from distagg.dataset.build.positions import Clash, Mentions, NumberedItems, find_repeated, number_items, order_lists
 from distagg.dataset.build.tally import BlockCounts, count_labels, count_values
@@ -139,8 +139,8 @@ def pair_rows(pairs: pa.RecordBatch, runs: Runs, position: NDArray[np.int32], ta
     same = position[:, 0] == position[:, 1]
     if same.any():
         raise BadRow("self", int(np.argmax(same)))
-    tie = pc.fill_null(_column(pairs, "tie", pa.bool_()), False)
-    weight = None if _absent(pairs, "weight") else pc.fill_null(pairs["weight"], 1.0)
+    tie = pc.fill_null(_column(pairs, "tie", pa.bool_()), as_scalar(False))
+    weight = None if _absent(pairs, "weight") else pc.fill_null(pairs["weight"], as_scalar(1.0))
     tally.entries += len(position)
     tally.ties += int(pc.sum(tie).as_py() or 0)
     columns = [
