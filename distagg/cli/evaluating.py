@@ -7,7 +7,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any, Literal
 
@@ -39,7 +39,7 @@ from distagg.engine.fitting.fit import Goal
 from distagg.engine.progress import metered
 from distagg.engine.read_rankings import read_rankings
 from distagg.errors import InputError, UsageError, unknown
-from distagg.metrics import evaluate_rankings
+from distagg.metrics import Evaluation, evaluate_rankings
 from distagg.models import MODELS, known_name
 from distagg.reports.terminal import comparison_table, counted_by, render_table, significance_table
 from distagg.sources.detect import QRELS, kind_of_file
@@ -116,9 +116,9 @@ def evaluate_command(
             found = evaluate_runs(runs, labels, metrics or DEFAULT_METRICS, missing=missing, **asked)
             for note in found.notes():
                 say(note)
-            body = _body(found.means, found.protocol, len(found.query_ids), found.baseline, found.tests)
+            body = _body({name: run.evaluation for name, run in found.runs.items()}, found.baseline, found.tests)
     _write_result(output, body)
-    call.show(body, _evaluation_text(body))
+    call.show(_without_queries(body), _evaluation_text(body))
 
 
 def _compare_two(words: Sequence[str], metrics: Sequence[str]) -> dict[str, Any]:
@@ -176,18 +176,20 @@ def _evaluate_on(
     names = [str(metric) for metric in first.metrics]
     reference = baseline or max(means, key=lambda name: means[name][names[0]])
     tests = paired_test_rows({name: each.values for name, each in found.items()}, names, reference, seed)
-    return _body(means, first.protocol, len(first.query_ids), reference, tests)
+    return _body(found, reference, tests)
 
 
-def _body(
-    means: dict[str, dict[str, float]], protocol: str, queries: int, baseline: str, tests: list[dict[str, Any]]
-) -> dict[str, Any]:
+def _body(found: Mapping[str, Evaluation], baseline: str, tests: list[dict[str, Any]]) -> dict[str, Any]:
     """The result of an evaluation as plain values: without names and tests where there is only one ranking."""
-    counted = {"protocol": protocol, "queries": queries}
-    if len(means) == 1:
-        return {"means": next(iter(means.values())), **counted}
+    first = next(iter(found.values()))
+    names = [str(metric) for metric in first.metrics]
+    means = {name: each.means for name, each in found.items()}
+    values = {name: dict(zip(names, each.values.T.tolist(), strict=True)) for name, each in found.items()}
+    counted = {"protocol": first.protocol, "queries": len(first.query_ids), "query_ids": first.query_ids.to_pylist()}
+    if len(found) == 1:
+        return {"means": next(iter(means.values())), **counted, "per_query": next(iter(values.values()))}
     rows = [{"run": run, "metric": metric, "value": v} for run, row in means.items() for metric, v in row.items()]
-    return {"means": means, "results": rows, "tests": tests, "baseline": baseline, **counted}
+    return {"means": means, "results": rows, "tests": tests, "baseline": baseline, **counted, "per_query": values}
 
 
 def _evaluation_text(body: dict[str, Any]) -> str:
@@ -305,8 +307,8 @@ def _colour() -> bool:
 
 
 def _without_queries(result: dict[str, Any]) -> dict[str, Any]:
-    """A comparison without its values of every query."""
-    return {key: value for key, value in result.items() if key not in ("queries", "per_query")}
+    """A result without its values of every query."""
+    return {key: value for key, value in result.items() if key not in ("query_ids", "per_query")}
 
 
 def all_models(dataset: Dataset, folds: str | None) -> list[str]:

@@ -257,7 +257,7 @@ RESULT = option(
     "-o",
     "--output",
     metavar="FILE.json",
-    help="write the output of --json to a new file; compare adds every query's values",
+    help="write the output of --json to a new file, with the values of every query",
 )
 REPORT = option("--report", metavar="FILE.html", help="write a self-contained page")
 WHERE = option("--where", metavar="CONDITION", help="use only experts that match: \"age < 25 and gender = 'F'\"")

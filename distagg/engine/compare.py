@@ -120,10 +120,10 @@ def compare(
     -------
     dict
         ``means`` {model: {metric: fraction}}, ``results`` (a row per model, fold and metric), ``tests``
-        (difference, interval and p-values of each model against the baseline), ``queries`` (ids) and ``per_query``
+        (difference, interval and p-values of each model against the baseline), ``query_ids`` and ``per_query``
         {model: {metric: one value per query}}, ``seconds``, ``chosen`` and more.
     """
-    metrics = [str(metric) for metric in parse_metrics(metrics)]
+    metrics = [str(metric) for metric in dict.fromkeys(parse_metrics(metrics))]  # two names may be one metric
     dataset = as_dataset(data, columns=columns, labels=labels)
     protocol = check_protocol(protocol or dataset.manifest.protocol)
     groups = _groups(models, settings or {}, dataset, folds, tries, seed)
@@ -170,7 +170,7 @@ def compare(
         "means": means,
         "results": results,
         "tests": paired_test_rows(values, metrics, reference, seed),
-        "queries": _query_ids(dataset, runner),
+        "query_ids": _query_ids(dataset, runner),
         "per_query": {n: {m: v[:, i].tolist() for i, m in enumerate(metrics)} for n, v in values.items()},
         "seconds": seconds,
         "chosen": chosen,

@@ -63,7 +63,7 @@ class RunsEvaluation:
             "metrics": names,
             "means": self.means,
             "tests": self.tests,
-            "queries": self.query_ids,
+            "query_ids": self.query_ids,
             "per_query": {
                 name: dict(zip(names, run.evaluation.values.T.tolist(), strict=True)) for name, run in self.runs.items()
             },
@@ -128,7 +128,7 @@ def evaluate_runs(
     >>> result.notes()
     ['dense: judged queries missing from the run count as 0: 1 of 2 (2)']
     """
-    parsed, counted_by = parse_metrics(metrics), check_protocol(protocol or "trec")
+    parsed, counted_by = tuple(dict.fromkeys(parse_metrics(metrics))), check_protocol(protocol or "trec")
     named = runs if isinstance(runs, Mapping) else run_names(runs)
     if not named:
         raise UsageError("no runs to evaluate; give at least one")

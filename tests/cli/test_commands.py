@@ -98,7 +98,7 @@ def test_compare_json_has_the_promised_shape(planted: Path, tmp_path: Path, caps
     assert result["means"]["rrf"]["map"] == pytest.approx(mean)
     assert 0 < mean < 1
     written = json.loads((tmp_path / "result.json").read_text())
-    queries, values = written.pop("queries"), written.pop("per_query")
+    queries, values = written.pop("query_ids"), written.pop("per_query")
     assert written == result
     assert queries == [name for chunk in Dataset.open(planted).chunks() for name in chunk.query_ids.to_pylist()]
     alone = compare(Dataset.open(planted), ["rrf"], metrics=["map"])

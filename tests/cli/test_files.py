@@ -171,7 +171,10 @@ def test_a_reader_that_has_read_enough(files: Path) -> None:
 
 
 def test_evaluate_one_run(files: Path, capsys: Capture) -> None:
-    one = json.loads(printed(capsys, "evaluate", "bm25.run", "qrels.txt", "-m", "MRR", "--json"))
+    one = json.loads(printed(capsys, "evaluate", "bm25.run", "qrels.txt", "-m", "MRR", "--json", "-o", "one.json"))
+    written = json.loads((files / "one.json").read_text())
+    assert (written.pop("query_ids"), written.pop("per_query")) == (["q1", "q2"], {"mrr": [1.0, pytest.approx(1 / 3)]})
+    assert written == one
     assert one["means"] == {"mrr": pytest.approx((1 + 1 / 3) / 2)}
     assert (one["protocol"], one["queries"]) == ("trec", 2)
     assert printed(capsys, "evaluate", "bm25.run", "qrels.txt").splitlines()[0].split() == ["metric", "mean,", "%"]

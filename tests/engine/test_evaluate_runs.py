@@ -45,7 +45,9 @@ def test_files_of_several_kinds(files: Path) -> None:
 
 
 def test_result_as_a_comparison(files: Path) -> None:
-    body = evaluate_runs([files / "good", files / "poor.csv"], files / "qrels", ["mrr"]).to_dict()
+    body = evaluate_runs([files / "good", files / "poor.csv"], files / "qrels", ["mrr", "RR"]).to_dict()
+    assert body["metrics"] == ["mrr"]
+    assert len(body["tests"]) == 1
     assert json.loads(json.dumps(body)) == body
     assert body["per_query"]["good"] == {"mrr": [1.0] * 4}
     assert body["missing"] == {"good": [], "poor.csv": ["2", "3"]}
