@@ -23,6 +23,7 @@ LIST_NAMES: Names = {
     "query": _QUERY, "expert": (*_VOTERS, "user_id", "userid", "system", "run", "run_id", "tag", "retriever", "ranker"),
     "item": _ITEM, "rank": (), "score": (), "rating": (), "label": _LABEL,
 }  # fmt: skip
+RANKING_NAMES: Names = {"query": _QUERY, "item": _ITEM, "rank": (), "score": ()}
 LABEL_NAMES: Names = {"query": _QUERY, "item": _ITEM, "label": _LABEL}
 PAIR_NAMES: Names = {"query": (), "expert": _VOTERS, "winner": (), "loser": (), "weight": (), "tie": ()}
 BATTLE_NAMES: Names = {"query": (), "expert": _VOTERS, "model_a": (), "model_b": (), "winner": (), "weight": ()}
@@ -41,7 +42,7 @@ def known_columns(
     names
         The table's columns.
     wanted
-        ``LIST_NAMES``, ``LABEL_NAMES``, ``PAIR_NAMES`` or ``BATTLE_NAMES``.
+        ``LIST_NAMES``, ``RANKING_NAMES``, ``LABEL_NAMES``, ``PAIR_NAMES`` or ``BATTLE_NAMES``.
     columns
         What the caller says: the table's name of a column, with our name for it.
     where

@@ -18,6 +18,7 @@ from distagg.columns import (
     BATTLE_NAMES,
     LIST_NAMES,
     PAIR_NAMES,
+    RANKING_NAMES,
     Names,
     counts_from_zero,
     known_columns,
@@ -36,7 +37,6 @@ ACCEPTED = (
     "a Dataset, a pandas or polars frame, an Arrow table, dataset or stream, anything with __arrow_c_stream__, "
     f"a dictionary of runs {RUNS}, or the path of a file"
 )
-RANKING_NAMES = {name: LIST_NAMES[name] for name in ("query", "item", "rank", "score")}
 Columns = Mapping[str, str] | None
 
 
@@ -217,7 +217,7 @@ def as_rankings(rankings: Any, columns: Columns = None) -> pa.Table:
     if isinstance(rankings, str | os.PathLike):
         from distagg.engine.read_rankings import read_rankings
 
-        return read_rankings(place(os.fspath(rankings)))
+        return read_rankings(place(os.fspath(rankings)), columns)
     if is_table(rankings):
         table = _read(rankings, lambda names: known_columns(names, RANKING_NAMES, columns))
     elif isinstance(rankings, Mapping):

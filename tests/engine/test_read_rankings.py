@@ -6,6 +6,8 @@ import gzip
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from distagg.cli.main import main
@@ -79,7 +81,7 @@ def test_a_header_alone_is_an_empty_ranking(tmp_path: Path) -> None:
         ("r.run", "q Q0 x 1 0.5 t\nq Q0 y\n", ":2:"),
         ("r.run", "q Q0 x 1 high t\n", ":1:"),
         ("r.run", "q Q0 x 1 nan t\n", "finite"),
-        ("r.csv", "topic,item,rank\nq,x,1\n", "expected query, item"),
+        ("r.csv", "subject,item,rank\nq,x,1\n", "expected query, item"),
         ("r.csv", "query,item,rank\nq,x,1,2,3\n", ":2: found 5 values"),
         ("r.csv", "query,item,rank\nq,x,1\nq,y,second\n", ":3: found rank 'second'"),
         ("r.csv.gz", "query,item,rank\n", "broken gzip"),
@@ -102,3 +104,14 @@ def test_an_unfinished_directory_is_refused(tmp_path: Path) -> None:
 def test_trec_order_is_by_score(tmp_path: Path) -> None:
     (tmp_path / "r.run").write_text("q Q0 x 1 0.5 t\nq Q0 y 2 0.9 t\n")
     assert np.argmax(read_rankings(tmp_path / "r.run")["score"].to_numpy()) == 1
+
+
+def test_names_of_other_tools(tmp_path: Path) -> None:
+    """PyTerrier's query is a text; a column of another tool's name is renamed in Parquet as in text."""
+    (tmp_path / "r.csv").write_text("qid,query,docno,rank,note\n7,cats,x,0,good\n7,cats,y,1,\n")
+    table = read_rankings(tmp_path / "r.csv")
+    assert table.to_pylist()[0] == {"query": "7", "item": "x", "rank": 0, "note": "good"}
+    pq.write_table(pa.table({"query_id": ["7"], "site": ["x"], "score": [0.5]}), tmp_path / "r.parquet")
+    assert read_rankings(tmp_path / "r.parquet", {"site": "item"}).column_names == ["query", "item", "score"]
+    with pytest.raises(InputError, match="found columns query_id, site, score, expected query, item, rank or score"):
+        read_rankings(tmp_path / "r.parquet")
