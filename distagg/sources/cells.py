@@ -1,12 +1,17 @@
-"""The columns of a long table: convert and check cells, a batch at a time.
+"""The cells of long tables: converted and checked by column, and read row by row for headers and errors.
 
-A column converts strings (CSV) as well as native types (Parquet, JSON). If a batch does not convert, bisection with the
-same conversion finds the first bad cell, so that no second parser is needed.
+A column converts strings (CSV) as well as native types (Parquet, JSON), a batch at a time. If a batch does not convert,
+bisection with the same conversion finds the first bad cell, so that no second parser is needed.
 """
 
 from __future__ import annotations
 
+import csv
+import io
+import json
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -14,6 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from distagg.arrow import as_scalar, as_words
+from distagg.errors import InputError
+from distagg.sources.source import open_bytes
+
+DELIMITER = {"csv": ",", "tsv": "\t"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,3 +123,46 @@ def _flags(values: pa.ChunkedArray) -> pa.ChunkedArray:
     if not pc.all(pc.or_(known, pc.is_null(words)), min_count=0).as_py():
         raise pa.ArrowInvalid("not a truth value")
     return pc.if_else(pc.is_null(words), pa.nulls(1, pa.bool_())[0], true)
+
+
+def csv_rows(file: Path, kind: str) -> Iterator[tuple[int, list[str]]]:
+    """Line number and cells of the header and every row; skips blank lines."""
+    with open_bytes(file) as stream:
+        text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
+        reader = csv.reader(text, delimiter=DELIMITER[kind])
+        line = 1
+        try:
+            for cells in reader:
+                if cells:
+                    yield line, cells
+                line = reader.line_num + 1
+        except csv.Error as error:
+            found = f"text that does not parse ({error})"
+            raise InputError(str(file), line=line, found=found, expected=f"a {kind} table") from None
+
+
+def json_objects(file: Path) -> Iterator[tuple[int, dict[str, object]]]:
+    """Line number and object of every line that is not blank."""
+    with open_bytes(file) as stream:
+        for line, raw in enumerate(stream, start=1):
+            if raw.strip():
+                yield line, json_object(file, raw, line)
+
+
+def json_object(file: Path, raw: bytes, line: int) -> dict[str, object]:
+    """The object of a line; an InputError if it is anything else."""
+    try:
+        row = json.loads(raw)
+    except (ValueError, RecursionError) as error:  # also bytes that are not UTF-8, and brackets nested too deep
+        raise InputError(str(file), line=line, found=f"broken JSON ({error})", expected="one JSON object") from None
+    if not isinstance(row, dict):
+        raise InputError(str(file), line=line, found=f"'{raw.decode().strip()[:40]}'", expected="one JSON object")
+    return row
+
+
+def json_text(value: object) -> str:
+    """A value as errors show it."""
+    try:
+        return json.dumps(value)
+    except RecursionError:
+        return "of too many brackets"

@@ -6,10 +6,8 @@ errors.
 
 from __future__ import annotations
 
-import csv
 import difflib
 import io
-import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,7 +23,7 @@ import pyarrow.parquet as pq
 
 from distagg.columns import Names, folder_columns, known_columns, not_understood
 from distagg.errors import InputError
-from distagg.sources.cells import Column
+from distagg.sources.cells import DELIMITER, Column, csv_rows, json_object, json_objects, json_text
 from distagg.sources.source import BATCH_BYTES, open_bytes
 
 log = logging.getLogger("distagg")
@@ -39,7 +37,6 @@ FORMATS = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
 }  # fmt: skip
-_DELIMITER = {"csv": ",", "tsv": "\t"}
 _JSON_TYPE = {
     "id": pa.string(), "text": pa.string(), "number": pa.float64(), "integer": pa.float64(), "flag": pa.bool_(),
 }  # fmt: skip
@@ -164,7 +161,7 @@ class LongTable:
                     for batch in pa.csv.open_csv(
                         stream,
                         read_options=pa.csv.ReadOptions(block_size=BLOCK_BYTES, use_threads=False),
-                        parse_options=pa.csv.ParseOptions(delimiter=_DELIMITER[self.format], newlines_in_values=True),
+                        parse_options=pa.csv.ParseOptions(delimiter=DELIMITER[self.format], newlines_in_values=True),
                         convert_options=pa.csv.ConvertOptions(
                             column_types=dict.fromkeys(self.header, pa.string()),
                             strings_can_be_null=False,
@@ -178,7 +175,7 @@ class LongTable:
     def _explain_csv(self, error: Exception) -> InputError:
         """The error for a file that Arrow cannot read: the first row with a wrong number of cells or bad text."""
         width = len(self.header) - len(self.same)
-        for line, cells in _csv_rows(self.file, self.format):
+        for line, cells in csv_rows(self.file, self.format):
             if len(cells) != width:
                 return self.error(f"{len(cells)} values", f"{width} values, as the header has", line=line)
             if any("\udc80" <= letter <= "\udcff" for cell in cells for letter in cell):
@@ -205,7 +202,7 @@ class LongTable:
 
     def _json_schema(self) -> pa.Schema:
         """Types by column; ids are integers if they are in the first row."""
-        first = next(_json_objects(self.file))[1]
+        first = next(json_objects(self.file))[1]
         stored = [column for column in self.columns if column.heading in self._stored]
         types = {column.heading: _JSON_TYPE[column.kind] for column in stored}
         for column in stored:
@@ -220,7 +217,7 @@ class LongTable:
         for line, raw in enumerate(block.split(b"\n"), start=first_line):
             if not raw.strip():
                 continue
-            row = _json_object(self.file, raw, line)
+            row = json_object(self.file, raw, line)
             if not self.others and (extra := next((name for name in row if name not in self.header), None)):
                 raise self.error(
                     f"column '{extra}'", f"the columns of the first row: {', '.join(self.header)}", line=line
@@ -228,7 +225,7 @@ class LongTable:
             for column in stored:
                 value = row.get(column.heading)
                 if isinstance(value, list | dict) or (column.kind == "id" and isinstance(value, float | bool)):
-                    raise self.error(f"{column.heading} {_shown(value)}", column.expected, line=line)
+                    raise self.error(f"{column.heading} {json_text(value)}", column.expected, line=line)
                 cells[column.heading].append(value if isinstance(value, str | None) else str(value))
         return pa.table({name: pa.array(values, pa.string()) for name, values in cells.items()})
 
@@ -237,7 +234,7 @@ class LongTable:
             with open_bytes(self.file) as stream:
                 yield from (line for line, raw in enumerate(stream, start=1) if raw.strip())
         else:
-            rows = _csv_rows(self.file, self.format)
+            rows = csv_rows(self.file, self.format)
             next(rows)  # the header
             yield from (line for line, _ in rows)
 
@@ -300,10 +297,10 @@ def _header(file: Path, kind: str) -> tuple[str, ...]:
             raise _unreadable(file, "Parquet file", error) from error
         return tuple(name for name in names if not name.startswith("__index_level_"))  # pandas' row index
     if kind == "jsonl":
-        for _, row in _json_objects(file):
+        for _, row in json_objects(file):
             return tuple(row)
     else:
-        for _, names in _csv_rows(file, kind):
+        for _, names in csv_rows(file, kind):
             return tuple(names)
     raise InputError(str(file), found="an empty file", expected="rows" if kind == "jsonl" else "a header and rows")
 
@@ -312,50 +309,10 @@ def _unreadable(file: Path, what: str, error: Exception) -> InputError:
     return InputError(str(file), found=f"a damaged file ({error})", expected=f"a {what}", remedy="write it again")
 
 
-def _csv_rows(file: Path, kind: str) -> Iterator[tuple[int, list[str]]]:
-    """Line number and cells of the header and every row; skips blank lines."""
-    with open_bytes(file) as stream:
-        text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
-        reader = csv.reader(text, delimiter=_DELIMITER[kind])
-        line = 1
-        try:
-            for cells in reader:
-                if cells:
-                    yield line, cells
-                line = reader.line_num + 1
-        except csv.Error as error:
-            found = f"text that does not parse ({error})"
-            raise InputError(str(file), line=line, found=found, expected=f"a {kind} table") from None
-
-
 def _line_blocks(file: Path) -> Iterator[bytes]:
     with open_bytes(file) as stream:
         while block := stream.read(BLOCK_BYTES):
             yield block + stream.readline()
-
-
-def _json_objects(file: Path) -> Iterator[tuple[int, dict[str, object]]]:
-    with open_bytes(file) as stream:
-        for line, raw in enumerate(stream, start=1):
-            if raw.strip():
-                yield line, _json_object(file, raw, line)
-
-
-def _json_object(file: Path, raw: bytes, line: int) -> dict[str, object]:
-    try:
-        row = json.loads(raw)
-    except (ValueError, RecursionError) as error:  # also bytes that are not UTF-8, and brackets nested too deep
-        raise InputError(str(file), line=line, found=f"broken JSON ({error})", expected="one JSON object") from None
-    if not isinstance(row, dict):
-        raise InputError(str(file), line=line, found=f"'{raw.decode().strip()[:40]}'", expected="one JSON object")
-    return row
-
-
-def _shown(value: object) -> str:
-    try:
-        return json.dumps(value)
-    except RecursionError:
-        return "of too many brackets"
 
 
 def _cell(value: pa.Scalar) -> str:
