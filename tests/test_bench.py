@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+
+import pytest
 
 from distagg.sources.synthetic import SyntheticSource
 
@@ -21,3 +24,16 @@ def test_our_side_of_the_contest_computes_every_case(load_job: Callable[[str], M
         assert sum(len(table) for table in contestant.compute(case + ours.IDS)) == items, case
     for case in contestant.cases:
         assert len(contestant.read(case)) > 0, case
+
+
+def test_our_side_of_whole_jobs_answers_well(
+    load_job: Callable[[str], ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tasks, ours = load_job("bench/whole/tasks.py"), load_job("bench/whole/ours.py")
+    for number, task in enumerate(tasks.TASKS):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        task.make(folder, task.quick)
+        monkeypatch.setattr(sys, "argv", ["ours.py", task.name, str(folder), str(folder / "answer.parquet")])
+        ours.main()
+        assert task.judge(folder, folder / "answer.parquet")[task.good] >= task.least, task.name

@@ -59,7 +59,7 @@ def _write_csv(folder: Path, size: Size) -> None:
     """The same for those who take one CSV: query, voter, item, rank, score, set."""
     with (folder / "runs.csv").open("w", encoding="utf-8") as out:
         for e in range(size["experts"]):
-            for line in (folder / f"run{e:02d}.txt").open(encoding="utf-8"):
+            for line in (folder / f"run{e:02d}.txt").read_text(encoding="utf-8").splitlines():
                 query, _, item, place, score, expert = line.split()
                 out.write(f"{query},{expert},{item},{place},{score},d\n")
 
@@ -67,7 +67,7 @@ def _write_csv(folder: Path, size: Size) -> None:
 def judge_runs(folder: Path, answer: Path) -> dict[str, float]:
     """Mean NDCG@10 of rows (query, item) in ranked order, by plain code that belongs to nobody."""
     labels: dict[str, dict[str, int]] = {}
-    for line in (folder / "qrels.txt").open(encoding="utf-8"):
+    for line in (folder / "qrels.txt").read_text(encoding="utf-8").splitlines():
         query, _, item, label = line.split()
         labels.setdefault(query, {})[item] = int(label)
     table = pq.read_table(answer)
@@ -107,7 +107,7 @@ def judge_consensus(folder: Path, answer: Path) -> dict[str, float]:
 
 def _ranked(file: Path) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
-    for line in file.open(encoding="utf-8"):
+    for line in file.read_text(encoding="utf-8").splitlines():
         query, _, item, *_ = line.split()
         found.setdefault(query, []).append(item)
     return found
