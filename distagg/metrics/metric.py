@@ -18,7 +18,7 @@ Protocol = Literal["letor", "trec"]
 Gain = Literal["linear", "exp"]
 
 FORM = re.compile(r"(?P<name>[^(@]+)(?:\((?P<arguments>[^()]*)\))?(?:@(?P<cutoff>.*))?")
-CUTOFF_IN_NAME = re.compile(r"(?P<name>.+?)(?:_at_|_|\.)(?P<cutoff>\d+)")  # ndcg_cut_10, ndcg_at_10, P.5
+CUTOFF_IN_NAME = re.compile(r"(?P<name>.+?)(?:_at_|_|\.)(?P<cutoff>\d[\d,]*)")  # ndcg_cut_10, ndcg_at_10, P.5
 
 
 @dataclass(frozen=True, slots=True)

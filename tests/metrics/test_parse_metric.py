@@ -75,6 +75,7 @@ def test_aliases_stand_for_families() -> None:
         ("success", "needs a cutoff"),
         ("RBO", "use distagg.rbo(a, b)"),
         ("bpref@5", "takes no cutoff"),
+        ("P.5,10", "found the cutoff '5,10' in the metric 'P.5,10'"),
         ("ndcg(cube)@5", "found 'cube' as the gain of the metric 'ndcg(cube)@5', expected linear or exp"),
         ("nDCG(gains={1:2})@5", "found 'gains={1:2}' in the metric 'nDCG(gains={1:2})@5', expected linear or exp"),
         ("P(judged_only=True)@5", "found 'judged_only=true' in the metric"),
