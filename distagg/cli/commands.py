@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -89,7 +89,8 @@ class Call:
         if note:
             say(note)
 
-    def runner(self) -> Any:
+    def runner(self) -> AbstractContextManager[Runner]:
+        """Where to run: here, or on the cluster that the options name."""
         return run_in(self.workers, self.scheduler)
 
 
@@ -137,6 +138,7 @@ class Gathered:
     name: str
     make: Callable[..., Any]
     params: tuple[click.Parameter, ...]
+    section: str = "Options"  # of the command's help
 
     def take(self, values: dict[str, Any]) -> None:
         """Replace the parameters' values by the one value."""
@@ -165,22 +167,28 @@ CLUSTER = (
 
 
 class Command(click.Command):
-    """A command. Its help explains its arguments, then its own options, then those of every command, then examples."""
+    """A command. Its help explains its arguments, its options by section, and ends with examples."""
 
     def __init__(
-        self, name: str, *, examples: Sequence[str], shared: Sequence[click.Parameter], **attributes: Any
+        self,
+        name: str,
+        *,
+        sections: Mapping[str, Sequence[click.Parameter]],
+        examples: Sequence[str],
+        **attributes: Any,
     ) -> None:
-        super().__init__(name, context_settings=CONTEXT, **attributes)
-        self.examples, self.shared = examples, shared
+        params = [param for section in sections.values() for param in section]
+        super().__init__(name, params=params, context_settings=CONTEXT, **attributes)
+        self.sections, self.examples = sections, examples
 
     def format_arguments(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Print nothing: ``format_options`` has the arguments, for versions of click that leave them out too."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        own = [param for param in self.get_params(ctx) if param not in self.shared]
-        _section(formatter, "Arguments", [(p.make_metavar(ctx), p.help) for p in own if isinstance(p, Argument)])
-        _section(formatter, "Options", [p.get_help_record(ctx) for p in own if isinstance(p, click.Option)])
-        _section(formatter, "Everywhere", [p.get_help_record(ctx) for p in self.shared])
+        arguments = [param for param in self.params if isinstance(param, Argument)]
+        _section(formatter, "Arguments", [(param.make_metavar(ctx), param.help) for param in arguments])
+        for title, params in self.sections.items():
+            _section(formatter, title, [p.get_help_record(ctx) for p in params if isinstance(p, click.Option)])
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         formatter.write("\nExamples:\n" + "".join(f"  {line}\n" for line in self.examples))
@@ -189,16 +197,19 @@ class Command(click.Command):
 def _section(formatter: click.HelpFormatter, title: str, rows: Sequence[Any]) -> None:
     if rows:
         with formatter.section(title):
-            formatter.write_dl(rows)
+            formatter.write_dl(rows, col_max=24)
 
 
 def command(
     name: str, *params: click.Parameter | Gathered, examples: Sequence[str], cluster: bool = True
 ) -> Callable[[Callable[..., None]], Command]:
     """Make a function a command: it gets a ``Call``, and the values of ``params`` by name."""
-    shared = (*EVERYWHERE, *CLUSTER) if cluster else EVERYWHERE
-    groups = (Gathered("call", Call, shared), *(param for param in params if isinstance(param, Gathered)))
-    flat = [one for param in params for one in (param.params if isinstance(param, Gathered) else (param,))]
+    call = Gathered("call", Call, (*EVERYWHERE, *CLUSTER) if cluster else EVERYWHERE, "Everywhere")
+    groups = [param for param in (*params, call) if isinstance(param, Gathered)]
+    sections: dict[str, list[click.Parameter]] = {"Options": []}
+    for param in (*params, call):
+        title, own = (param.section, param.params) if isinstance(param, Gathered) else ("Options", (param,))
+        sections.setdefault(title, []).extend(own)
 
     def run(function: Callable[..., None], **values: Any) -> None:
         for group in groups:
@@ -208,9 +219,12 @@ def command(
     def decorate(function: Callable[..., None]) -> Command:
         about = COMMANDS[name][1]
         return Command(
-            name, params=[*flat, *shared], callback=partial(run, function), help=about[0].upper() + about[1:] + ".",
-            examples=examples, shared=shared,
-        )  # fmt: skip
+            name,
+            sections=sections,
+            callback=partial(run, function),
+            help=about[0].upper() + about[1:] + ".",
+            examples=examples,
+        )
 
     return decorate
 

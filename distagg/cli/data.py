@@ -16,13 +16,13 @@ from distagg.reports.terminal import render_table
 from distagg.storage.atomic import refuse_existing
 from distagg.storage.paths import place
 
-ABOUT = {  # what the files of each kind are, with a sample line
-    "letor": "LETOR lines, as '2 qid:10032 1:3 2:NULL #docid = GX030'",
-    "trec": "TREC runs, one expert per file or tag, as 'q1 Q0 doc7 1 14.2 bm25'",
-    "ratings": "user, item, rating: MovieLens files, CSV, Parquet; users are experts",
-    "rankings": "CSV, Parquet or JSON lines with query, expert, item, rank or score, label; PrefLib files",
-    "pairs": "CSV, Parquet or JSON lines with winner, loser or model_a, model_b, winner; expert, weight, tie",
-}
+ABOUT = (
+    "letor: lines such as '2 qid:10032 1:3 2:NULL #docid = GX030'",
+    "trec: runs, one expert per file or tag, with lines such as 'q1 Q0 doc7 1 14.2 bm25'",
+    "ratings: user, item, rating in MovieLens files, CSV or Parquet; users are experts",
+    "rankings: CSV, Parquet or JSON lines with query, expert, item, rank or score, label; or PrefLib files",
+    "pairs: CSV, Parquet or JSON lines with winner, loser (or model_a, model_b, winner), expert, weight, tie",
+)
 TARGET = option("-o", "--output", required=True, metavar="DATASET", help="the dataset directory to create")
 
 
@@ -43,8 +43,8 @@ def _scale(ctx: click.Context, param: click.Parameter, text: str | None) -> tupl
         metavar="[KIND] FILE...",
         nargs=-1,
         required=True,
-        help="files (.gz too), patterns or directories of files. KIND (default: told by their content) is "
-        + "; ".join(f"{kind}: {about}" for kind, about in ABOUT.items()),
+        help="files (.gz too), directories or patterns of files; KIND is told by their content unless it is given\n\n"
+        + "\n\n".join(ABOUT),
     ),
     TARGET,
     KIND,

@@ -164,8 +164,8 @@ def settings_option(form: str, help: str) -> click.Option:
 
 
 SHORTCUTS = (
-    option("--depth", type=click.IntRange(min=0), metavar="K", help="the first K of each list only: -p depth=K"),
-    option("--weights", metavar="NAME:W,...", help="weights of experts, as bm25:1,dense:2: -p weights=..."),
+    option("--depth", type=int, metavar="K", help="take only the first K of each list; short for -p depth=K"),
+    option("--weights", metavar="NAME:W,...", help="weigh experts, as dense:2,bm25:1; short for -p weights=..."),
 )
 
 
@@ -195,17 +195,30 @@ def completion_options(help: str) -> Gathered:
         Completion,
         (
             option("--complete", metavar="pmf|neighbours|RATING", help=help),
-            option("-c", "completion", many=True, metavar="key=value", callback=settings_of, help="set its parameter"),
+            option(
+                "-c",
+                "completion",
+                many=True,
+                metavar="key=value",
+                callback=settings_of,
+                help="set a parameter of the completion",
+            ),
         ),
     )
 
 
 KIND = option(
-    "--kind", type=click.Choice(KINDS), help="what the files are (default: told by their content; not guessed)"
+    "--kind",
+    type=click.Choice(KINDS),
+    metavar="KIND",
+    help=f"what the files are: {', '.join(KINDS)} (default: told by their content, never guessed)",
 )
 QRELS = option("--qrels", metavar="FILE", help="relevance judgements: lines of query 0 item label")
 COLUMNS = option(
-    "--columns", metavar="THEIRS=OURS,...", callback=columns_of, help="names of columns, as qid=query,docno=item"
+    "--columns",
+    metavar="THEIRS=OURS,...",
+    callback=columns_of,
+    help="rename columns of the files, as qid=query,docno=item",
 )
 SOURCES = (
     Argument(
@@ -213,18 +226,18 @@ SOURCES = (
         metavar="DATA...",
         nargs=-1,
         required=True,
-        help="files (.gz too), directories of files, or a dataset written by 'distagg import'",
+        help="files (.gz too), directories or patterns of files, or a dataset written by 'distagg import'",
     ),
     KIND,
     QRELS,
     COLUMNS,
 )
-PLAIN_DATA = Gathered("data", Data, SOURCES)
+PLAIN_DATA = Gathered("data", Data, SOURCES, "Data")
 EXPANSION = (
     option("--expand-experts", type=int, default=1, metavar="T", help="replicate each expert T times (default 1)"),
     option("--expand-items", type=int, default=1, metavar="T", help="replicate each item T times (default 1)"),
 )
-DATA = Gathered("data", Data, (*SOURCES, *EXPANSION))
+DATA = Gathered("data", Data, (*SOURCES, *EXPANSION), "Data")
 DATASET = Argument("dataset", metavar="DATASET", help="a dataset written by 'distagg import'")
 MODEL_OR_FITTED = Argument("model", metavar="MODEL|MODELDIR", help="a model's name, or a model fitted by 'distagg fit'")
 PROTOCOL = option(

@@ -143,7 +143,7 @@ def _tried_table(tried: list[dict[str, Any]], metric: str) -> str:
         type=click.Choice(FORMATS),
         help="default: by the ending of RANKINGS, else parquet; on stdout trec if DATA are TREC runs, else csv",
     ),
-    option("--top", type=click.IntRange(min=0), default=0, metavar="K", help="the first K items of each query only"),
+    option("--top", type=int, default=0, metavar="K", help="print or write only the first K items of each query"),
     settings_option("key=value", "set a model's parameter; repeat for more; 'distagg models MODEL' lists them"),
     *SHORTCUTS,
     WHERE,

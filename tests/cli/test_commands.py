@@ -12,6 +12,7 @@ from distagg.cli.main import main
 from distagg.dataset import Dataset
 from distagg.engine import compare
 from distagg.models import MODELS
+from distagg.models.registry import FAMILIES
 
 Capture = pytest.CaptureFixture[str]
 
@@ -82,6 +83,7 @@ def test_compare_prints_a_table_and_writes_a_report(planted: Path, tmp_path: Pat
     assert main(["compare", str(planted), "--models", "rrf,mean", "--folds", "3", "--report", str(report)]) == 0
     out = capsys.readouterr().out
     assert out.splitlines()[0].split() == ["model", "ndcg@5", "ndcg@10", "p@5", "map"]
+    assert "p (Holm)" in out
     page = report.read_text()
     assert "rrf" in page
     assert "://" not in page
@@ -120,6 +122,16 @@ def test_models_lists_every_parameter(capsys: Capture) -> None:
     assert main(["models"]) == 0
     assert main(["models", "rrf"]) == 0
     assert "auto" in capsys.readouterr().out
+
+
+def test_models_are_listed_by_family(capsys: Capture) -> None:
+    rows = out_json(capsys, "models")
+    assert {row["family"] for row in rows} == set(FAMILIES.values())
+    assert main(["models"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    family = lines.index("majorities of lists:")
+    assert lines[family + 1].split()[0] == "condorcet"
+    assert any(line.split()[:1] == ["crf*"] for line in lines)
 
 
 @pytest.mark.parametrize("name", [None, *MODELS])

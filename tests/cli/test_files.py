@@ -202,6 +202,13 @@ def test_evaluate_several_runs_on_a_dataset(files: Path, capsys: Capture) -> Non
     assert from_data == from_files
 
 
+def test_two_rankings_compared_without_judgements(files: Path, capsys: Capture) -> None:
+    same = json.loads(printed(capsys, "evaluate", "bm25.run", "bm25.run", "-m", "RBO", "-m", "rbo(0.5)", "--json"))
+    assert same == {"means": {"rbo": pytest.approx(1.0), "rbo(0.5)": pytest.approx(1.0)}, "queries": 2}
+    other = json.loads(printed(capsys, "evaluate", "bm25.run", "dense.run", "-m", "rbo", "--json"))
+    assert 0 < other["means"]["rbo"] < 1
+
+
 def test_missing_queries_are_said(files: Path, capsys: Capture) -> None:
     Path("half.run").write_text("q1 Q0 a 1 1.0 x\n")
     assert main(["evaluate", "half.run", "qrels.txt", "-m", "mrr", "--json"]) == 0
@@ -228,7 +235,7 @@ WRONG = [  # words, exit code, what must be said
     ("rank rff bm25.run", 2, "did you mean 'rrf'?"),
     ("rank rrf bm25.run --format parquet", 2, "-o RANKINGS"),
     ("rank rrf bm25.run --report r.html", 2, "-o RANKINGS"),
-    ("rank rrf bm25.run --top -1", 2, "--top"),
+    ("rank rrf bm25.run --top -1", 2, "top: found -1"),
     ("rank rrf bm25.run --depth 3 -p depth=3", 2, "expected one of them"),
     ("rank rrf bm25.run --weights dense:2", 2, "unknown expert in weights 'dense'"),
     ("rank rrf bm25.run --weights bm25:2,bm25.run:1", 2, "are both 'bm25.run'"),
@@ -246,6 +253,8 @@ WRONG = [  # words, exit code, what must be said
     ("evaluate bm25.run qrels.txt -m ndgc", 2, "did you mean 'ndcg'?"),
     ("evaluate bm25.run dense.run qrels.txt --baseline bm52.run", 2, "did you mean 'bm25.run'?"),
     ("evaluate bm25.run qrels.txt --complete pmf", 2, "dataset"),
+    ("evaluate bm25.run dense.run qrels.txt -m rbo", 2, "expected two"),
+    ("evaluate bm25.run qrels.txt -m rbo -m map", 2, "rbo compares two rankings"),
     ("import notes.txt -o new", 3, "expected LETOR lines"),
     ("import pairs battles.csv --by rank -o new", 2, "by is an option of trec, found it with pairs"),
 ]
