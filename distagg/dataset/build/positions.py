@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from distagg.arrow import as_arrow, as_numpy, as_words
 from distagg.errors import InputError
 from distagg.types import INDEX, LABEL, NO_LABEL, OFFSET, RANK, Bools, Floats, Indices, Labels, Offsets
+
+T = TypeVar("T", bound=np.generic)
 
 BLOCK = 1 << 20  # mentions that are processed together
 SPARSE = 8  # with more possible values than so many times the rows, hashing takes less than a table of all values
@@ -245,22 +247,25 @@ def order_lists(starts: NDArray[np.integer], position: Indices, rank: Floats, sc
             "<list>", found="a list where some entries have only a rank, others only a score", expected="one of the two"
         )
     order = _by_key(starts, lengths, key)
-    key = key if order is None else key[order]
+    if order is not None:
+        key, position = key[order], position[order]
+        score = None if score is None else score[order]
     opens = np.empty(n, dtype=bool)  # where a run of equal ranks begins
     opens[0] = True
     np.not_equal(key[1:], key[:-1], out=opens[1:])
     opens[starts] = True
-    first = np.flatnonzero(opens)
     tied = np.flatnonzero(~(opens & np.append(opens[1:], True)))
-    order = _ties_by_position(order, tied, np.searchsorted(first, tied, side="right"), position)
-    if order is not None:
-        position = position[order]
-        score = None if score is None else score[order]
+    opening = tied[opens[tied]]
+    run = np.searchsorted(opening, tied, side="right") - 1
+    sorted_ties = _by_position(tied, run, position)
+    if sorted_ties is not None:
+        score = None if score is None else _moved(score, sorted_ties, tied)
+        position = _moved(position, sorted_ties, tied)
     ranks = key
     if by_score is not None:
-        runs = np.diff(np.searchsorted(first, starts), append=len(first))  # of every list
-        place = first - np.repeat(starts, runs) + 1  # of the first entry of the run in its list
-        ranks = np.repeat(place, np.diff(first, append=n)).astype(RANK)
+        ranks = np.arange(1, n + 1, dtype=RANK)
+        ranks -= np.repeat(starts, lengths)
+        ranks[tied] = ranks[opening[run]]
         if not by_score.all():
             ranks = np.where(np.repeat(by_score, lengths), ranks, key)
     return OrderedLists(position, ranks, score, len(tied))
@@ -287,18 +292,15 @@ def _by_key(starts: NDArray[np.integer], lengths: NDArray[np.integer], key: Floa
     return order
 
 
-def _ties_by_position(
-    order: NDArray[np.intp] | None, tied: NDArray[np.intp], run: NDArray[np.intp], position: Indices
-) -> NDArray[np.intp] | None:
-    """The order with tied rows by item position; ``run`` numbers the runs of equal ranks."""
-    at = position[tied if order is None else order[tied]]
+def _by_position(tied: NDArray[np.intp], run: NDArray[np.intp], position: Indices) -> NDArray[np.intp] | None:
+    """Tied rows by run and item position, or None if they are sorted already."""
+    at = position[tied]
     cell = run * (int(at.max(initial=0)) + 1) + at  # unique: an item occurs once in a list
-    if not (cell[1:] < cell[:-1]).any():
-        return order
-    sorted_rows = tied[np.argsort(cell)]
-    if order is None:
-        order = np.arange(len(position))
-        order[tied] = sorted_rows
-    else:
-        order[tied] = order[sorted_rows]
-    return order
+    return tied[np.argsort(cell)] if (cell[1:] < cell[:-1]).any() else None
+
+
+def _moved(values: NDArray[T], rows: NDArray[np.intp], to: NDArray[np.intp]) -> NDArray[T]:
+    """The values with some rows moved to other places."""
+    moved = values.copy()
+    moved[to] = values[rows]
+    return moved
