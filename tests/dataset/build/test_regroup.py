@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distagg.dataset import Dataset, write_dataset
-from distagg.dataset.build import merge as gather_module
+from distagg.dataset.build import keyed as gather_module
 from distagg.dataset.build import merge as spill_module
 from distagg.errors import InputError
 from tests.dataset.naive import ListSource, Partition, Rows, naive_regroup, read_back
