@@ -1,13 +1,13 @@
 """distagg: many partial, noisy, conflicting preferences in, one ranking per query out.
 
-A ``Dataset`` holds the experts' lists or pairs of items, query by query. ``rank`` orders the items of every query,
-``solve`` also returns uncertainty and convergence, ``fit`` learns from labels, ``evaluate`` and ``compare`` measure,
-``explain`` and ``judge_experts`` show how a model uses its experts. ``MODELS`` has every model by name, ``model_named``
-constructs one.
+``rank`` orders the items of every query, from data of any kind: frames, tables, dictionaries of runs, files. ``solve``
+also returns uncertainty and convergence, ``fit`` and ``tune`` learn from labels, ``evaluate`` and ``compare`` measure,
+``explain`` and ``judge_experts`` show how a model uses its experts. A ``Dataset`` holds the experts' lists or pairs of
+items, query by query. ``MODELS`` has every model by name, ``model_named`` constructs one.
 
 >>> import distagg, pyarrow as pa
 >>> lists = pa.table({"expert": ["a", "a", "b"], "item": ["x", "y", "y"], "rank": [1, 2, 1]})
->>> distagg.rank("rrf", distagg.Dataset.from_arrow(lists))["item"].to_pylist()
+>>> distagg.rank("rrf", lists)["item"].to_pylist()
 ['y', 'x']
 """
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         rbo,
         solve,
     )
+    from distagg.engine.fitting.tune import tune
     from distagg.models import MODELS, model_named
 
 __version__ = "0.1.0"
@@ -58,11 +59,13 @@ _HOME = {
     "rank": "distagg.engine",
     "rbo": "distagg.engine",
     "solve": "distagg.engine",
+    "tune": "distagg.engine.fitting.tune",
 }
 
 __all__ = [
     "MODELS", "Dataset", "Result", "Shown", "compare", "evaluate", "evaluate_runs", "evaluate_users", "explain",
     "features", "fit", "fit_completion", "import_dataset", "judge_experts", "model_named", "rank", "rbo", "solve",
+    "tune",
 ]  # fmt: skip
 
 

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from distagg.arrow import as_arrow, as_words
+from distagg.arrow import repeated_word
 from distagg.columns import (
     BATTLE_NAMES,
     LIST_NAMES,
@@ -161,7 +160,7 @@ def _named(expert: str, table: Any, columns: Columns) -> pa.Table:
     rows = _read(table, lambda names: _found(names, wanted, columns))
     if not {"rank", "score", "rating"} & set(rows.column_names):
         raise UsageError(f"the table of {expert} has no column rank or score; it has {', '.join(rows.column_names)}")
-    return rows.append_column("expert", as_words([expert]).take(as_arrow(np.zeros(len(rows), np.int8))))
+    return rows.append_column("expert", repeated_word(expert, len(rows)))
 
 
 def _pairs_of_battles(battles: pa.Table) -> pa.Table:

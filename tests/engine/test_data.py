@@ -194,6 +194,11 @@ def test_every_function_takes_any_data() -> None:
     fitted = distagg.fit("bestinput", RUNS, labels=QRELS, valid=pl.DataFrame(ROWS))
     explained = distagg.explain(fitted, pd.DataFrame(ROWS), "7")
     assert explained["items"][0]["item"] == "y"
+    assert [quality.expert for quality in distagg.judge_experts(fitted, RUNS)] == ["dense", "bm25"]
+    assert distagg.features(RUNS, kind="borda").num_rows == 4
+    many = {expert: {str(q): run["7"] for q in range(6)} for expert, run in RUNS.items()}
+    tuned = distagg.tune(many, ["rrf"], labels={str(q): {"y": 1, "w": 0} for q in range(6)}, folds=3, metric="map")
+    assert tuned.queries == 6
 
 
 FRAME = pd.DataFrame(ROWS)

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from distagg.dataset.chunk import Chunk
 from distagg.dataset.dataset import Dataset
+from distagg.engine.data import as_dataset
 from distagg.engine.fitting.fit import split_query
 from distagg.engine.progress import Progress, silent
 from distagg.engine.runner import InlineRunner, Runner, Work
@@ -70,7 +71,7 @@ def _add(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> dict[str, np.nda
 
 
 def features(
-    dataset: Dataset,
+    data: Any,
     *,
     kind: str = "svd",
     pairs: str = "log",
@@ -83,8 +84,8 @@ def features(
 
     Parameters
     ----------
-    dataset
-        A dataset of lists, with or without labels.
+    data
+        Lists of any kind that ``rank`` takes, with or without labels.
     kind
         ``svd``: the ``rank`` leading singular vectors u and v and singular values s of the expert's pair matrix;
         ``borda``: Borda points; or ``cp``: u and v of the ``rank`` leading components of all experts' pair matrices
@@ -111,6 +112,7 @@ def features(
     For an item that an expert does not list, the features are 0 and ``missing`` is 1. The table takes 8 bytes for every
     item, expert and feature.
     """
+    dataset = as_dataset(data)
     work = _work(dataset, FeatureSettings(kind, pairs, rank, combined))
     pieces = list((runner or InlineRunner()).map(work, dataset.plan(), progress))
     if not pieces:

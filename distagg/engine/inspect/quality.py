@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from distagg.dataset.chunk import Chunk
 from distagg.dataset.dataset import Dataset
+from distagg.engine.data import as_dataset
 from distagg.engine.fitting.fit import Goal, fit
 from distagg.engine.inspect.attribution import Lift, chunk_lifts, whole_lists
 from distagg.engine.progress import Progress, silent
@@ -52,7 +53,7 @@ class Quality:
 
 def judge_experts(
     fitted: Fitted,
-    dataset: Dataset | None = None,
+    data: Any = None,
     *,
     goal: Goal | None = None,
     allow_unseen: bool = False,
@@ -65,10 +66,10 @@ def judge_experts(
     ----------
     fitted
         The result of ``fit``.
-    dataset
-        The data to test experts on. Without it they are tested on synthetic queries of twenty items, where each expert
-        lists ten in random order; several experts share a query, because models that weigh experts against each other
-        (theta_mpm, bestinput, blend) cannot rank with one expert alone.
+    data
+        The data to test experts on, of any kind that ``rank`` takes. Without it they are tested on synthetic queries of
+        twenty items, where each expert lists ten in random order; several experts share a query, because models that
+        weigh experts against each other (theta_mpm, bestinput, blend) cannot rank with one expert alone.
     goal
         The metric whose loss is measured if there are labels; it is optimistic on the queries used for fitting.
     allow_unseen
@@ -85,7 +86,7 @@ def judge_experts(
         One for each expert that the model was fitted on and that has a list in the data: ``verdict``, ``order``,
         ``listed``, ``queries``, and with labels ``loss`` and ``error``.
     """
-    tried = whole_lists(fitted.model, dataset if dataset is not None else _probe(fitted.experts))
+    tried = whole_lists(fitted.model, _probe(fitted.experts) if data is None else as_dataset(data))
     params, goal = fitted.params_on(tried, runner, allow_unseen=allow_unseen), (goal or Goal()).on(tried)
     highest = highest_label(tried.manifest) if tried.manifest.labels else None
     work = Work(_sums_task, (fitted.model, params, goal, highest), ids=goal.protocol == "trec")

@@ -24,6 +24,7 @@ import numpy as np
 
 from distagg.dataset.dataset import Dataset
 from distagg.engine.compare import compare
+from distagg.engine.data import Columns, as_dataset
 from distagg.engine.export import Export, Product, export, product_named
 from distagg.engine.fitting.fit import check_fits
 from distagg.engine.fitting.folds import make_folds
@@ -80,9 +81,11 @@ class Tuned:
 
 
 def tune(
-    dataset: Dataset,
+    data: Any,
     models: Sequence[str | Model] = ("rrf", "combsum"),
     *,
+    labels: Any = None,
+    columns: Columns = None,
     folds: str | int = 5,
     metric: str = "ndcg@10",
     metrics: Sequence[str] = (),
@@ -97,11 +100,15 @@ def tune(
 
     Parameters
     ----------
-    dataset
-        Lists with labels.
+    data
+        Lists of any kind that ``rank`` takes, with labels.
     models
         Rules that take weights: ``rrf``, ``combsum``, ``combmnz`` and others. The first one, as it is, is what all are
         measured against.
+    labels
+        Relevance judgements that are not in the data, of the kinds that ``fit`` takes.
+    columns
+        Our names of columns that a table names otherwise, ``{"site": "item"}``.
     folds
         ``letor5``, or the number of folds, at least 3.
     metric
@@ -125,6 +132,7 @@ def tune(
     -------
     Tuned
     """
+    dataset = as_dataset(data, columns=columns, labels=labels)
     goal = Goal(metric, check_protocol(protocol or dataset.manifest.protocol))
     names = tuple(dict.fromkeys(str(one) for one in parse_metrics([metric, *metrics])))
     runner = runner or InlineRunner()
