@@ -37,3 +37,11 @@ def test_our_side_of_whole_jobs_answers_well(
         monkeypatch.setattr(sys, "argv", ["ours.py", task.name, str(folder), str(folder / "answer.parquet")])
         ours.main()
         assert task.judge(folder, folder / "answer.parquet")[task.good] >= task.least, task.name
+
+
+def test_our_side_of_tuning_searches_the_grid(load_job: Callable[[str], ModuleType]) -> None:
+    bench = load_job("bench/tune.py")
+    assert len(bench.grid(3)) == 66
+    weights, value = bench.ours(bench.dataset_of(*bench.made(12)))
+    assert sum(weights) == pytest.approx(1.0)
+    assert 0.5 < value < 1.0

@@ -22,7 +22,7 @@ HERE = Path(__file__).parent
 
 # Those that print their tables themselves, and whether peers take part.
 PRINTING = {
-    "pairs": True, "luce": True, "kemeny": True, "mpm": False, "crf": False, "svd": False, "stagg": False,
+    "pairs": True, "luce": True, "kemeny": True, "tune": True, "mpm": False, "crf": False, "svd": False, "stagg": False,
     "ratings": False, "training": False,
 }  # fmt: skip
 BENCHMARKS = ("models", "metrics", "import_trec", *PRINTING)
