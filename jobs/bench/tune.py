@@ -15,6 +15,7 @@ import argparse
 import itertools
 import json
 import resource
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -24,8 +25,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from contest import Spread
-from goals import print_table
 
 from distagg.dataset import Dataset
 from distagg.engine.fitting.learner import Goal
@@ -114,8 +113,8 @@ def contest(python: str, queries: int, turns: int) -> dict[str, Any]:
     whole, tuned = user_seconds(lambda: tune(data, metric=METRIC, folds=FOLDS))
     named = dict(zip(data.experts, weights, strict=True))
     return {
-        "queries": queries, "settings": len(grid(len(data.experts))), "ours": Spread.of(mine).median,
-        "ranx": Spread.of(theirs).median, "times": Spread.of(theirs).median / Spread.of(mine).median,
+        "queries": queries, "settings": len(grid(len(data.experts))), "ours": statistics.median(mine),
+        "ranx": statistics.median(theirs), "times": statistics.median(theirs) / statistics.median(mine),
         "weights": [named[name] for name in runs], "value": value,
         "ranx weights": answer["weights"], "ranx value": answer["value"],
         "whole tune": whole, "whole settings": tuned.judged,

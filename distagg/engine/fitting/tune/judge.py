@@ -76,7 +76,8 @@ class Judge:
             dict.fromkeys(ask for ask in asks if any((ask.model, row) not in self.known for row in ask.rows()))
         )
         if wanted:
-            payload = (wanted, self.folds, self.goal, highest_label(self.dataset.manifest))
+            models = {ask.model: ask.model.resolved(self.dataset.experts) for ask in wanted}
+            payload = (wanted, models, self.folds, self.goal, highest_label(self.dataset.manifest))
             work = Work(_sums_task, payload, ids=self.goal.protocol == "trec", repeated=True)
             total = next(iter(self.runner.rounds([Round(work, self.dataset.plan(TRAIN_ENTRIES), np.add)])))
             rows = [(ask.model, row) for ask in wanted for row in ask.rows()]
@@ -109,36 +110,37 @@ def _longest_task(chunk: Chunk, index: int, payload: None) -> int:
 
 def _sums_task(chunk: Chunk, index: int, payload: tuple[Any, ...]) -> Floats:
     """Sum of the metric and number of queries with one, by fold, for every value of every ask: (rows, 2, folds)."""
-    asks, folds, goal, max_grade = payload
+    asks, models, folds, goal, max_grade = payload
     metric, protocol = parse_metric(goal.metric), check_protocol(goal.protocol)
     terms = kept(chunk, ("ladder", metric, protocol), lambda c: ladder_terms(c, metric, protocol, max_grade) or ())
     fold = folds.of(chunk)
     total = []
     known = fold >= 0
     for ask in asks:
-        for scores in _scores(chunk, ask):
+        for scores in _scores(chunk, ask, models[ask.model]):
             value = ladder_value(chunk, scores, metric, terms or None, protocol, max_grade)
             has = known & ~np.isnan(value)
             total.append([np.bincount(fold[has], each, folds.count) for each in (value[has], np.ones(has.sum()))])
     return np.array(total)
 
 
-def _scores(chunk: Chunk, ask: Ask) -> Iterator[Floats]:
-    """Scores (I,) for each value."""
+def _scores(chunk: Chunk, ask: Ask, params: Params) -> Iterator[Floats]:
+    """Scores (I,) for each value; ``params`` are those of the model's own settings."""
     model = ask.model
     if not (isinstance(model, Points) and model.name in LINEAR and getattr(model, "unlisted", "") != "ignore"):
         cut = chunk.shallow(model.depth)
-        yield from (model.score(cut, {"expert_weight": np.array(row)}) for row in ask.rows())
+        yield from (model.score(cut, {**params, "expert_weight": np.array(row)}) for row in ask.rows())
         return
-    points, row, expert = kept(chunk, ("points", model), lambda whole: _points(model, whole.shallow(model.depth)))
+    points, row, expert = kept(chunk, ("points", model), lambda whole: _points(model, whole, params))
     base, slope = weighted_lines(row, expert, points, np.array(ask.weights), ask.expert, chunk.n_items)
     for value in ask.values:
         yield base + value * slope
 
 
-def _points(model: Points, chunk: Chunk) -> tuple[Floats, Offsets, Indices]:
+def _points(model: Points, whole: Chunk, params: Params) -> tuple[Floats, Offsets, Indices]:
     """Points, item row and expert of every entry."""
-    return model.points(chunk, {}), chunk.entry_row(), np.repeat(chunk.list_expert, np.diff(chunk.entry_offsets))
+    chunk = whole.shallow(model.depth)
+    return model.points(chunk, params), chunk.entry_row(), np.repeat(chunk.list_expert, np.diff(chunk.entry_offsets))
 
 
 def _values_task(chunk: Chunk, index: int, payload: tuple[Any, ...]) -> tuple[np.ndarray, Floats, Indices]:
