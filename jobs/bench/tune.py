@@ -132,14 +132,12 @@ def main() -> None:
     if options.json:
         print(json.dumps(found, indent=1))
     else:
+        from goals import print_table
+
+        percent = [f"{100 * found[name]:.2f}" for name in ("ranx value", "value")]
         rows = [
-            [
-                "ranx optimize_fusion",
-                f"{found['ranx']:.3f}",
-                f"{found['settings']}",
-                f"{100 * found['ranx value']:.2f}",
-            ],
-            ["ours, same grid", f"{found['ours']:.3f}", f"{found['settings']}", f"{100 * found['value']:.2f}"],
+            ["ranx optimize_fusion", f"{found['ranx']:.3f}", f"{found['settings']}", percent[0]],
+            ["ours, same grid", f"{found['ours']:.3f}", f"{found['settings']}", percent[1]],
             ["distagg tune, whole", f"{found['whole tune']:.3f}", f"{found['whole settings']:,}", "held out below"],
         ]
         print(f"{found['queries']:,} queries, 3 runs")
