@@ -58,7 +58,7 @@ def to_arrow(data: Any, choose: Choose) -> pa.Table:
         table = data if isinstance(data, pa.Table) else pa.RecordBatchReader.from_stream(data).read_all()
     except pa.ArrowInvalid as error:  # a single column, for instance
         raise UsageError(f"found {described(data)}, which is no table ({error}), expected named columns") from None
-    return table.select(list(choose(table.column_names)))
+    return _without_views(table.select(list(choose(table.column_names))))
 
 
 def in_kind(table: pa.Table, data: Any) -> Any:
@@ -90,6 +90,19 @@ def _is_arrow_dataset(data: Any) -> bool:
     return type(data).__module__ == "pyarrow._dataset" and hasattr(data, "to_table") and hasattr(data, "schema")
 
 
+def _without_views(table: pa.Table) -> pa.Table:
+    """Dictionaries of string views, which polars exports and Arrow cannot cast, as dictionaries of strings."""
+    for at, field in enumerate(table.schema):
+        if pa.types.is_dictionary(field.type) and pa.types.is_string_view(field.type.value_type):
+            chunks = [
+                pa.DictionaryArray.from_arrays(chunk.indices, chunk.dictionary.cast(pa.string()))
+                for chunk in table.column(at).chunks
+            ]
+            kind = pa.dictionary(field.type.index_type, pa.string())
+            table = table.set_column(at, field.name, pa.chunked_array(chunks, kind))
+    return table
+
+
 def _from_pandas(frame: Any, choose: Choose) -> pa.Table:
     if any(name is not None for name in frame.index.names):
         frame = frame.reset_index()
@@ -111,10 +124,9 @@ def runs_table(runs: Mapping[Any, Any]) -> pa.Table:
     """
     for expert, run in runs.items():
         if not isinstance(run, Mapping):
-            raise UsageError(
-                f"found {described(run)} under {expert!r}, expected runs {RUNS}; "
-                "of a dictionary of columns, make a table: pyarrow.table(data)"
-            )
+            columns = isinstance(run, Sequence) and not isinstance(run, str)
+            hint = "; of a dictionary of columns, make a table: pyarrow.table(data)" if columns else ""
+            raise UsageError(f"found {described(run)} under {expert!r}, expected runs {RUNS}{hint}")
     tables = [scores_table(run, f"[{expert!r}]") for expert, run in runs.items()]
     if not tables:
         raise UsageError(f"found an empty dictionary, expected runs {RUNS}")

@@ -34,10 +34,11 @@ FUSED = [("7", "y"), ("7", "x"), ("7", "w"), ("8", "z")]
 
 
 class Capsule:
-    """Only the Arrow PyCapsule interface."""
+    """Only the Arrow PyCapsule interface, of a frame with string views and a dictionary of them."""
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        return TABLE.__arrow_c_stream__(requested_schema)
+        frame = pl.DataFrame(ROWS).cast({"expert": pl.Categorical})
+        return frame.__arrow_c_stream__(requested_schema)
 
 
 KINDS: dict[str, tuple[Callable[[], Any], type]] = {
