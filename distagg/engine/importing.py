@@ -168,8 +168,17 @@ def source_files(sources: str | Path | Sequence[str | Path], columns: Mapping[st
     return [file for source in paths for file in _files(local(str(source), "source files"), columns or {})]
 
 
+def is_pattern(path: Path) -> bool:
+    """Whether a path is a pattern (``runs/*.run``) and not the name of a file that exists.
+
+    >>> is_pattern(Path("runs/*.run")), is_pattern(Path("runs/a.run"))
+    (True, False)
+    """
+    return any(letter in str(path) for letter in "*?[") and not path.exists()
+
+
 def _files(source: Path, columns: Mapping[str, str]) -> list[Path]:
-    if not source.exists() and any(letter in str(source) for letter in "*?["):
+    if is_pattern(source):
         matched = sorted(Path(file) for file in glob.glob(str(source), recursive=True) if Path(file).is_file())
         if not matched:
             raise InputError(str(source), found="no file that matches the pattern", expected="source files")

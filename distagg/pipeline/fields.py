@@ -17,6 +17,7 @@ from distagg.engine.fitting.fit import check_fits
 from distagg.engine.fitting.folds import make_folds
 from distagg.engine.fitting.search import variants
 from distagg.engine.fitting.tune import rule_named
+from distagg.engine.importing import OWNERS
 from distagg.errors import DistaggError, UsageError, unknown
 from distagg.models import Model, is_model, model_named
 from distagg.sources import SOURCES
@@ -68,8 +69,9 @@ _TRIES = Field("whole", "try this many random combinations of settings instead o
 STEPS: dict[str, dict[str, Field]] = {
     "import": {
         "source": Field("choice", "the format of the files", choices=tuple(SOURCES)),
-        "files": Field("paths", "files, or directories of files"),
-        "qrels": Field("path", "judgements of trec runs: query 0 item label", None),
+        "files": Field("paths", "files, directories of files, or patterns such as runs/*.run.gz"),
+        "qrels": Field("path", "judgements of lists: TREC's (query 0 item label) or a table such as BEIR's", None),
+        "columns": Field("table", "what columns of tables mean, such as {site = 'item'}", None),
         "expert": Field("choice", "take the expert of a trec run from its file name or its tag", None, ("file", "tag")),
         "by": Field("choice", "order the lists of a trec run by score or by rank", None, ("score", "rank")),
     },
@@ -209,9 +211,11 @@ def check_step(step: Step, where: str, before: Sequence[Step], seed: int) -> Non
 
 
 def _import(values: dict[str, Any], where: str, seed: int) -> None:
-    for key in ("qrels", "expert", "by"):
-        if key in values and values["source"] != "trec":
-            raise UsageError(f'{where}.{key}: only applies to source = "trec", but the source is {values["source"]}')
+    for key, kinds in OWNERS.items():
+        if key in values and values["source"] not in kinds:
+            raise UsageError(
+                f"{where}.{key}: applies to source {' or '.join(kinds)}, but the source is {values['source']}"
+            )
 
 
 def _fit(values: dict[str, Any], where: str, seed: int) -> None:

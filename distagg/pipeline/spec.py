@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from distagg.dataset.dataset import Dataset
+from distagg.engine.importing import is_pattern, source_files
 from distagg.errors import DistaggError, UsageError, unknown
 from distagg.metrics import parse_metric
 from distagg.models import MODELS, is_model
@@ -186,7 +187,7 @@ def _read(field: Field, value: Any, before: Sequence[Step], names: Sequence[str]
         words = _of(value, list, f"a list, such as [{_EXAMPLES[field.kind]}]")
         if not words:
             raise UsageError("found an empty list, expected at least one")
-        read: list[Any] = [_word(field.kind, word) for word in words]
+        read: list[Any] = [one for word in words for one in _word(field.kind, word)]
         twice = next((word for word in read if read.count(word) > 1), None)
         if twice is not None:
             raise UsageError(f"found '{twice}' twice")
@@ -201,9 +202,13 @@ def _read(field: Field, value: Any, before: Sequence[Step], names: Sequence[str]
     return _WORDS[field.kind](text)
 
 
-def _word(kind: str, value: Any) -> Any:
-    """One value of a list field."""
-    return _number(Field("whole", "", least=1), value) if kind == "counts" else _WORDS[kind[:-1]](_text(value))
+def _word(kind: str, value: Any) -> list[Any]:
+    """One value of a list field; a pattern stands for all files that match."""
+    if kind == "counts":
+        return [_number(Field("whole", "", least=1), value)]
+    if kind == "paths" and is_pattern(path := Path(_text(value)).expanduser()):
+        return [str(file.absolute()) for file in source_files(path)]
+    return [_WORDS[kind[:-1]](_text(value))]
 
 
 def _number(field: Field, value: Any) -> float:

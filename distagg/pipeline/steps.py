@@ -16,7 +16,7 @@ from distagg.engine.fitting.fit import Goal, fit
 from distagg.engine.fitting.folds import count_folds
 from distagg.engine.fitting.search import differing, search, variants
 from distagg.engine.fitting.tune import tune
-from distagg.engine.importing import import_dataset
+from distagg.engine.importing import OWNERS, import_dataset
 from distagg.engine.progress import metered
 from distagg.engine.rank_incremental import Reuse
 from distagg.engine.rank_resumable import rank_in_parts
@@ -58,7 +58,7 @@ class Site:
 
 def do_import(step: Step, site: Site) -> None:
     values = step.values
-    options = {key: values[key] for key in ("qrels", "expert", "by") if key in values}
+    options = {key: values[key] for key in OWNERS if key in values}
     with metered(f"{step.name}, rows read and written", 0) as progress:
         import_dataset(values["source"], values["files"], site.folder.output(step), progress=progress, **options)
 

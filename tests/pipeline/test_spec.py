@@ -52,6 +52,8 @@ def every_step(small: Path, source: Path) -> dict[str, Any]:
                        "grow": 2, "times": [1], "chunks": [100], "repeats": 1, "simulated": [3],
                        "simulated_entries": 1000, "simulated_chunks": [100]},
             "later": {"do": "import", "source": "letor", "files": [str(source)]},
+            "lists": {"do": "import", "source": "rankings", "files": [str(source.parent / "*")], "qrels": str(source),
+                      "columns": {"site": "item"}},
         },
     }  # fmt: skip
 
@@ -70,7 +72,8 @@ def cases() -> list[tuple[str, Any]]:
     more = {"keep": 0, "steps.scaled.workers": [1, 4], "steps.scaled.model": "crf",
             "steps.chosen.folds": 2, "steps.model.settings": {"k": 3}, "steps.ranked.settings": {"c": 3},
             "steps.compared.settings": {"mc4": {}}, "steps.tuned.models": ["median"], "steps.compared.baseline": "mc4",
-            "steps.compared.settings.rrf": {"c": -1}}  # fmt: skip
+            "steps.compared.settings.rrf": {"c": -1}, "steps.lists.files": ["*.nothing"], "steps.lists.by": "score",
+            "steps.data.columns": {"site": "item"}}  # fmt: skip
     return found + list(more.items())
 
 
@@ -92,6 +95,7 @@ def test_the_whole_job_is_right(small: Path, source: Path) -> None:
     job = make_job(every_step(small, source))
     assert [step.name for step in job.steps][:2] == ["data", "wide"]
     assert make_job(json.loads(json.dumps(job.to_dict()))) == job  # what a run directory keeps is read again
+    assert job.steps[-1].values["files"] == [str(source)]  # the pattern's file, whose content the run depends on
 
 
 @pytest.mark.parametrize(("key", "value"), cases(), ids=lambda v: str(v) if isinstance(v, str) else repr(v))
