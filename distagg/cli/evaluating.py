@@ -101,7 +101,7 @@ def evaluate_command(
         call.show(body, _evaluation_text(body))
         return
     runs, labels = (words, qrels) if qrels else (words[:-1], words[-1])
-    _refuse_labels(runs, labels)
+    _refuse_labels(runs, labels, told=qrels is not None)
     if not is_dataset(labels) and (completion.complete or any(times != 1 for times in expansion.values())):
         raise UsageError(f"--complete and --expand need a dataset, found the judgements {labels}")
     if completion.complete:
@@ -134,8 +134,11 @@ def _compare_two(words: Sequence[str], metrics: Sequence[str]) -> dict[str, Any]
     return {"means": means, "queries": queries}
 
 
-def _refuse_labels(runs: Sequence[str], labels: str) -> None:
-    """Refuse a call without rankings, or whose last word is neither judgements nor a dataset."""
+def _refuse_labels(runs: Sequence[str], labels: str, *, told: bool) -> None:
+    """Refuse a call without rankings, or whose last word is neither judgements nor a dataset.
+
+    The content of what is ``told`` to be judgements is not looked at, nor that of a pipe, which can be read only once.
+    """
     if is_dataset(labels):
         if not runs:
             raise UsageError(f"found only the dataset {labels}, expected RANKINGS... DATASET")
@@ -143,7 +146,10 @@ def _refuse_labels(runs: Sequence[str], labels: str) -> None:
     file = local(labels, "judgements")
     if not file.exists():
         raise InputError(labels, found="no such file", expected="judgements (qrels), or a dataset with labels")
-    kind = "a directory that is no dataset" if file.is_dir() else kind_of_file(file)
+    if file.is_dir():
+        kind = "a directory that is no dataset"
+    else:
+        kind = QRELS if told or not file.is_file() else kind_of_file(file)
     if kind != QRELS:
         raise UsageError(
             f"{labels}: found {kind}, expected judgements (lines of query 0 item label) or a dataset; name them last, "

@@ -12,13 +12,14 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from distagg.errors import UsageError, unknown
 from distagg.models.base import Model, make
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
     from distagg.models.completion.model import Completion
 
 T = TypeVar("T")
@@ -65,6 +66,8 @@ class Registry(Mapping[str, type[T]], Generic[T]):
     @cached_property
     def installed(self) -> dict[str, EntryPoint]:
         """Entry points of other packages, by name. A name that is taken is refused."""
+        from importlib.metadata import entry_points  # late: it takes 10 ms to load
+
         points: dict[str, EntryPoint] = {}
         for point in entry_points(group=self.group) if self.group else ():
             if point.name in points or point.name in self.built_in or point.name in ALIASES:

@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -159,6 +160,18 @@ def test_large_files_are_said_to_belong_in_a_dataset(
     monkeypatch.setattr(options, "LARGE", 20)
     assert main(["rank", "rrf", "bm25.run"]) == 0
     assert "distagg import FILE... -o DATASET" in capsys.readouterr().err
+
+
+def test_a_pipe_is_not_looked_into(files: Path, capsys: Capture) -> None:
+    """What is read to tell the kind would be missing afterwards."""
+    os.mkfifo("pipe")
+    assert main(["rank", "rrf", "pipe"]) == 2
+    assert "pipe is a pipe, which can be read only once; name the kind (--kind" in capsys.readouterr().err
+    plain = printed(capsys, "evaluate", "bm25.run", "qrels.txt")
+    writer = threading.Thread(target=lambda: Path("pipe").write_bytes(Path("qrels.txt").read_bytes()))
+    writer.start()
+    assert printed(capsys, "evaluate", "bm25.run", "pipe") == plain
+    writer.join()
 
 
 def test_a_reader_that_has_read_enough(files: Path) -> None:
