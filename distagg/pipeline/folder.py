@@ -73,8 +73,9 @@ MEASURE = ("evaluate", "compare", "tune")  # kinds of steps that report metrics
 def measured(output: Path, step: Step) -> dict[str, Any]:
     """What a step reports: ``means``, ``protocol`` and more; that of a tune step stands in its model's manifest."""
     if step.do == "tune":
-        tuned: dict[str, Any] = json.loads(manifest_file(output).read_text(encoding="utf-8"))["about"]["tuned"]
-        return tuned
+        tuned = json.loads(manifest_file(output).read_text(encoding="utf-8"))["about"]["tuned"]
+        means = {row["rule"]: {name: row[name] for name in tuned["metrics"]} for row in tuned["table"]}
+        return {**tuned, "means": means}  # in the order of the table: a manifest has its keys sorted
     found: dict[str, Any] = json.loads(output.read_text(encoding="utf-8"))
     return found
 

@@ -73,11 +73,17 @@ class Tuned:
     def as_dict(self) -> dict[str, Any]:
         """What ``--json`` prints."""
         return {
-            "model": self.model.name, "settings": _changed(self.model), "metric": self.metrics[0],
-            "protocol": self.protocol, "means": {row["rule"]: {m: row[m] for m in self.metrics} for row in self.table},
-            "queries": self.queries, "judged": self.judged, "table": self.table,
-            "folds": self.folds, "final": self.final,
-        }  # fmt: skip
+            "model": self.model.name,
+            "settings": _changed(self.model),
+            "metrics": list(self.metrics),
+            "protocol": self.protocol,
+            "means": {row["rule"]: {name: row[name] for name in self.metrics} for row in self.table},
+            "table": self.table,
+            "folds": self.folds,
+            "final": self.final,
+            "queries": self.queries,
+            "judged": self.judged,
+        }
 
 
 def tune(
