@@ -106,12 +106,29 @@ MODELS: Registry[Model] = Registry(
         "median": "positional.model:Median",
         "bestinput": "positional.model:BestInput",
         "rrf": "positional.model:Rrf",
-        "combsum": "positional.model:CombSum",
-        "combmnz": "positional.model:CombMnz",
+        "isr": "positional.model:Isr",
+        "log_isr": "positional.model:LogIsr",
+        "rbc": "positional.model:Rbc",
+        "combsum": "positional.scores:CombSum",
+        "combmnz": "positional.scores:CombMnz",
+        "combgmnz": "positional.scores:CombGmnz",
+        "combanz": "positional.scores:CombAnz",
+        "combmax": "positional.scores:CombMax",
+        "combmin": "positional.scores:CombMin",
+        "combmed": "positional.scores:CombMed",
+        "probfuse": "positional.placed:ProbFuse",
+        "segfuse": "positional.placed:SegFuse",
+        "slidefuse": "positional.placed:SlideFuse",
+        "posfuse": "positional.placed:PosFuse",
+        "mapfuse": "positional.placed:MapFuse",
+        "bayesfuse": "positional.placed:BayesFuse",
+        "rra": "positional.robust:Rra",
+        "dibra": "positional.dibra:Dibra",
         "stagg_bc": "positional.expected:StaggBorda",
         "stagg_rrf": "positional.expected:StaggRrf",
         "condorcet": "majority.model:Condorcet",
         "copeland": "majority.model:Copeland",
+        "outranking": "majority.outranking:Outranking",
         "mc1": "majority.model:Mc1",
         "mc2": "majority.model:Mc2",
         "mc3": "majority.model:Mc3",
@@ -147,7 +164,8 @@ FAMILIES = {  # folders of distagg/models, in the order in which they are listed
     "scorers": "scoring functions on features of lists",
     "boosted": "boosted trees and ensembles",
 }
-ALIASES = {"rankagg": "lambdarank"}  # other names of models, accepted wherever the model's own name is
+# Other names of models, accepted wherever the model's own name is.
+ALIASES = {"rankagg": "lambdarank", "wsum": "combsum", "wmnz": "combmnz"}
 COMPLETIONS: Registry[Completion] = Registry(
     {
         "pmf": "completion.pmf:Pmf",

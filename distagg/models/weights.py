@@ -1,4 +1,4 @@
-"""Weights of experts: how they are written, and the models that take them.
+"""Weights and other numbers of experts: how they are written, and the models that take weights.
 
 A weight multiplies what an expert's lists add to the scores: an expert of weight 2 counts as two experts with the same
 lists, one of weight 0 as none. The model holds them as text in one form, names sorted: ``bm25:1,dense:2``.
@@ -25,8 +25,7 @@ from distagg.types import Floats
 AUTO = "auto"  # learned on labels
 NO_WEIGHTS: Floats = np.zeros(0)  # as kernels take it: each list counts 1
 NO_WEIGHTS.setflags(write=False)
-EXAMPLE = "name:weight,name:weight, such as dense:2,bm25:0.5"
-_NAMED = re.compile(r'\s*(?:"((?:[^"\\]|\\.)*)"|([^",][^,]*?))\s*:\s*([^:,\s]*)\s*(?:,|$)')
+_NAME = r'\s*(?:"((?:[^"\\]|\\.)*)"|([^",][^,]*?))'
 _PLAIN = re.compile(r'[^\s",][^",]*')
 
 
@@ -45,7 +44,7 @@ class Weighted(Model):
     )
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "weights", as_text(self.name, self.weights))
+        object.__setattr__(self, "weights", WEIGHTS.text(self.name, self.weights))
         super().__post_init__()
 
     @property
@@ -59,17 +58,11 @@ class Weighted(Model):
     def resolved(self, experts: tuple[str, ...]) -> Params:
         if self.weights in ("", AUTO):
             return {}
-        weight = np.ones(len(experts))
-        given: dict[int, str] = {}
-        for name, value in by_name(self.weights).items():
-            number = expert_number(name, experts)
-            if number in given:
-                raise UsageError(f"weights: '{given[number]}' and '{name}' are both '{experts[number]}'; give it once")
-            given[number], weight[number] = name, value
+        weight = WEIGHTS.by_expert(self.weights, experts, self.unseen)[:, 0]
         return {"expert_weight": weight, "shared_weight": np.ones(1)}  # experts without a name here have weight 1
 
 
-def expert_number(name: str, experts: tuple[str, ...]) -> int:
+def expert_number(name: str, experts: tuple[str, ...], parameter: str = "weights") -> int:
     """The number of the expert that is meant: the one of that name, or the only one whose name adds an ending to it.
 
     >>> expert_number("dense", ("bm25.run", "dense.run"))
@@ -79,7 +72,7 @@ def expert_number(name: str, experts: tuple[str, ...]) -> int:
         return experts.index(name)
     longer = [number for number, expert in enumerate(experts) if expert.startswith(f"{name}.")]
     if len(longer) != 1:
-        raise unknown("expert in weights", name, experts)
+        raise unknown(f"expert in {parameter}", name, experts)
     return longer[0]
 
 
@@ -104,76 +97,117 @@ def weighed(values: Floats, weight: Floats | None) -> Floats:
     return values if weight is None else values * weight
 
 
-def as_text(model: str, weights: Any) -> str:
-    """Weights in their one form, from text, a mapping, or the name of a file after @.
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A parameter that gives experts numbers by name: ``name:number,...``, in one form with the names sorted.
 
-    >>> as_text("rrf", {"dense": 2, "bm25": 0.5}), as_text("rrf", "dense:2.0, bm25:.5")
+    A name that holds a comma or a quote stands in JSON's quotes.
+
+    >>> WEIGHTS.text("rrf", {"dense": 2, "bm25": 0.5}), WEIGHTS.text("rrf", "dense:2.0, bm25:.5")
     ('bm25:0.5,dense:2', 'bm25:0.5,dense:2')
     """
-    if isinstance(weights, str) and weights.strip() in ("", AUTO):
-        return weights.strip()
-    if isinstance(weights, str):
-        named = _from_file(weights[1:]) if weights.startswith("@") else by_name(weights)
-    elif isinstance(weights, Mapping):
-        named = {str(name): value for name, value in weights.items()}
-    else:
-        raise UsageError(f"parameter weights of {model}: found {weights!r}, expected a mapping, {EXAMPLE} or {AUTO}")
-    for name, value in named.items():
-        number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-        if not number or not math.isfinite(value) or value < 0:
+
+    parameter: str
+    columns: tuple[str, ...]  # what each number is
+    example: str
+    least: float = -math.inf
+
+    def text(self, model: str, given: Any) -> str:
+        """The one form, from text, a mapping, or the name of a file after @; the words "" and auto stay."""
+        if isinstance(given, str) and given.strip() in ("", AUTO):
+            return given.strip()
+        if isinstance(given, str):
+            named: Mapping[str, Any] = self._from_file(given[1:]) if given.startswith("@") else self.numbers(given)
+        elif isinstance(given, Mapping):
+            named = given
+        else:
             raise UsageError(
-                f"parameter weights of {model}: found {value!r} for expert {name!r}, expected a number of at least 0"
+                f"parameter {self.parameter} of {model}: found {given!r}, expected a mapping or {self._form}"
             )
-    return ",".join(f"{_quoted(name)}:{_short(float(named[name]))}" for name in sorted(named))
+        parts = {str(name): self._checked(model, str(name), value) for name, value in named.items()}
+        return ",".join(f"{_quoted(name)}:{':'.join(map(_short, parts[name]))}" for name in sorted(parts))
 
-
-def by_name(text: str) -> dict[str, float]:
-    """The weights in a text; names that hold a comma or a quote stand in JSON's quotes."""
-    named: dict[str, float] = {}
-    at = 0
-    while at < len(text):
-        match = _NAMED.match(text, at)
-        try:
-            if match is None:
-                raise ValueError
-            name = json.loads(f'"{match[1]}"') if match[1] is not None else match[2]
-            value = float(match[3])
-        except ValueError:
-            raise UsageError(f"parameter weights: found {text[at:].strip()!r}, expected {EXAMPLE}") from None
-        if name in named:
-            raise UsageError(f"parameter weights: expert {name!r} is named twice; name each expert once")
-        named[name], at = value, match.end()
-    return named
-
-
-def _from_file(name: str) -> dict[str, Any]:
-    """Weights from a JSON object, or from a CSV file with the columns expert and weight."""
-    file = place(name)
-    if not file.is_file():
-        raise UsageError(f"parameter weights: no file {name}; give the name of a JSON or CSV file after @")
-    text = file.read_text(encoding="utf-8")
-    expected = 'a JSON object {"expert": weight} or CSV with the columns expert and weight'
-    if text.lstrip().startswith("{"):
-        try:
-            named: dict[str, Any] = json.loads(text)
-        except ValueError as error:
-            raise InputError(name, found=f"broken JSON ({error})", expected=expected) from None
+    def numbers(self, text: str) -> dict[str, tuple[float, ...]]:
+        """The numbers of each name in a text."""
+        pattern = re.compile(_NAME + r"\s*:\s*([^:,\s]*)" * len(self.columns) + r"\s*(?:,|$)")
+        named: dict[str, tuple[float, ...]] = {}
+        at = 0
+        while at < len(text):
+            match = pattern.match(text, at)
+            try:
+                if match is None:
+                    raise ValueError
+                name = json.loads(f'"{match[1]}"') if match[1] is not None else match[2]
+                values = tuple(float(word) for word in match.groups()[2:])
+            except ValueError:
+                found = text[at:].strip()
+                raise UsageError(f"parameter {self.parameter}: found {found!r}, expected {self._form}") from None
+            if name in named:
+                raise UsageError(f"parameter {self.parameter}: expert {name!r} is named twice; name each expert once")
+            named[name], at = values, match.end()
         return named
-    rows = csv.DictReader(text.splitlines())
-    if not {"expert", "weight"} <= set(rows.fieldnames or ()):
-        columns = ", ".join(rows.fieldnames or ()) or "of an empty file"
-        raise InputError(name, found=f"the columns {columns}", expected=expected)
-    named = {}
-    for row in rows:
-        if row["expert"] in named:
-            raise InputError(name, line=rows.line_num, found=f"expert {row['expert']!r} again", expected="it once")
-        try:
-            named[row["expert"]] = float(row["weight"])
-        except (TypeError, ValueError):
-            raise InputError(
-                name, line=rows.line_num, found=f"the weight {row['weight']!r}", expected="a number"
-            ) from None
-    return named
+
+    def by_expert(self, text: str, experts: tuple[str, ...], other: float) -> Floats:  # (experts, columns)
+        """The numbers of each expert, ``other`` for those without; a name that is not among them is refused."""
+        rows = np.full((len(experts), len(self.columns)), other)
+        given: dict[int, str] = {}
+        for name, values in self.numbers(text).items():
+            number = expert_number(name, experts, self.parameter)
+            if number in given:
+                twice = f"'{given[number]}' and '{name}' are both '{experts[number]}'"
+                raise UsageError(f"{self.parameter}: {twice}; give it once")
+            given[number], rows[number] = name, values
+        return rows
+
+    @property
+    def _form(self) -> str:
+        part = ":".join(("name", *self.columns))
+        return f"{part},{part}, such as {self.example}"
+
+    def _checked(self, model: str, name: str, given: Any) -> tuple[float, ...]:
+        values = tuple(given) if isinstance(given, list | tuple) else (given,)
+        numbers = all(isinstance(v, int | float | np.number) and not isinstance(v, bool) for v in values)
+        sound = numbers and all(math.isfinite(v) and v >= self.least for v in values)
+        if len(values) != len(self.columns) or not sound:
+            wanted = "a number" if len(self.columns) == 1 else f"{len(self.columns)} numbers"
+            least = f" of at least {self.least:g}" if self.least > -math.inf else ""
+            raise UsageError(
+                f"parameter {self.parameter} of {model}: found {given!r} for expert {name!r}, expected {wanted}{least}"
+            )
+        return tuple(float(v) for v in values)
+
+    def _from_file(self, name: str) -> dict[str, Any]:
+        """From a JSON object, or from a CSV file with a column expert and one for each number."""
+        file = place(name)
+        if not file.is_file():
+            raise UsageError(f"parameter {self.parameter}: no file {name}; name a JSON or CSV file after @")
+        text, columns = file.read_text(encoding="utf-8"), ("expert", *self.columns)
+        expected = f"a JSON object by expert, or CSV with the columns {', '.join(columns)}"
+        if text.lstrip().startswith("{"):
+            try:
+                named: dict[str, Any] = json.loads(text)
+            except ValueError as error:
+                raise InputError(name, found=f"broken JSON ({error})", expected=expected) from None
+            return named
+        rows = csv.DictReader(text.splitlines())
+        if not set(columns) <= set(rows.fieldnames or ()):
+            found = ", ".join(rows.fieldnames or ()) or "of an empty file"
+            raise InputError(name, found=f"the columns {found}", expected=expected)
+        named = {}
+        for row in rows:
+            line, cells = rows.line_num, [row[column] for column in self.columns]
+            if row["expert"] in named:
+                raise InputError(name, line=line, found=f"expert {row['expert']!r} again", expected="it once")
+            try:
+                named[row["expert"]] = tuple(map(float, cells))
+            except (TypeError, ValueError):
+                raise InputError(
+                    name, line=line, found=f"the {self.columns[0]} {cells[0]!r}", expected="a number"
+                ) from None
+        return named
+
+
+WEIGHTS = Named("weights", ("weight",), "dense:2,bm25:0.5", least=0.0)
 
 
 def _quoted(name: str) -> str:

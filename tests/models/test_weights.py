@@ -11,7 +11,7 @@ from distagg import Dataset, compare, explain, fit, rank
 from distagg.engine import load_model, save_model
 from distagg.errors import InputError, UsageError
 from distagg.models import MODELS, model_named
-from distagg.models.weights import Weighted, as_text, by_name
+from distagg.models.weights import WEIGHTS, Weighted
 
 WEIGHTED = sorted(name for name in MODELS if issubclass(MODELS[name], Weighted))
 VARIANTS = {
@@ -72,8 +72,8 @@ def test_one_form_for_text_mappings_and_files(tmp_path):
     for given in ({"dense": 2.0, "a,b": 0.5}, expected, f"@{tmp_path}/w.json", f"@{tmp_path}/w.csv"):
         model = model_named("rrf", {"Weights": given})
         assert model.weights == expected
-    assert by_name(expected) == {"a,b": 0.5, "dense": 2.0}
-    assert as_text("rrf", "http://x:8080/run:3") == "http://x:8080/run:3"
+    assert WEIGHTS.numbers(expected) == {"a,b": (0.5,), "dense": (2.0,)}
+    assert WEIGHTS.text("rrf", "http://x:8080/run:3") == "http://x:8080/run:3"
     assert hash(model) == hash(model_named("rrf", {"weights": {"dense": 2, "a,b": 0.5}}))
 
 
@@ -83,7 +83,7 @@ def test_one_form_for_text_mappings_and_files(tmp_path):
         ("dense:-1", "'dense', expected a number of at least 0"),
         ({"dense": "two"}, "'two' for expert 'dense'"),
         ({"dense": float("nan")}, "at least 0"),
-        ("dense", "expected name:weight,name:weight"),
+        ("dense", "expected name:weight,name:weight, such as"),
         ("dense:2,dense:3", "named twice"),
         ("@nowhere.json", "no file nowhere.json"),
         (3, "expected a mapping"),

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 from distagg.errors import UsageError
 from distagg.models import Model
-from distagg.models.positional.model import CombSum, Rrf
+from distagg.models.positional.model import Rrf
+from distagg.models.positional.scores import CombSum
 from distagg.models.weights import AUTO
 
 WINDOW = 100  # items of each list where the model takes whole lists

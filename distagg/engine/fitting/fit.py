@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -22,6 +23,8 @@ from distagg.models import Completion, Model, Params
 from distagg.models.base import Statistics
 from distagg.models.completion.model import some_lists
 from distagg.models.weights import AUTO, Weighted
+
+log = logging.getLogger("distagg")
 
 Through = tuple[Completion, Params]  # a fitted completion
 
@@ -74,6 +77,8 @@ class MapReduceLearner(Learner):
 
     def fit(self, model: Model, data: Training) -> Params:
         params = model.resolved(data.train.experts)
+        if "expert_bounds" in params:
+            _report_outside(model, params, data)
         candidates = [{**params, **tried} for tried in model.candidates(data.train.manifest.experts)]
         datasets = [data.train] if data.judged == data.train else [data.train, data.judged]
         if candidates:
@@ -92,6 +97,25 @@ class MapReduceLearner(Learner):
             check_whole(model, dataset)
             refs += dataset.plan()
         return run_rounds(model, params, refs, data.runner, data.progress, keeper=data.keeper)
+
+
+def _report_outside(model: Model, params: Params, data: Training) -> None:
+    """Report the scores that lie outside of the bounds given for their expert, and count as the nearer bound."""
+    counts = data.runner.map_reduce(Work(_outside_task, (model, params)), data.train.plan(), np.add)
+    outside = np.zeros((0, 2)) if counts is None else counts
+    for expert in np.flatnonzero(outside[:, 0]):
+        out, scores = outside[expert]
+        low, high = params["expert_bounds"][expert]
+        log.warning(
+            f"bounds: {out:,.0f} of {scores:,.0f} scores of {data.train.experts[expert]} lie outside {low:g} to "
+            f"{high:g} and count as the nearer bound"
+        )
+
+
+def _outside_task(chunk: Chunk, index: int, payload: tuple[Any, Params]) -> np.ndarray:
+    model, params = payload
+    counts: np.ndarray = model.outside(chunk, params)
+    return counts
 
 
 def _values(model: Model, candidates: list[Params], datasets: list[Dataset], data: Training) -> np.ndarray:

@@ -43,6 +43,16 @@ MATRIX_BYTES = 2 << 30
 NO_TABLE = np.zeros((0, 0), dtype=np.int32)
 
 
+def check_matrix(model: str, items: int, matrices: int = 1) -> None:
+    """Refuse a query whose matrices of items x items are too large to add up over chunks."""
+    need = matrices * items**2 * 8
+    if need > MATRIX_BYTES:
+        raise UsageError(
+            f"{model} needs a matrix of {items:,} x {items:,} items ({need / 2**30:.1f} GiB) "
+            "on data partitioned by expert; choose a model that adds up by item, such as borda or rrf"
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Majority(Model):
     """Base of majority models: margins, and their sum over the chunks of an expert-partitioned query."""
@@ -60,12 +70,7 @@ class Majority(Model):
 
     def map(self, chunk: Chunk, params: Params) -> Statistics:
         """Margins of the one query of an expert-partitioned chunk, and where its items start."""
-        need = chunk.n_items**2 * 8
-        if need > MATRIX_BYTES:
-            raise UsageError(
-                f"{self.name} needs a matrix of {chunk.n_items:,} x {chunk.n_items:,} items ({need / 2**30:.1f} GiB) "
-                "on data partitioned by expert; choose a model that adds up by item, such as borda or rrf"
-            )
+        check_matrix(self.name, chunk.n_items)
         margins = chunk_margins(0, *self._arrays(chunk, params))
         return {"margins": margins, "start": start_scores(chunk, params)}
 

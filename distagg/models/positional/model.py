@@ -1,8 +1,9 @@
 """Models that look at the places of an item in the lists. Cost: one linear pass over entries.
 
-Most add up points. rrf (Cormack et al. 2009), combsum and combmnz (Fox & Shaw 1994) are rows of ``Points`` that differ
-in what an entry is worth. borda (Aslam & Montague 2001) and mean also give points to the items that a list leaves out.
-median (Fagin et al. 2003) takes the middle rank, bestinput the best single expert (Niu et al. 2013, section 5.1).
+Most add up points. rrf (Cormack et al. 2009), isr and log_isr (Mourao et al. 2015) and rbc (Bailey et al. 2017) are
+rows of ``Points`` that differ in what an entry is worth. borda (Aslam & Montague 2001) and mean also give points to the
+items that a list leaves out. median (Fagin et al. 2003) takes the middle rank, bestinput the best single expert (Niu et
+al. 2013, section 5.1). ``scores`` has the rules on scores.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
 from distagg.models.base import Model, Params, Statistics, Tally, param, reciprocals, sum_entries
-from distagg.models.lists import BEYOND, STEADY, borda_points, median_ranks, mid_positions
+from distagg.models.lists import BEYOND, STEADY, borda_points, median_ranks
 from distagg.models.pairs import left_out, rated
 from distagg.models.weights import Weighted, entry_weight, list_weight, weighed
 from distagg.types import Bools, Floats
@@ -120,26 +121,32 @@ class Mean(Tally, Weighted):
 
     def settle(self, chunk: Chunk, tally: Statistics, params: Params) -> Floats:
         if self.unlisted == "ignore":
-            return _worst_where(tally["held"] == 0, -tally["ranks"] / _some(tally["held"]), chunk)
+            return worst_where(tally["held"] == 0, -tally["ranks"] / some(tally["held"]), chunk)
         sizes = np.diff(chunk.item_offsets)
-        lists = np.repeat(_some(tally["lists"]), sizes)
+        lists = np.repeat(some(tally["lists"]), sizes)
         return -(tally["ranks"] + np.repeat(tally["all_behind"], sizes) - tally["behind"]) / lists
 
 
 @dataclass(frozen=True, kw_only=True)
-class Points(Tally, Weighted):
+class Points(Tally):
     """The sum of the points of an item's entries. A model is a row: it says what an entry is worth."""
+
+    counted: ClassVar[bool] = False  # whether ``settle`` asks how many lists hold an item
 
     def points(self, chunk: Chunk, params: Params) -> Floats:
         """Points of every entry, shape (E,)."""
         raise NotImplementedError
 
     def map(self, chunk: Chunk, params: Params) -> Statistics:
-        return {"sum": sum_entries(chunk, weighed(self.points(chunk, params), entry_weight(chunk, params)))}
+        weight = entry_weight(chunk, params)
+        total = {"sum": sum_entries(chunk, weighed(self.points(chunk, params), weight))}
+        if self.counted:
+            total["held"] = sum_entries(chunk, weighed(np.ones(chunk.n_entries), weight))
+        return total
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rrf(Points):
+class Rrf(Points, Weighted):
     """Reciprocal rank fusion: the sum of 1 / (c + rank) over the lists that hold the item."""
 
     name: ClassVar[str] = "rrf"
@@ -163,100 +170,64 @@ class Rrf(Points):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CombSum(Points):
-    """Sum of the experts' scores, each list brought to one scale first."""
+class Isr(Points, Weighted):
+    """Inverse square rank: the number of lists that hold the item times the sum of 1 / rank^2."""
 
-    name: ClassVar[str] = "combsum"
-    summary: ClassVar[str] = "sum of the experts' normalised scores"
-    paper: ClassVar[str] = "Fox & Shaw 1994"
-
-    norm: str = param(
-        "auto",
-        "how a list's scores are brought to one scale: rank (1 - (position - 1) / length, which needs no scores), "
-        "minmax (from 0 to 1), sum (shifted to 0, divided by the sum) or zmuv (mean 0, variance 1); auto is minmax "
-        "where every list has scores, else rank. Where experts gave no scores, minus the rank stands for them",
-        choices=("auto", "rank", "minmax", "sum", "zmuv"),
-    )
-    unlisted: str = param(
-        "least",
-        "what a list gives the items it leaves out: least (the bottom of its scale: 0, with zmuv the list's least "
-        "value; scores are counted from there), zero (0, which with zmuv is the list's mean) or ignore (the mean over "
-        "the lists that hold the item)",
-        choices=("least", "zero", "ignore"),
-    )
+    name: ClassVar[str] = "isr"
+    summary: ClassVar[str] = "inverse square rank: lists that hold the item times the sum of 1 / rank^2"
+    paper: ClassVar[str] = "Mourao et al. 2015"
+    positive: ClassVar[bool] = True
+    counted: ClassVar[bool] = True
 
     def points(self, chunk: Chunk, params: Params) -> Floats:
-        value, bottom = self._normalised(chunk)
-        return value - bottom if self.unlisted == "least" else value
-
-    def map(self, chunk: Chunk, params: Params) -> Statistics:
-        held = weighed(np.ones(chunk.n_entries), entry_weight(chunk, params))
-        return super().map(chunk, params) | {"held": sum_entries(chunk, held)}
+        return chunk.entry_rank**-2.0
 
     def settle(self, chunk: Chunk, tally: Statistics, params: Params) -> Floats:
-        if self.unlisted != "ignore":
-            return super().settle(chunk, tally, params)
-        return _worst_where(tally["held"] == 0, tally["sum"] / _some(tally["held"]), chunk)
-
-    def _normalised(self, chunk: Chunk) -> tuple[Floats, Floats]:
-        """Each entry's value on the common scale, and the bottom of its list's scale, both of shape (E,)."""
-        length = np.diff(chunk.entry_offsets)
-        norm = ("minmax" if len(chunk.entry_score) else "rank") if self.norm == "auto" else self.norm
-        bottom = np.zeros(chunk.n_entries)
-        if norm == "rank":
-            position = mid_positions(chunk.entry_offsets, chunk.entry_rank)
-            return 1.0 - (position - 1.0) / np.repeat(length, length), bottom
-        some = length > 0
-        starts, size = chunk.entry_offsets[:-1][some], length[some]
-        if not len(starts):
-            return np.zeros(0), bottom
-
-        def spread(per_list: np.ndarray) -> Floats:
-            return np.repeat(per_list, size)
-
-        value = chunk.entry_score if len(chunk.entry_score) else -chunk.entry_rank
-        lifted = value - spread(np.minimum.reduceat(value, starts))
-        reach = np.maximum.reduceat(lifted, starts)
-        flat = spread(reach <= 0)  # one item, or all tied: they stand 1 above the items that the list leaves out
-        unit = np.where(flat, 1.0, lifted / np.where(flat, 1.0, spread(reach)))
-        if norm == "minmax":
-            return unit, bottom
-        total = spread(np.add.reduceat(unit, starts))
-        if norm == "sum":
-            return np.where(flat, 1.0, unit / total), bottom
-        centred = unit - total / spread(size)
-        deviation = np.sqrt(spread(np.add.reduceat(centred * centred, starts) / size))
-        scaled = np.where(flat, 0.0, centred / np.where(flat, 1.0, deviation))
-        return scaled, np.where(flat, -1.0, spread(np.minimum.reduceat(scaled, starts)))
-
-
-@dataclass(frozen=True, kw_only=True)
-class CombMnz(CombSum):
-    """CombSUM times the number of lists that hold the item."""
-
-    name: ClassVar[str] = "combmnz"
-    summary: ClassVar[str] = "combsum times the number of lists that hold the item"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.norm == "zmuv" and self.unlisted == "zero":
-            raise UsageError(
-                "combmnz with norm=zmuv and unlisted=zero would multiply values below 0 by the number of lists, which "
-                "puts items of many lists last; choose unlisted=least, or combsum"
-            )
-
-    def settle(self, chunk: Chunk, tally: Statistics, params: Params) -> Floats:
-        if self.unlisted == "ignore":
-            return _worst_where(tally["held"] == 0, tally["sum"], chunk)  # the mean times the number of lists
         return tally["sum"] * tally["held"]
 
 
-def _some(count: Floats) -> Floats:
+@dataclass(frozen=True, kw_only=True)
+class LogIsr(Isr):
+    """Inverse square rank with the logarithm of the number of lists, so that one list more matters less and less.
+
+    As published (sigma = 0) items of a single list all score 0; a small sigma orders them too (ranx's logn_isr).
+    """
+
+    name: ClassVar[str] = "log_isr"
+    summary: ClassVar[str] = "inverse square rank: the logarithm of the number of lists times the sum of 1 / rank^2"
+
+    sigma: float = param(0.0, "added to the number of lists before the logarithm", least=0.0)
+
+    def settle(self, chunk: Chunk, tally: Statistics, params: Params) -> Floats:
+        return tally["sum"] * np.log(np.maximum(tally["held"] + self.sigma, 1.0))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rbc(Points, Weighted):
+    """Rank-biased centroid: the sum of (1 - p) p^(rank - 1), the chance that a reader of the list stops at the item."""
+
+    name: ClassVar[str] = "rbc"
+    summary: ClassVar[str] = "rank-biased centroid: sum of (1 - p) p^(rank - 1)"
+    paper: ClassVar[str] = "Bailey et al. 2017"
+    positive: ClassVar[bool] = True
+
+    p: float = param(0.9, "persistence, below 1: the chance that a reader goes on to the next item", above=0.0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.p >= 1.0:
+            raise UsageError(f"parameter p of rbc: found {self.p}, expected a number between 0 and 1")
+
+    def points(self, chunk: Chunk, params: Params) -> Floats:
+        return (1.0 - self.p) * self.p ** (chunk.entry_rank - 1.0)
+
+
+def some(count: Floats) -> Floats:
     """Counts to divide by: 1 where there is nothing."""
     return np.where(count > 0, count, 1.0)
 
 
-def _worst_where(nowhere: Bools, score: Floats, chunk: Chunk) -> Floats:
+def worst_where(nowhere: Bools, score: Floats, chunk: Chunk) -> Floats:
     """Scores (I,), with the items that no list holds 1 behind the last of their query."""
     sizes = np.diff(chunk.item_offsets)
     worst = np.full(chunk.n_queries, np.inf)
@@ -266,7 +237,43 @@ def _worst_where(nowhere: Bools, score: Floats, chunk: Chunk) -> Floats:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Median(Tally):
+class Gathered(Tally):
+    """Base of models that look at all values that the lists give an item: a histogram by item, which adds up."""
+
+    def values(self, chunk: Chunk, params: Params) -> Floats:
+        """The value of every entry, shape (E,)."""
+        raise NotImplementedError
+
+    def map(self, chunk: Chunk, params: Params) -> Statistics:
+        """How often each item has each value: sorted (row, value) pairs with counts; and the number of lists."""
+        rows = chunk.entry_row()
+        lists = {"lists": np.diff(chunk.list_offsets).astype(float)}
+        return _merged(rows, self.values(chunk, params), np.ones(len(rows))) | lists
+
+    def reduce(self, a: Statistics, b: Statistics) -> Statistics:
+        both = (np.concatenate([a[key], b[key]]) for key in ("row", "value", "count"))
+        return _merged(*both) | {"lists": a["lists"] + b["lists"]}
+
+
+def middles(chunk: Chunk, tally: Statistics, *, of_all: bool) -> tuple[Floats, Floats]:
+    """The median of each item's values (inf where it has none), and how many lists hold it, (I,) each.
+
+    With ``of_all`` every list of the query counts, and one that leaves the item out gives it inf.
+    """
+    held = np.bincount(tally["row"], tally["count"], chunk.n_items).astype(float)
+    count = np.repeat(tally["lists"], np.diff(chunk.item_offsets)) if of_all else held
+    upto = np.cumsum(tally["count"])
+    before = np.concatenate([[0.0], np.cumsum(held)[:-1]])
+    median = np.full(chunk.n_items, np.inf)
+    low, high = np.floor((count - 1) / 2), np.floor(count / 2)
+    known = (held > 0) & (high < held)
+    at = [np.searchsorted(upto, before[known] + place[known], side="right") for place in (low, high)]
+    median[known] = 0.5 * (tally["value"][at[0]] + tally["value"][at[1]])
+    return median, held
+
+
+@dataclass(frozen=True, kw_only=True)
+class Median(Gathered):
     """Median rank, smallest first; items without one come last, those in more lists first."""
 
     name: ClassVar[str] = "median"
@@ -279,46 +286,30 @@ class Median(Tally):
         choices=("last", "ignore"),
     )
 
-    def map(self, chunk: Chunk, params: Params) -> Statistics:
-        """How often each item has each rank: sorted (row, rank) pairs with counts, and the number of lists."""
-        rows, ranks = chunk.entry_row(), chunk.entry_rank
-        return _merged(rows, ranks, np.ones(len(rows))) | {"lists": np.diff(chunk.list_offsets).astype(float)}
-
-    def reduce(self, a: Statistics, b: Statistics) -> Statistics:
-        both = (np.concatenate([a[key], b[key]]) for key in ("row", "rank", "count"))
-        return _merged(*both) | {"lists": a["lists"] + b["lists"]}
+    def values(self, chunk: Chunk, params: Params) -> Floats:
+        return chunk.entry_rank
 
     def settle(self, chunk: Chunk, tally: Statistics, params: Params) -> Floats:
         """From the histogram; whole queries take the kernel instead."""
-        held = np.bincount(tally["row"], tally["count"], chunk.n_items).astype(float)
-        lists = np.repeat(tally["lists"], np.diff(chunk.item_offsets))
-        count = lists if self.unlisted == "last" else held
-        upto = np.cumsum(tally["count"])
-        before = np.concatenate([[0.0], np.cumsum(held)[:-1]])
-        median = np.full(chunk.n_items, np.inf)
-        low, high = np.floor((count - 1) / 2), np.floor(count / 2)
-        some = (held > 0) & (high < held)
-        at = [np.searchsorted(upto, before[some] + place[some], side="right") for place in (low, high)]
-        median[some] = 0.5 * (tally["rank"][at[0]] + tally["rank"][at[1]])
-        return _last_by_support(chunk, median, held)
+        return last_by_support(chunk, *middles(chunk, tally, of_all=self.unlisted == "last"))
 
     def score(self, chunk: Chunk, params: Params) -> Floats:
         if "tallied" in params:
             return super().score(chunk, params)
         arrays = (chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets, chunk.entry_item, chunk.entry_rank)
-        return _last_by_support(chunk, *median_ranks(*arrays, self.unlisted == "last"))
+        return last_by_support(chunk, *median_ranks(*arrays, self.unlisted == "last"))
 
 
-def _merged(row: np.ndarray, rank: np.ndarray, count: np.ndarray) -> Statistics:
-    order = np.lexsort((rank, row))
-    row, rank, count = row[order], rank[order], count[order]
+def _merged(row: np.ndarray, value: np.ndarray, count: np.ndarray) -> Statistics:
+    order = np.lexsort((value, row))
+    row, value, count = row[order], value[order], count[order]
     new = np.ones(len(row), dtype=bool)
-    new[1:] = (row[1:] != row[:-1]) | (rank[1:] != rank[:-1])
+    new[1:] = (row[1:] != row[:-1]) | (value[1:] != value[:-1])
     starts = np.flatnonzero(new)
-    return {"row": row[starts], "rank": rank[starts], "count": np.add.reduceat(count, starts) if len(row) else count}
+    return {"row": row[starts], "value": value[starts], "count": np.add.reduceat(count, starts) if len(row) else count}
 
 
-def _last_by_support(chunk: Chunk, median: Floats, held: Floats) -> Floats:
+def last_by_support(chunk: Chunk, median: Floats, held: Floats) -> Floats:
     """Minus the median; items without one stand behind all others of their query, by the lists that hold them."""
     finite = np.isfinite(median)
     queries = chunk.item_query()

@@ -9,9 +9,6 @@ PEERS = ("ranx", "pyflagr", "choix", "evalica", "crowd-kit", "corankco", "LightG
 HEAD = ["method", "distagg", *PEERS]
 
 METHODS: dict[str, dict[str, str]] = {
-    "probabilistic fusion (ProbFuse, SegFuse, SlideFuse, BayesFuse, MAPFuse, PosFuse)": {"ranx": "probfuse, ..."},
-    "inverse square ranks, rank-biased centroids": {"ranx": "isr, log_isr, rbc"},
-    "robust rank aggregation, outranking, DIBRA": {"pyflagr": "RobustRA, OutrankingApproach, DIBRA"},
     "Elo, PageRank, eigenvectors, Newman": {"evalica": "elo, pagerank, eigen, newman"},
     "rank centrality": {"choix": "rank_centrality"},
     "Bradley-Terry with reliabilities of workers": {"crowd-kit": "NoisyBradleyTerry"},
@@ -19,6 +16,23 @@ METHODS: dict[str, dict[str, str]] = {
     "interpolated precision at recall levels": {"ranx": "interpolated_precision_at_recall"},
     "reciprocal rank fusion": {"distagg": "rrf", "ranx": "rrf"},
     "CombSUM, CombMNZ": {"distagg": "combsum, combmnz", "ranx": "sum, mnz", "pyflagr": "CombSUM, CombMNZ"},
+    "  other rules on scores": {
+        "distagg": "combgmnz, combanz, combmax, combmin, combmed", "ranx": "gmnz, anz, max, min, med",
+    },
+    "  norms of scores": {
+        "distagg": "rank, borda, minmax, max, sum, l2, zmuv, dbsf; bounds",
+        "ranx": "rank, borda, min-max, max, sum, zmuv", "pyflagr": "rank, borda, score, z-score",
+    },
+    "weights of experts, depth of lists": {
+        "distagg": "weights, depth; learned by tune", "ranx": "wsum, wmnz, ...; by grid search",
+    },
+    "inverse square ranks, rank-biased centroids": {"distagg": "isr, log_isr, rbc", "ranx": "isr, log_isr, rbc"},
+    "probabilistic fusion (ProbFuse, SegFuse, SlideFuse, BayesFuse, MAPFuse, PosFuse)": {
+        "distagg": "probfuse, ...", "ranx": "probfuse, ...",
+    },
+    "robust rank aggregation, outranking, DIBRA": {
+        "distagg": "rra, outranking, dibra", "pyflagr": "RobustRA, OutrankingApproach, DIBRA",
+    },
     "Borda": {"distagg": "borda", "ranx": "bordafuse", "pyflagr": "BordaCount", "corankco": "BordaCount"},
     "median rank": {"distagg": "median", "ranx": "med", "corankco": "MedRank"},
     "Condorcet": {"distagg": "condorcet", "ranx": "condorcet", "pyflagr": "CondorcetWinners"},
