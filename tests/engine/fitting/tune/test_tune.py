@@ -98,7 +98,7 @@ def test_two_weights_are_the_best_of_all_on_the_ladder() -> None:
 def test_planted_qualities_come_out_in_order(tuned: Tuned, planted_lists: Dataset) -> None:
     assert tuned.final["rrf"]["stage"] in STAGES[2:]
     weight = dict(zip(tuned.experts, tuned.fitted.params["expert_weight"], strict=True))
-    assert weight["good"] > weight["fair"] > weight["poor"] >= weight["noise"]
+    assert weight["good"] > weight["fair"] > max(weight["poor"], weight["noise"])  # these two count for nothing
     rows = {row["rule"]: row for row in tuned.table}
     assert list(rows) == ["rrf", "combsum", "rrf tuned", "combsum tuned"]
     assert rows["rrf"]["gain"] == 0.0
