@@ -37,9 +37,9 @@ SECTIONS = {  # section: {command: (file in this folder, what it does)}
         "features": ("understand", "write features of items as Parquet, for use with any other learner"),
     },
     "Data": {
-        "import": ("data", "sort source files into a dataset, for data that is large or used again"),
-        "info": ("data", "print the size, labels and other facts of files or of a dataset"),
-        "expand": ("data", "write a larger dataset: replicate each expert or item"),
+        "import": ("datasets", "sort source files into a dataset, for data that is large or used again"),
+        "info": ("datasets", "print the size, labels and other facts of files or of a dataset"),
+        "expand": ("datasets", "write a larger dataset: replicate each expert or item"),
     },
     "Jobs": {
         "run": ("jobs", "run a job, or finish it; a finished job is not run again"),
