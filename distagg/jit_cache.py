@@ -33,7 +33,8 @@ from pathlib import Path
 from typing import Any
 
 PACKAGE = Path(__file__).parent
-CONSTANTS = PACKAGE / "types.py"  # numbers that kernels take from a module without kernels
+# What kernels take from modules without kernels: numbers and records.
+SHARED = tuple(PACKAGE / name for name in ("types.py", "optimise/convergence.py", "models/outcome.py"))
 DAY = 86_400.0  # seconds
 KEPT_DAYS = 30  # that an unused state is kept
 CHECKSUM = hashlib.sha256().digest_size
@@ -215,8 +216,8 @@ def digest() -> str:
 
 
 def sources() -> list[Path]:
-    """All modules of the package with kernels, and ``types``."""
-    return [file for file in sorted(PACKAGE.rglob("*.py")) if file == CONSTANTS or b"@kernel" in file.read_bytes()]
+    """All modules of the package with kernels, and what they share."""
+    return [file for file in sorted(PACKAGE.rglob("*.py")) if file in SHARED or b"@kernel" in file.read_bytes()]
 
 
 def _refuse_shared(folder: Path) -> None:

@@ -118,7 +118,7 @@ def test_a_constant_of_a_callee_in_another_file_changes_the_caller(tmp_path: Pat
 
 
 def test_constants_of_kernels_are_in_the_digest() -> None:
-    """A module with kernels may take constants from other such modules and from ``types``: the digest covers them."""
+    """What a module with kernels takes from other modules of the package is covered by the digest."""
     covered = {file.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".") for file in cache.sources()}
     assert "distagg.models.crf.kernels" in covered
     for source in cache.sources():

@@ -146,7 +146,10 @@ def test_where_queries_stand_counts_for_models_that_draw() -> None:
     ("override", "why"),
     [
         ("steps.ranked.settings={c=7}", "the model's settings changed (c)"),
-        ("steps.ranked.model=borda", "another model (was rrf, is borda); the model's settings changed (c, unlisted)"),
+        (
+            "steps.ranked.model=borda",
+            "another model (was rrf, is borda); the model's settings changed (c, discount, unlisted)",
+        ),
         ("seed=3", "another seed (was 0, is 3)"),
         ("steps.ranked.chunk_entries=300000", "the same input blocks, in other parts"),
     ],
