@@ -199,7 +199,9 @@ def _inside(folder: Path, columns: Mapping[str, str]) -> Iterator[Path]:
         elif name := next(iter(folder_columns([path.name])), None):
             if name not in columns and name.lower() not in FOLDER_NAMES:
                 raise InputError(
-                    str(path), found=f"a folder for each {name}", expected="folders that name a column, expert=bm25",
+                    str(path),
+                    found=f"a folder for each {name}",
+                    expected="folders that name a column, expert=bm25",
                     remedy=f"give one of these folders, or say what it is: columns={{{name!r}: ...}}",
-                )  # fmt: skip
+                )
             yield from _inside(path, columns)

@@ -98,11 +98,19 @@ def do_tune(step: Step, site: Site) -> None:
     with metered(f"{step.name}, rules and fits", 0) as progress:
         tuned, notes = collecting(
             lambda: tune(
-                site.dataset(values["dataset"]), values["models"], folds=values["folds"], metric=values["goal"],
-                metrics=values.get("metrics", ()), beside=values.get("beside", ()), product=values.get("product"),
-                protocol=values.get("protocol"), seed=site.job.seed, runner=site.runner(), progress=progress,
+                site.dataset(values["dataset"]),
+                values["models"],
+                folds=values["folds"],
+                metric=values["goal"],
+                metrics=values.get("metrics", ()),
+                beside=values.get("beside", ()),
+                product=values.get("product"),
+                protocol=values.get("protocol"),
+                seed=site.job.seed,
+                runner=site.runner(),
+                progress=progress,
             )
-        )  # fmt: skip
+        )
     site.folder.keep_notes(step, notes)
     about = {"goal": values["goal"], "tuned": tuned.as_dict()}
     if "product" in values:
