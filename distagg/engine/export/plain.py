@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 from distagg.errors import UsageError
 from distagg.models import Model
 from distagg.models.positional.model import Rrf
-from distagg.models.positional.scores import CombSum
+from distagg.models.positional.scores import BOUNDS, CombSum
 from distagg.models.weights import AUTO
 
+RULES = ("rrf", "combsum", "combmnz")
 WINDOW = 100  # items of each list where the model takes whole lists
 
 
@@ -61,7 +62,7 @@ class Fusion:
 
 def fusion_of(model: Model, experts: tuple[str, ...], window: int = WINDOW) -> Fusion:
     """The fusion that a model is; other models than rrf, combsum and combmnz are refused."""
-    if not isinstance(model, Rrf | CombSum):
+    if not isinstance(model, Rrf | CombSum) or model.name not in RULES:
         raise UsageError(
             f"found the model {model.name}, expected rrf, combsum or combmnz: search engines can run these; "
             "tune one of them with 'distagg tune'"
@@ -78,23 +79,14 @@ def fusion_of(model: Model, experts: tuple[str, ...], window: int = WINDOW) -> F
         if model.c == "auto":
             raise UsageError("rrf with c=auto has no constant yet; tune it with 'distagg tune', or give c=60")
         return Fusion(**shared, weights=weights, c=float(model.c), bounds=(None,) * len(experts))
+    bounds = {name: (ends[0], ends[1]) for name, ends in BOUNDS.numbers(model.bounds).items()}
     notes: tuple[str, ...] = ()
     if model.norm == "auto":
         notes = ("norm=auto is minmax here: the lists of an engine have scores",)
     return Fusion(
         **shared, weights=weights, norm="minmax" if model.norm == "auto" else model.norm, unlisted=model.unlisted,
-        bounds=_ends(str(getattr(model, "bounds", "")), experts), notes=notes,
+        bounds=tuple(bounds.get(name) for name in experts), notes=notes,
     )  # fmt: skip
-
-
-def _ends(text: str, experts: tuple[str, ...]) -> tuple[tuple[float, float] | None, ...]:
-    """The given ends of each expert's scale, of ``bm25:0:40,dense:-1:1``."""
-    found = {}
-    for part in text.split(","):
-        if part:
-            name, low, high = part.rsplit(":", 2)
-            found[name] = (float(low), float(high))
-    return tuple(found.get(name) for name in experts)
 
 
 def whole(fusion: Fusion, field: str, most: int = 0) -> tuple[int, tuple[str, ...]]:

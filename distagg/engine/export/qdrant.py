@@ -24,7 +24,8 @@ def qdrant(fusion: Fusion) -> Export:
     lists = [{"query": f"{{{{query for {name}}}}}", "using": name, "limit": fusion.window} for name in fusion.experts]
     if fusion.norm and any(fusion.bounds):
         check_sum(fusion, "Qdrant", ("dbsf",), bounds=True)
-        return Export({"prefetch": lists, "query": _bounded(fusion)}, notes)
+        clipped = "scores outside their bounds go on beyond 0 and 1; the model stops there"
+        return Export({"prefetch": lists, "query": _bounded(fusion)}, (*notes, clipped))
     if fusion.norm:
         check_sum(fusion, "Qdrant", ("dbsf",), bounds=False)
         inner: dict[str, Any] = {"fusion": "dbsf"}

@@ -84,7 +84,7 @@ class MapReduceLearner(Learner):
         if candidates:
             params = model.chosen(candidates, _values(model, candidates, datasets, data))
         if isinstance(model, Weighted) and model.weights == AUTO:
-            return weigh(model, params, data.train.experts, lambda tried: _values(model, tried, datasets, data))
+            return weigh(model, params, datasets, data.goal, data.runner)
         if candidates or not model.learns:
             return params
         refs: list[ChunkRef] = []

@@ -1,57 +1,54 @@
-"""weights=auto: weights of experts by coordinate search on labelled queries.
-
-All weights start at 1. A round tries several factors for each expert's weight, all in one pass over the data, then all
-the experts' best factors together in a second pass, and keeps what scores best; rounds end when nothing gains.
-"""
+"""weights=auto: weights of experts by the search of ``tune``, on all labelled queries."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Sequence
+from functools import reduce
+from typing import Any
 
 import numpy as np
 
+from distagg.dataset.dataset import Dataset
+from distagg.engine.fitting.learner import Goal
+from distagg.engine.runner import Runner
 from distagg.errors import UsageError
 from distagg.models import Model, Params
 from distagg.types import Floats
 
-FACTORS = (0.0, 0.25, 0.5, 0.8, 1.25, 2.0, 4.0)
-MOST_ROUNDS = 8
 MOST_EXPERTS = 500
-GAIN = 1e-9  # of the metric: less is rounding
 
 
-def weigh(model: Model, params: Params, names: tuple[str, ...], judge: Callable[[list[Params]], Floats]) -> Params:
-    """The parameters with ``expert_weight``; ``judge`` gives the metric of each of several parameters."""
-    experts = len(names)
-    if experts > MOST_EXPERTS:
+def weigh(model: Model, params: Params, datasets: Sequence[Dataset], goal: Goal, runner: Runner) -> Params:
+    """The parameters with ``expert_weight``, by the queries of all datasets; their experts are matched by name."""
+    from distagg.engine.fitting.tune.climb import climb, climb_all
+    from distagg.engine.fitting.tune.judge import Ask, Folds, Judge
+
+    experts = datasets[0].experts
+    if len(experts) > MOST_EXPERTS:
         raise UsageError(
-            f"{model.name} with weights=auto tries a weight for every expert; {experts:,} experts are more than "
+            f"{model.name} with weights=auto tries a weight for every expert; {len(experts):,} experts are more than "
             f"{MOST_EXPERTS}; give the weights yourself"
         )
+    chosen: dict[str, Any] = {"weights": ""} | ({"c": float(params["c"])} if "c" in params else {})
+    judges = [Judge(dataset, Folds(1), goal.on(dataset), runner) for dataset in datasets]
 
-    def with_weights(rows: list[Floats]) -> list[Params]:
-        return [{**params, "expert_weight": row} for row in rows]
+    def sums(asks: Sequence[Ask]) -> list[Floats]:
+        answers = [judge.sums([_named(ask, experts, judge.dataset.experts) for ask in asks]) for judge in judges]
+        return [reduce(np.add, rows) for rows in zip(*answers, strict=True)]
 
-    best = np.ones(experts)
-    value = float(judge(with_weights([best]))[0])
-    for _ in range(MOST_ROUNDS):
-        rows = [_moved(best, expert, factor) for expert in range(experts) for factor in FACTORS]
-        values = judge(with_weights(rows)).reshape(experts, len(FACTORS))
-        factor = np.argmax(values, axis=1)
-        gains = values.max(axis=1) > value + GAIN
-        if not gains.any():
-            break
-        single = rows[int(values.argmax())]
-        together = best.copy()
-        for expert in np.flatnonzero(gains):
-            together[expert] = _moved(best, int(expert), FACTORS[factor[expert]])[expert]
-        joint = float(judge(with_weights([together]))[0]) if together.any() else -np.inf
-        best, value = (together, joint) if joint > values.max() else (single, float(values.max()))
-    return {**params, "expert_weight": best}
+    (found,) = climb_all([climb(dataclasses.replace(model, **chosen), {}, len(experts), [0])], sums)
+    return {**params, "expert_weight": np.array(found.weights.weights)}
 
 
-def _moved(weights: Floats, expert: int, factor: float) -> Floats:
-    """Weights with one expert's multiplied; a weight of 0 becomes the factor itself."""
-    moved = weights.copy()
-    moved[expert] = factor * (weights[expert] or 1.0)
-    return moved
+def _named(ask: Any, experts: tuple[str, ...], others: tuple[str, ...]) -> Any:
+    """The same question about a dataset with other experts: those that only it has weigh 1.
+
+    Where it does not have the expert whose weight is asked about, one value stands for all.
+    """
+    if experts == others:
+        return ask
+    weight = dict(zip(experts, ask.weights, strict=True))
+    moved = experts[ask.expert] if ask.expert >= 0 else ""
+    expert = others.index(moved) if moved in others else -1
+    return dataclasses.replace(ask, weights=tuple(weight.get(name, 1.0) for name in others), expert=expert)

@@ -177,8 +177,9 @@ def test_a_constant_that_is_no_whole_number_is_said() -> None:
 
 
 def test_other_models_and_products_are_refused() -> None:
-    with pytest.raises(UsageError, match="expected rrf, combsum or combmnz"):
-        export(model_named("crf"), "json", EXPERTS)
+    for name in ("crf", "combgmnz"):
+        with pytest.raises(UsageError, match="expected rrf, combsum or combmnz"):
+            export(model_named(name), "json", EXPERTS)
     with pytest.raises(UsageError, match="did you mean 'elasticsearch'"):
         export(model_named("rrf"), "elasticsearhc", EXPERTS)
 

@@ -187,7 +187,7 @@ def _tune_rule(rule: Model, axes: Mapping[str, Sequence[Any]], judge: Judge, met
     dataset, count = judge.dataset, judge.folds.count
     sets = [frozenset(out) for size in (0, 1, 2) for out in itertools.combinations(range(count), size)]
     searches = [climb(rule, axes, len(dataset.experts), sorted(set(range(count)) - out)) for out in sets]
-    climbed = dict(zip(sets, climb_all(searches, judge), strict=True))
+    climbed = dict(zip(sets, climb_all(searches, judge.sums), strict=True))
     stages = {out: [_as_model(found, dataset.experts) for found in _stages(climbed[out])] for out in sets}
     distinct = list(dict.fromkeys(model for row in stages.values() for model in row))
     values, fold = judge.each_query([(model, model.resolved(dataset.experts)) for model in distinct], metrics)
@@ -286,7 +286,7 @@ def _axes(rule: Model, depths: tuple[int, ...], product: str | None) -> dict[str
     """The values to try of each setting that the rule has."""
     axes: dict[str, tuple[Any, ...]] = {"c": RRF_CANDIDATES} if hasattr(rule, "c") else {}
     norms = _norms(rule)
-    if norms:
+    if norms and not getattr(rule, "bounds", ""):  # which are of one norm
         axes["norm"] = tuple(norm for norm in norms if product is None or norm in product_named(product).norms)
     return axes | ({"depth": depths} if depths else {})
 

@@ -10,13 +10,13 @@ queries) go side by side, and what two of them ask is judged once.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from distagg.engine.fitting.tune.judge import Ask, Judge
+from distagg.engine.fitting.tune.judge import Ask
 from distagg.models import Model
 from distagg.types import Floats
 
@@ -116,12 +116,12 @@ def _by_quality(quality: Floats) -> tuple[float, ...]:
     return tuple(float(ladder[np.argmin(np.abs(ladder - weight))]) for weight in share**STEEP)
 
 
-def climb_all(searches: Sequence[Search], judge: Judge) -> list[Climbed]:
-    """Run several searches side by side: what they ask in a turn is judged in one pass over the data."""
+def climb_all(searches: Sequence[Search], judge: Callable[[Sequence[Ask]], list[Floats]]) -> list[Climbed]:
+    """Run several searches side by side: what they ask in a turn is judged together, in one pass over the data."""
     results: dict[int, Climbed] = {}
     asked = {n: next(search) for n, search in enumerate(searches)}
     while asked:
-        answers = iter(judge.sums([ask for asks in asked.values() for ask in asks]))
+        answers = iter(judge([ask for asks in asked.values() for ask in asks]))
         onward = {}
         for n, asks in asked.items():
             try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from distagg.dataset import Dataset
 from distagg.engine import load_model, save_model
 from distagg.engine.compare import evaluate_model
+from distagg.engine.fitting.fit import fit
 from distagg.engine.fitting.learner import Goal
 from distagg.engine.fitting.tune import STAGES, Tuned, tune
 from distagg.engine.fitting.tune.climb import WEIGHTS, climb, climb_all
@@ -82,7 +84,7 @@ def test_two_weights_are_the_best_of_all_on_the_ladder() -> None:
     """With two lists only the ratio counts, so a sweep is exhaustive."""
     data = lists_of(40, seed=3, deviations={"a": 0.5, "b": 1.5})
     judge = Judge(data, Folds(3), Goal("map", "trec"))
-    (found,) = climb_all([climb(model_named("rrf"), {}, 2, range(3))], judge)
+    (found,) = climb_all([climb(model_named("rrf"), {}, 2, range(3))], judge.sums)
     best = 0.0
     for first in WEIGHTS:
         for second in WEIGHTS:
@@ -136,9 +138,8 @@ def test_few_labels_leave_weights_equal() -> None:
         result = tune(data, ["rrf"], folds=3, metric="ndcg@5")
         assert result.final["rrf"]["stage"] in STAGES[:2]
         guarded.append(value(result.model) - plain)
-        (found,) = climb_all(
-            [climb(model_named("rrf"), {}, 4, range(3))], Judge(data, Folds(3), Goal("ndcg@5", "trec"))
-        )
+        judge = Judge(data, Folds(3), Goal("ndcg@5", "trec"))
+        (found,) = climb_all([climb(model_named("rrf"), {}, 4, range(3))], judge.sums)
         weights = dict(zip(data.experts, found.weights.weights, strict=True))
         bare.append(value(model_named("rrf", {"weights": weights})) - plain)
     assert min(guarded) >= 0.0
@@ -155,6 +156,38 @@ def test_only_what_a_product_can_compute_is_tried(planted_lists: Dataset) -> Non
     assert {row.get("norm", "auto") for row in result.folds} == {"minmax"}
     value, _ = result.export("vespa")
     assert any("normalize_linear(list_good)" in line for line in value["schema"])
+    result = tune(planted_lists, ["combsum"], folds=3, metric="ndcg@5", product="qdrant")
+    value, _ = result.export("qdrant")
+    assert value["prefetch"][0]["query"] == {"fusion": "dbsf"}
+
+
+@pytest.mark.parametrize("settings", [{}, {"c": "auto"}], ids=["c=60", "c=auto"])
+def test_weights_auto_are_found_by_the_same_search(planted_lists: Dataset, settings: dict[str, str]) -> None:
+    model = model_named("rrf", {"weights": "auto", **settings})
+    params = fit(model, planted_lists, goal=Goal("ndcg@5"))
+    weight = dict(zip(planted_lists.experts, params["expert_weight"], strict=True))
+    assert weight["good"] > max(weight["fair"], weight["poor"], weight["noise"])
+    plain = replace(model, weights="", c=float(params.get("c", 60.0)))  # type: ignore[call-arg]
+    judge = Judge(planted_lists, Folds(1), Goal("ndcg@5", "trec"))
+    (found,) = climb_all([climb(plain, {}, 4, [0])], judge.sums)
+    assert params["expert_weight"].tolist() == list(found.weights.weights)
+
+
+def test_weights_auto_match_the_experts_of_validation_queries_by_name(planted_lists: Dataset) -> None:
+    model = model_named("rrf", {"weights": "auto"})
+    other = {"noise": 0.2, "new": 1.0, "good": 30.0}  # where the noise is good and the good is noise
+    params = fit(model, planted_lists, valid=lists_of(300, seed=5, deviations=other), goal=Goal("ndcg@5"))
+    weight = dict(zip(planted_lists.experts, params["expert_weight"], strict=True))
+    assert weight["noise"] > weight["good"]
+
+
+def test_given_bounds_stay(planted_lists: Dataset) -> None:
+    rule = model_named("combsum", {"bounds": "good:-1:3,fair:-2:4"})
+    result = tune(planted_lists, [rule], folds=3, metric="ndcg@5")
+    assert result.model.bounds == rule.bounds  # type: ignore[attr-defined]
+    assert result.table[1]["gain"] > 0.0
+    value, _ = result.export("json")
+    assert [row["bounds"] for row in value["lists"] if "bounds" in row] == [[-1.0, 3.0], [-2.0, 4.0]]
 
 
 def test_refusals(planted_lists: Dataset, tmp_path: Path) -> None:
