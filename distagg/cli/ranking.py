@@ -219,7 +219,12 @@ def rank_command(
         options: dict[str, Any] = {"shown": shown, "through": through, "runner": runner, "progress": progress}
         if target is None:
             tables = rank_by_chunks(ready, params, dataset, **options)
-            _print_ranking(call, tables, fmt or stdout_format(dataset, shown), ready.name, dataset.manifest.queries)
+            if call.json:
+                print(json.dumps(pa.concat_tables(tables).to_pylist(), indent=1))
+            elif sys.stdout.isatty() and not fmt:
+                _print_top(tables, dataset.manifest.queries)
+            else:
+                _print_lines(tables, fmt or _format_of_pipe(dataset, shown), ready.name)
             return
         fmt = fmt or SUFFIXES.get(target.suffix, "parquet")
         rows = rank_to(target, ready, params, dataset, fmt=fmt, **options)
@@ -243,29 +248,32 @@ def _refuse_formats(target: Place | None, fmt: Format | None, report: str | None
         raise UsageError("--report needs columns that TREC runs do not have; write parquet or csv")
 
 
-def stdout_format(dataset: Dataset, shown: Shown) -> Format:
+def _format_of_pipe(dataset: Dataset, shown: Shown) -> Format:
     """Runs for runs; CSV for other data, and for columns that runs do not have."""
     return "trec" if dataset.manifest.source == "trec" and not shown.columns else "csv"
 
 
-def _print_ranking(call: Call, tables: Iterator[pa.Table], fmt: Format, tag: str, queries: int) -> None:
-    """Print a ranking: rows as JSON, the top on a terminal, or all lines, chunk by chunk, for a pipe or a file."""
-    if call.json:
-        print(json.dumps(pa.concat_tables(tables).to_pylist(), indent=1))
-    elif sys.stdout.isatty():
-        table, enough = next(tables), False
-        while not enough and (more := next(tables, None)) is not None:
-            table = pa.concat_tables([table, more])
-            enough = pc.count_distinct(table["query"]).as_py() > SHOWN_QUERIES
-        print(ranking_table(table, SHOWN_QUERIES, SHOWN_ITEMS))
-        say(
-            f"at most {SHOWN_ITEMS} items of the first {min(SHOWN_QUERIES, queries):,} of {queries:,} queries; "
-            "for all: '-o FILE' or '| cat'"
-        )
-    else:
-        for number, table in enumerate(tables):
-            text = as_csv(table, header=number == 0) if fmt == "csv" else as_trec(table, tag)
-            sys.stdout.write(text.decode())
+def _print_lines(tables: Iterator[pa.Table], fmt: Format, tag: str) -> None:
+    """Print all lines, chunk by chunk."""
+    for number, table in enumerate(tables):
+        lines = as_csv(table, header=number == 0) if fmt == "csv" else as_trec(table, tag)
+        sys.stdout.write(lines.decode())
+
+
+def _print_top(tables: Iterator[pa.Table], queries: int) -> None:
+    """Print the top of the first queries, and say how to get the rest; chunks that are not shown are not ranked."""
+    table = next(tables)
+    for more in tables:
+        table = pa.concat_tables([table, more])
+        if pc.count_distinct(table["query"]).as_py() > SHOWN_QUERIES:
+            break
+    items = SHOWN_ITEMS if queries > 1 else SHOWN_QUERIES * SHOWN_ITEMS
+    print(ranking_table(table, SHOWN_QUERIES, items))
+    longest = pc.max(table["rank"]).as_py() or 0
+    first = [f"{SHOWN_QUERIES} of {queries:,} queries"] if queries > SHOWN_QUERIES else []
+    first += [f"{items} items of a query"] if longest > items else []
+    if first:
+        say(f"the first {', '.join(first)}; for all: '-o FILE' or '| cat'")
 
 
 def ready_model(

@@ -93,7 +93,11 @@ def test_a_terminal_sees_the_top(files: Path, monkeypatch: pytest.MonkeyPatch, c
     seen = capsys.readouterr()
     assert seen.out.splitlines()[0].split() == ["query", "item", "rank", "score"]
     assert len(seen.out.splitlines()) == 2 + 3 * 10
-    assert "first 3 of 9 queries; for all: '-o FILE' or '| cat'" in seen.err
+    assert "the first 3 of 9 queries, 10 items of a query; for all: '-o FILE' or '| cat'" in seen.err
+    assert main(["rank", "rrf", "many.run", "--format", "csv"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 1 + 9 * 14
+    assert main(["rank", "borda", "lists.csv"]) == 0
+    assert capsys.readouterr().err == ""  # all is shown
 
 
 def test_patterns_and_gzip(files: Path, capsys: Capture) -> None:
