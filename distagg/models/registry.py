@@ -152,8 +152,10 @@ MODELS: Registry[Model] = Registry(
     },
     ENTRY_POINTS,
 )
-FAMILIES = {  # folders of distagg/models, in the order in which they are listed
+FAMILIES = {  # folders of distagg/models, or modules of them
     "positional": "points for each place in a list",
+    "positional.scores": "normalised scores",
+    "positional.placed": "chance of a relevant item at each place",
     "majority": "majorities of lists",
     "pairwise": "strengths from pairs",
     "plackett_luce": "strengths from lists as sequences of choices",
@@ -181,8 +183,8 @@ def family_of(name: str) -> str:
     >>> family_of("rrf")
     'points for each place in a list'
     """
-    folder = MODELS.built_in.get(name, "").partition(".")[0]
-    return FAMILIES.get(folder, "models of other packages")
+    module = MODELS.built_in.get(name, "").partition(":")[0]
+    return FAMILIES.get(module) or FAMILIES.get(module.partition(".")[0], "models of other packages")
 
 
 def is_model(name: str) -> bool:
