@@ -1,31 +1,50 @@
 """Method by method, who has it: ours by model name, theirs by the name under which their manuals have it.
 
-What others have and we have not stands first. Taken from the versions in peers.txt.
+What others have and we have not stands first. Taken from the versions in peers.txt; PyTerrier (with pyterrier-alpha),
+arena-rank, openskill and pref_voting, which are not measured, from their manuals and sources of November 2026.
 """
 
 from __future__ import annotations
 
-PEERS = ("ranx", "pyflagr", "choix", "evalica", "crowd-kit", "corankco", "LightGBM")
+PEERS = (
+    "ranx", "PyTerrier", "pyflagr", "choix", "evalica", "arena-rank", "openskill", "crowd-kit", "corankco",
+    "pref_voting", "LightGBM",
+)  # fmt: skip
 HEAD = ["method", "distagg", *PEERS]
 
 METHODS: dict[str, dict[str, str]] = {
     "Elo, PageRank, eigenvectors, Newman": {"evalica": "elo, pagerank, eigen, newman"},
     "rank centrality": {"choix": "rank_centrality"},
+    "Bradley-Terry with covariates (style control)": {"arena-rank": "ContextualBradleyTerry"},
+    "strengths on the Elo scale": {"evalica": "elo", "arena-rank": "scale, base, init_rating"},
+    "ratings updated game by game, teams": {"openskill": "rate"},
+    "Schulze, ranked pairs, split cycle, instant runoff": {
+        "pref_voting": "beat_path, ranked_pairs, split_cycle, instant_runoff, ...",
+    },
+    "retrieval and reranking in the same pipeline": {"PyTerrier": ">>"},
     "Bradley-Terry with reliabilities of workers": {"crowd-kit": "NoisyBradleyTerry"},
     "KwikSort, exact Kemeny by integer programming": {"corankco": "KwikSort, ExactAlgorithm"},
     "interpolated precision at recall levels": {"ranx": "interpolated_precision_at_recall"},
-    "reciprocal rank fusion": {"distagg": "rrf", "ranx": "rrf"},
-    "CombSUM, CombMNZ": {"distagg": "combsum, combmnz", "ranx": "sum, mnz", "pyflagr": "CombSUM, CombMNZ"},
+    "reciprocal rank fusion": {"distagg": "rrf", "ranx": "rrf", "PyTerrier": "RRFusion"},
+    "CombSUM, CombMNZ": {
+        "distagg": "combsum, combmnz", "ranx": "sum, mnz", "PyTerrier": "+", "pyflagr": "CombSUM, CombMNZ",
+    },
     "  other rules on scores": {
         "distagg": "combgmnz, combanz, combmax, combmin, combmed", "ranx": "gmnz, anz, max, min, med",
     },
     "  norms of scores": {
         "distagg": "rank, borda, minmax, max, sum, l2, zmuv, dbsf; bounds",
-        "ranx": "rank, borda, min-max, max, sum, zmuv", "pyflagr": "rank, borda, score, z-score",
+        "ranx": "rank, borda, min-max, max, sum, zmuv", "PyTerrier": "PerQueryMaxMinScore",
+        "pyflagr": "rank, borda, score, z-score",
     },
-    "weights of experts, depth of lists": {
-        "distagg": "weights, depth; learned by tune", "ranx": "wsum, wmnz, ...; by grid search",
+    "weights of experts": {"distagg": "weights", "ranx": "wsum, wmnz, ...", "PyTerrier": "2 * a + b"},
+    "depth of lists": {"distagg": "depth, top", "PyTerrier": "%"},
+    "weights and settings tuned on labels": {
+        "distagg": "tune", "ranx": "optimize_fusion", "PyTerrier": "GridSearch",
     },
+    "  measured on held-out queries": {"distagg": "tune", "PyTerrier": "KFoldGridSearch"},
+    "  guarded against few labels": {"distagg": "tune"},
+    "  as the query of a search engine": {"distagg": "tune --export"},
     "inverse square ranks, rank-biased centroids": {"distagg": "isr, log_isr, rbc", "ranx": "isr, log_isr, rbc"},
     "probabilistic fusion (ProbFuse, SegFuse, SlideFuse, BayesFuse, MAPFuse, PosFuse)": {
         "distagg": "probfuse, ...", "ranx": "probfuse, ...",
@@ -33,37 +52,66 @@ METHODS: dict[str, dict[str, str]] = {
     "robust rank aggregation, outranking, DIBRA": {
         "distagg": "rra, outranking, dibra", "pyflagr": "RobustRA, OutrankingApproach, DIBRA",
     },
-    "Borda": {"distagg": "borda", "ranx": "bordafuse", "pyflagr": "BordaCount", "corankco": "BordaCount"},
+    "Borda": {"distagg": "borda", "ranx": "bordafuse", "pyflagr": "BordaCount", "corankco": "BordaCount",
+              "pref_voting": "borda"},
     "median rank": {"distagg": "median", "ranx": "med", "corankco": "MedRank"},
-    "Condorcet": {"distagg": "condorcet", "ranx": "condorcet", "pyflagr": "CondorcetWinners"},
-    "Copeland": {"distagg": "copeland", "pyflagr": "CopelandWinners", "corankco": "CopelandMethod"},
+    "Condorcet": {
+        "distagg": "condorcet", "ranx": "condorcet", "pyflagr": "CondorcetWinners", "pref_voting": "condorcet",
+    },
+    "Copeland": {
+        "distagg": "copeland", "pyflagr": "CopelandWinners", "corankco": "CopelandMethod", "pref_voting": "copeland",
+    },
     "Markov chains MC1-MC4": {"distagg": "mc1 .. mc4", "pyflagr": "MC1 .. MC4"},
-    "Kemeny, by search": {"distagg": "kemeny", "pyflagr": "KemenyOptimal", "corankco": "BioConsert"},
+    "Kemeny": {
+        "distagg": "kemeny", "pyflagr": "KemenyOptimal", "corankco": "BioConsert", "pref_voting": "kemeny_young",
+    },
     "Bradley-Terry": {
         "distagg": "bradley_terry", "choix": "ilsr_pairwise, ...", "evalica": "bradley_terry",
-        "crowd-kit": "BradleyTerry",
+        "arena-rank": "BradleyTerry", "openskill": "BradleyTerryFull, BradleyTerryPart", "crowd-kit": "BradleyTerry",
     },
-    "  ties, weights": {"distagg": "ties, pair weights", "evalica": "ties, weights"},
-    "  standard errors, intervals": {"distagg": "errors=standard, bootstrap", "evalica": "bootstrap"},
-    "Thurstone": {"distagg": "thurstone", "choix": "ep_pairwise"},
-    "Plackett-Luce": {"distagg": "plackett_luce", "choix": "ilsr_rankings, mm_rankings"},
+    "  ties, weights": {
+        "distagg": "ties, pair weights", "evalica": "ties, weights", "arena-rank": "half a win; weights",
+        "openskill": "ties, weights",
+    },
+    "  standard errors, intervals": {
+        "distagg": "errors=standard, bootstrap", "evalica": "bootstrap", "arena-rank": "sandwich, bootstrap",
+        "openskill": "sigma",
+    },
+    "Thurstone": {
+        "distagg": "thurstone", "choix": "ep_pairwise", "openskill": "ThurstoneMostellerFull, ThurstoneMostellerPart",
+    },
+    "Plackett-Luce": {
+        "distagg": "plackett_luce", "choix": "ilsr_rankings, mm_rankings", "openskill": "PlackettLuce",
+    },
     "Mallows, cranking": {"distagg": "mallows, cranking"},
     "SVP, coset permutations": {"distagg": "svp, cps"},
     "Multinomial Preference Model, adherence, variance": {"distagg": "mpm, theta_mpm, theta_sup_mpm"},
     "CRF on an expected metric": {"distagg": "crf"},
     "LambdaRank on SVD or CP features of lists": {"distagg": "lambdarank"},
     "stochastic rank aggregation": {"distagg": "stagg, stagg_bc, stagg_rrf"},
-    "boosted trees": {"distagg": "lambdamart (by LightGBM)", "LightGBM": "lambdarank, rank_xendcg"},
+    "boosted trees": {
+        "distagg": "lambdamart (by LightGBM)", "PyTerrier": "ltr (by LightGBM, ...)",
+        "LightGBM": "lambdarank, rank_xendcg",
+    },
     "completion of ratings (PMF, neighbours)": {"distagg": "--complete"},
-    "metrics and paired tests": {"distagg": "evaluate, compare", "ranx": "evaluate, compare", "pyflagr": "evaluation"},
+    "metrics and paired tests": {
+        "distagg": "evaluate, compare", "ranx": "evaluate, compare", "PyTerrier": "Experiment (by ir-measures)",
+        "pyflagr": "evaluation",
+    },
     "  recall, hit rate, F1, R-precision, bpref, gains": {
         "distagg": "recall, success, f1, rprec, bpref, ndcg(exp)",
-        "ranx": "recall, hit_rate, f1, r-precision, bpref, ndcg_burges",
+        "ranx": "recall, hit_rate, f1, r-precision, bpref, ndcg_burges", "PyTerrier": "R, Success, SetF, Rprec, Bpref",
     },
-    "  ERR, infAP, share of judged items": {"distagg": "err, infap, judged"},
+    "  ERR, infAP, share of judged items": {"distagg": "err, infap, judged", "PyTerrier": "ERR, infAP, Judged"},
     "  rank-biased overlap of two rankings": {"distagg": "rbo"},
+    "one call on pandas frames": {
+        "distagg": "rank", "ranx": "Run.from_df", "PyTerrier": "every stage", "evalica": "lists of names",
+        "arena-rank": "PairDataset.from_pandas", "crowd-kit": "fit_predict",
+    },
+    "  on polars, Arrow, DuckDB, dictionaries of runs": {"distagg": "rank", "ranx": "Run(dictionary)"},
+    "  on Dask frames": {"distagg": "rank, in memory", "LightGBM": "DaskLGBMRanker"},
     "more data than memory": {"distagg": "chunks"},
-    "a cluster": {"distagg": "--workers, --scheduler", "LightGBM": "Dask"},
+    "a cluster": {"distagg": "--workers, --scheduler", "PyTerrier": "Ray", "LightGBM": "Dask"},
     "resumes where it was killed, same bytes": {"distagg": "run, resume"},
 }  # fmt: skip
 
