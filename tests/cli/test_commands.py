@@ -10,7 +10,8 @@ import pytest
 
 from distagg.cli.main import main
 from distagg.dataset import Dataset
-from distagg.engine import compare
+from distagg.engine import compare, rank
+from distagg.engine.read_rankings import read_rankings
 from distagg.models import MODELS
 from distagg.models.registry import FAMILIES
 
@@ -40,6 +41,23 @@ def test_rankings_have_the_promised_columns(planted: Path, tmp_path: Path, capsy
     info = out_json(capsys, "info", str(planted))
     assert table.num_rows == info["items"]
     assert len(table["query"].unique()) == info["queries"]
+
+
+def test_rank_takes_weights_depth_and_top(planted: Path, tmp_path: Path, capsys: Capture) -> None:
+    data = Dataset.open(planted)
+    first, second = data.experts[:2]
+    (tmp_path / "w.json").write_text(json.dumps({first: 4, second: 0}))
+    for number, weights in enumerate((f"{first}:4,{second}:0", f"@{tmp_path / 'w.json'}")):
+        target = tmp_path / f"{number}.parquet"
+        chosen = ["-p", f"weights={weights}", "-p", "DEPTH=3", "--top", "2"]
+        assert main(["rank", "Rrf", str(planted), "-o", str(target), "--format", "parquet", *chosen]) == 0
+        expected = rank("rrf", data, weights={first: 4, second: 0}, depth=3, top=2)
+        assert read_rankings(target).to_pylist() == expected.to_pylist()
+    assert main(["fit", "rrf", str(planted), "-o", str(tmp_path / "m"), "-p", "weights=auto"]) == 0
+    assert main(["rank", str(tmp_path / "m"), str(planted), "-o", str(tmp_path / "r"), "--top", "1"]) == 0
+    assert len(read_rankings(tmp_path / "r")) == data.manifest.queries
+    assert main(["rank", "rrf", str(planted), "-o", str(tmp_path / "x"), "-p", "weights=nobody:2"]) == 2
+    assert "unknown expert in weights 'nobody'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Weights of experts: an expert of weight n counts as n experts, for every model that takes weights."""
 
+import functools
 import json
 
 import numpy as np
@@ -40,11 +41,27 @@ def test_the_models_that_take_weights():
 @pytest.mark.parametrize(("name", "settings"), SETTINGS)
 def test_a_weight_of_n_counts_as_n_experts_and_0_as_none(name, settings):
     model = model_named(name, settings)
-    if model.learns:
-        pytest.skip("learns from labels: its own tests say what weights do")
     for chunk, repeated in cases():
         weighted = model.score(chunk, {"expert_weight": TIMES})
         np.testing.assert_allclose(weighted, model.score(repeated, {}), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(("name", "settings"), [row for row in SETTINGS if MODELS[row[0]].additive])
+def test_weights_of_a_query_that_lies_in_several_chunks(name, settings):
+    model = model_named(name, settings)
+    for (query,), chunk in drawn_chunks(10, most_queries=1):
+        if not query.lists:
+            continue
+        params = {"expert_weight": TIMES}
+        whole = model.score(chunk, params)
+        pieces = [build_chunk([Query(query.size, {e: ranks})], n_experts=5) for e, ranks in query.lists.items()]
+        while True:
+            params = model.finish(
+                functools.reduce(model.reduce, [model.map(piece, params) for piece in pieces]), params
+            )
+            if model.done(params):
+                break
+        np.testing.assert_allclose(model.score(pieces[0], params), whole, atol=1e-8)
 
 
 @pytest.mark.parametrize("name", ["condorcet", "copeland", "mc4"])

@@ -11,6 +11,8 @@ import pytest
 from small_jobs import fingerprints, ranking_job, training_job
 
 from distagg.cli.main import main
+from distagg.dataset import Dataset
+from distagg.engine import rank
 from distagg.engine.read_rankings import read_rankings
 from distagg.pipeline.folder import RunFolder
 from distagg.pipeline.status import status
@@ -77,6 +79,21 @@ def test_a_tuned_rule_ranks_and_its_held_out_figures_are_reported(
     assert f"{100 * means['rrf tuned']['ndcg@5']:.2f}" in page
     assert main(["run", write({"name": "tuning", "steps": steps})]) == 0
     assert "done already" in capsys.readouterr().err
+
+
+def test_a_step_takes_weights_depth_and_top(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = Dataset.open(small)
+    chosen = {"weights": {data.experts[0]: 5}, "depth": 3}
+    steps = {"fused": {"do": "rank", "model": "RRF", "dataset": str(small), "settings": chosen, "top": 2}}
+    job = write({"name": "fusion", "steps": steps})
+    assert main(["run", job]) == 0
+    output = Path("runs/fusion/latest/output/fused")
+    assert read_rankings(output).to_pylist() == rank("rrf", data, top=2, **chosen).to_pylist()
+    assert main(["run", job, "steps.fused.top=1"]) == 0
+    assert read_rankings(output)["rank"].unique().to_pylist() == [1]
+    steps["fused"]["settings"] = {"weights": {"nobody": 2}}
+    assert main(["run", write({"name": "fusion", "steps": steps})]) == 2
+    assert "steps.fused.dataset: unknown expert in weights 'nobody'" in capsys.readouterr().err
 
 
 def test_a_run_from_files_to_a_report(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
