@@ -114,17 +114,20 @@ def say(text: str) -> None:
     print(text, file=sys.stderr)
 
 
+PATH = click.Path()  # text for which shells complete names of files
+
+
 class Argument(click.Argument):
     """A positional argument with its meaning in the help."""
 
     def __init__(self, name: str, *, help: str, **attributes: Any) -> None:
-        super().__init__([name], **attributes)
+        super().__init__([name], **{"type": PATH, **attributes})
         self.help = help
 
 
 def option(*names: str, **attributes: Any) -> click.Option:
     """An option; ``many=True`` may be repeated."""
-    return click.Option(names, multiple=attributes.pop("many", False), **attributes)
+    return click.Option(names, multiple=attributes.pop("many", False), **{"type": PATH, **attributes})
 
 
 def flag(*names: str, help: str, **attributes: Any) -> click.Option:

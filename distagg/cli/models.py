@@ -7,6 +7,7 @@ import textwrap
 from typing import Any
 
 from distagg.cli.commands import Argument, Call, command
+from distagg.cli.options import complete_model
 from distagg.errors import unknown
 from distagg.models import ALIASES, MODELS, family_of, known_name
 from distagg.models.base import Model
@@ -16,7 +17,7 @@ WIDTH = 80  # columns of a terminal
 
 @command(
     "models",
-    Argument("name", metavar="[MODEL]", required=False, help="explain this model and its parameters"),
+    Argument("name", metavar="[MODEL]", required=False, shell_complete=complete_model, help="explain this model"),
     cluster=False,
     examples=("distagg models", "distagg models crf"),
 )

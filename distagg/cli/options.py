@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.shell_completion import CompletionItem
 
 from distagg.cli.commands import Argument, Gathered, flag, option, say
 from distagg.errors import UsageError
@@ -163,6 +164,14 @@ def settings_option(form: str, help: str) -> click.Option:
     return option("-p", "settings", many=True, metavar=form, callback=settings_of, help=help)
 
 
+def complete_model(ctx: click.Context, param: click.Parameter, start: str) -> list[CompletionItem]:
+    """Names of models for the shell, and names of files for models that are saved."""
+    from distagg.models import MODELS
+
+    named = [CompletionItem(name) for name in MODELS if name.startswith(start.lower())]
+    return named or [CompletionItem(start, type="file")]
+
+
 SHORTCUTS = (
     option("--depth", type=int, metavar="K", help="take only the first K of each list; short for -p depth=K"),
     option("--weights", metavar="NAME:W,...", help="weigh experts, as dense:2,bm25:1; short for -p weights=..."),
@@ -239,7 +248,12 @@ EXPANSION = (
 )
 DATA = Gathered("data", Data, (*SOURCES, *EXPANSION), "Data")
 DATASET = Argument("dataset", metavar="DATASET", help="a dataset written by 'distagg import'")
-MODEL_OR_FITTED = Argument("model", metavar="MODEL|MODELDIR", help="a model's name, or a model fitted by 'distagg fit'")
+MODEL_OR_FITTED = Argument(
+    "model",
+    metavar="MODEL|MODELDIR",
+    shell_complete=complete_model,
+    help="a model's name, or a model fitted by 'distagg fit'",
+)
 PROTOCOL = option(
     "--protocol",
     type=click.Choice(("letor", "trec")),

@@ -22,6 +22,7 @@ from distagg.cli.options import (
     WHERE,
     Completion,
     Data,
+    complete_model,
     completion_options,
     matching,
     refuse_unlabelled,
@@ -49,7 +50,12 @@ ENDS = 10  # items at the top and at the bottom of a ranking in its report
 
 @command(
     "fit",
-    Argument("model", metavar="MODEL", help="a model's name; 'distagg models' lists them"),
+    Argument(
+        "model",
+        metavar="MODEL",
+        shell_complete=complete_model,
+        help="a model's name; 'distagg models' lists them",
+    ),
     DATA,
     option(
         "-o",

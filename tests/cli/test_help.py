@@ -60,8 +60,15 @@ def test_a_slip_is_answered_with_the_way_out(words: list[str], said: str, capsys
 
 def test_shells_complete_commands_and_options(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
     monkeypatch.setenv("_DISTAGG_COMPLETE", "bash_complete")
-    for line, wanted in (("distagg ra", "rank"), ("distagg rank --sup", "--support")):
+    known = {
+        "distagg ra": "plain,rank",
+        "distagg rank --sup": "plain,--support",
+        "distagg rank bor": "plain,borda",
+        "distagg rank rrf bm": "file,bm",
+        "distagg compare --qrels qr": "file,qr",
+    }
+    for line, wanted in known.items():
         monkeypatch.setitem(os.environ, "COMP_WORDS", line)
         monkeypatch.setitem(os.environ, "COMP_CWORD", str(len(line.split()) - 1))
         main([])
-        assert f"plain,{wanted}" in capsys.readouterr().out.splitlines()
+        assert wanted in capsys.readouterr().out.splitlines(), line
