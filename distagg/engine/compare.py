@@ -39,10 +39,10 @@ def evaluate_model(
     if not dataset.manifest.labels:
         raise UsageError(f"{dataset.path or 'the dataset'} has no labels to evaluate against; import it with them")
     dataset = cut(model, dataset)
-    params = gather(model, params, dataset, runner)
+    known = gather(model, params, dataset, runner)
     refs = dataset.plan()[:1] if split_query(dataset) else dataset.plan()
     protocol = protocol or dataset.manifest.protocol
-    payload = (model, params, tuple(metrics), protocol, highest_label(dataset.manifest))
+    payload = (model, known, tuple(metrics), protocol, highest_label(dataset.manifest))
     work = Work(_evaluate_task, payload, ids=protocol == "trec")
     pieces = list((runner or InlineRunner()).map(work, refs, progress))
     if not pieces:
@@ -303,6 +303,6 @@ def _queries_task(chunk: Chunk, index: int, payload: None) -> tuple[list[int], l
 
 
 def _evaluate_task(chunk: Chunk, index: int, payload: tuple[Any, ...]) -> tuple[np.ndarray, np.ndarray]:
-    model, params, metrics, protocol, max_grade = payload
-    scores = solved(model, chunk, params).score
+    model, known, metrics, protocol, max_grade = payload
+    scores = solved(model, chunk, known).score
     return chunk.positions, score_chunk(chunk, scores, parse_metrics(metrics), protocol=protocol, max_grade=max_grade)

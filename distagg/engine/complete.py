@@ -58,7 +58,8 @@ def fit_completion(
             f"{completion.name} completes ratings, but {dataset.path or 'the dataset'} holds none; "
             "import them with 'distagg import ratings'"
         )
-    return completion, run_rounds(completion, {}, dataset.plan(), runner or InlineRunner(), progress)
+    first = completion.learning(manifest.experts, {})
+    return completion, run_rounds(first, dataset.plan(), runner or InlineRunner(), progress)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

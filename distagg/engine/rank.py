@@ -22,6 +22,7 @@ from distagg.engine.rank_options import Shown, prepared
 from distagg.engine.runner import InlineRunner, Runner, Work
 from distagg.errors import InputError, UsageError
 from distagg.models import Model, Params
+from distagg.models.base import Known, solve_known
 from distagg.models.outcome import STATUS, Outcome
 from distagg.ordering import order_items
 from distagg.storage.atomic import refuse_existing, staged_directory, staged_file
@@ -130,8 +131,8 @@ def solve(
     ``through`` is a fitted completion: every user's ratings are completed first, then ranked.
     """
     runner = runner or InlineRunner()
-    params, refs, shown = ready(model, params, dataset, runner, shown=shown, through=through)
-    pieces = list(runner.map(Work(_solve_task, (model, params, shown, trace), ids=True), refs))
+    known, refs, shown = ready(model, params, dataset, runner, shown=shown, through=through)
+    pieces = list(runner.map(Work(_solve_task, (model, known, shown, trace), ids=True), refs))
     rankings = [no_rows(ranking_schema(model, shown)), *(ranking for ranking, _ in pieces)]
     fits = [no_rows(fits_schema(model, trace=trace)), *(fit for _, fit in pieces)]
     return Result(model.name, pa.concat_tables(rankings), pa.concat_tables(fits), model.criterion)
@@ -170,11 +171,11 @@ def rank_to(
     """Write rankings to ``target``, all or nothing; returns the number of rows."""
     refuse_existing(target)
     runner = runner or InlineRunner()
-    params, refs, shown = ready(model, params, dataset, runner, shown=shown, through=through)
+    known, refs, shown = ready(model, params, dataset, runner, shown=shown, through=through)
     target.parent.mkdir(parents=True, exist_ok=True)
     if fmt == "parquet":
         with staged_directory(target) as folder:
-            parts = _write_parts(folder, (model, params, shown), refs, fmt, runner, progress)
+            parts = _write_parts(folder, (model, known, shown), refs, fmt, runner, progress)
             converged = not any(part.unfinished for part in parts)
             about = {"model": model.name, "queries": dataset.manifest.queries, "converged": converged}
             publish_directory(folder, parts, about)
@@ -183,7 +184,7 @@ def rank_to(
         folder = staging.with_name(staging.name + ".parts")
         folder.mkdir()
         try:
-            parts = _write_parts(folder, (model, params, shown), refs, fmt, runner, progress)
+            parts = _write_parts(folder, (model, known, shown), refs, fmt, runner, progress)
             publish_file(folder, parts, staging, fmt)
         finally:
             for file in folder.iterdir():
@@ -192,9 +193,9 @@ def rank_to(
     return sum(part.rows for part in parts)
 
 
-def solved(model: Model, chunk: Chunk, params: Params, *, trace: bool = False) -> Outcome:
+def solved(model: Model, chunk: Chunk, known: Known, *, trace: bool = False) -> Outcome:
     """Solve a chunk and check that every item's score is a number."""
-    outcome = model.solve(chunk, params, trace=trace)
+    outcome = solve_known(model, chunk, known, trace=trace)
     nan = np.flatnonzero(np.isnan(outcome.score))
     if len(nan):
         query = chunk.query_ids[int(np.searchsorted(chunk.item_offsets, nan[0], side="right")) - 1]
@@ -211,8 +212,8 @@ def ready(
     shown: Shown = NOTHING_MORE,
     through: Through | None = None,
     chunk_entries: int = CHUNK_ENTRIES,
-) -> tuple[Params, tuple[ChunkRef, ...], Shown]:
-    """The inputs of a ranking: parameters (with the summed statistics of a split query), chunks, additional columns."""
+) -> tuple[Known, tuple[ChunkRef, ...], Shown]:
+    """The inputs of a ranking: parameters (or what was gathered from a split query), chunks, additional columns."""
     dataset = cut(model, dataset)
     if through is not None and model.depth:
         raise UsageError(f"depth={model.depth} cuts lists, but completed ratings are whole lists; omit one of the two")
@@ -221,15 +222,15 @@ def ready(
             "the bootstrap does not redo the completion of ratings for each draw; use one of the two options"
         )
     shown = prepared(shown, model, params, dataset, runner)
-    params = gather(model, params, dataset, runner, through=through)
+    known = gather(model, params, dataset, runner, through=through)
     if dataset.manifest.partition == "expert" or through is not None:
-        return params, dataset.plan()[:1], shown  # one chunk holds all items of a split query
-    return params, dataset.plan(chunk_entries), shown
+        return known, dataset.plan()[:1], shown  # one chunk holds all items of a split query
+    return known, dataset.plan(chunk_entries), shown
 
 
 def _write_parts(
     folder: Place,
-    job: tuple[Model, Params, Shown],
+    job: tuple[Model, Known, Shown],
     refs: tuple[ChunkRef, ...],
     fmt: Format,
     runner: Runner,
@@ -239,17 +240,17 @@ def _write_parts(
     return list(runner.map(work, refs, progress))
 
 
-def _solve_task(chunk: Chunk, index: int, payload: tuple[Model, Params, Shown, bool]) -> tuple[pa.Table, pa.Table]:
-    model, params, shown, trace = payload
-    outcome = solved(model, chunk, params, trace=trace)
+def _solve_task(chunk: Chunk, index: int, payload: tuple[Model, Known, Shown, bool]) -> tuple[pa.Table, pa.Table]:
+    model, known, shown, trace = payload
+    outcome = solved(model, chunk, known, trace=trace)
     ranking = ranking_of(chunk, outcome, ranking_schema(model, shown), shown, index)
     return ranking, fits_of(chunk, outcome, fits_schema(model, trace=trace))
 
 
 def write_task(chunk: Chunk, index: int, payload: tuple[Any, ...]) -> RankedPart:
     """Rank a chunk and write it as an attempt of part ``index``."""
-    model, params, shown, folder, fmt = payload
-    outcome = solved(model, chunk, params)
+    model, known, shown, folder, fmt = payload
+    outcome = solved(model, chunk, known)
     table = ranking_of(chunk, outcome, ranking_schema(model, shown), shown, index)
     fits = fits_of(chunk, outcome, fits_schema(model)) if model.query_columns else None
     unfinished = int((~outcome.queries["converged"]).sum()) if "converged" in outcome.queries else 0

@@ -16,9 +16,10 @@ from distagg.engine.fitting.fit import gather, split_query
 from distagg.engine.runner import Runner, Work
 from distagg.errors import UsageError
 from distagg.models import Model, Params
-from distagg.models.base import Statistics
+from distagg.models.base import Known, score_known
 from distagg.models.lists import BINARY
 from distagg.models.pairs import list_sums
+from distagg.models.rounds import Statistics
 from distagg.ordering import order_items
 from distagg.types import Floats
 
@@ -211,10 +212,10 @@ def _held_task(chunk: Chunk, index: int, payload: None) -> np.ndarray:
     return held
 
 
-def _place_task(chunk: Chunk, index: int, payload: tuple[Model, Params]) -> tuple[np.ndarray, ...]:
+def _place_task(chunk: Chunk, index: int, payload: tuple[Model, Known]) -> tuple[np.ndarray, ...]:
     """Scores, ranks (from 1) and the last rank of a chunk's items, and whether they are in a list or a pair."""
-    model, params = payload
-    score = model.score(chunk, params)
+    model, known = payload
+    score = score_known(model, chunk, known)
     starts = np.repeat(chunk.item_offsets[:-1], np.diff(chunk.item_offsets))
     rank = np.empty(chunk.n_items, dtype=np.int32)
     rank[starts + order_items(chunk.item_offsets, score)] = np.arange(chunk.n_items) - starts + 1

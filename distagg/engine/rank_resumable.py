@@ -56,7 +56,7 @@ def rank_in_parts(
     """
     runner = runner or InlineRunner()
     shown = Shown(top=top)
-    params, refs, shown = ready(
+    known, refs, shown = ready(
         model, params, dataset, runner, shown=shown, chunk_entries=chunk_entries or CHUNK_ENTRIES
     )
     _claim(staging, _purpose(model, params, dataset, fmt, top, len(refs)))
@@ -69,7 +69,7 @@ def rank_in_parts(
         _take_earlier(reuse, recipe, parts, staging, say)
     missing = [n for n in range(len(refs)) if n not in parts]
     say("parts", total=len(refs), taken=resumed, missing=len(missing))
-    work = Work(_part_task, (model, params, shown, str(staging.resolve()), fmt, missing), ids=True)
+    work = Work(_part_task, (model, known, shown, str(staging.resolve()), fmt, missing), ids=True)
     done = runner.map(work, [refs[n] for n in missing], progress)
     for n, (part, notes) in zip(missing, done, strict=True):
         parts[n] = (part, notes)
@@ -130,9 +130,9 @@ def accepted_parts(staging: Place) -> tuple[dict[int, NotedPart], list[str]]:
 
 
 def _part_task(chunk: Chunk, index: int, payload: tuple[Any, ...]) -> NotedPart:
-    model, params, shown, staging, fmt, numbers = payload
+    model, known, shown, staging, fmt, numbers = payload
     number, folder = numbers[index], place(staging)
-    part, notes = collecting(lambda: write_task(chunk, number, (model, params, shown, staging, fmt)))
+    part, notes = collecting(lambda: write_task(chunk, number, (model, known, shown, staging, fmt)))
     for written in (part.ranking, part.fits):
         if written is not None:
             sync(folder / written.attempt)

@@ -1,7 +1,7 @@
 """Models combine the preferences of a query into scores: ``registry`` has them by name, ``base`` says what one is."""
 
 from distagg.errors import NotConvergedWarning
-from distagg.models.base import Model, Params
+from distagg.models.base import Model
 from distagg.models.completion.model import Completion
 from distagg.models.registry import (
     ALIASES,
@@ -15,6 +15,7 @@ from distagg.models.registry import (
     model_named,
     reseeded,
 )
+from distagg.models.rounds import Params
 
 __all__ = [
     "ALIASES",

@@ -1,7 +1,8 @@
-"""What a model is: frozen hyperparameters and four pure functions on a chunk.
+"""What a model is: frozen hyperparameters and pure functions on a chunk.
 
-``map(chunk, params) -> statistics``, ``reduce(a, b)``, ``finish(statistics, params) -> params`` and
-``score(chunk, params) -> scores``. A model never knows where it runs; the engine owns the loop.
+``score(chunk, params) -> scores`` of whole queries; where statistics of a split query add up, ``map(chunk, params) ->
+statistics``, ``reduce(a, b)`` and ``score_split(chunk, gathered) -> scores``. A model never knows where it runs; the
+engine owns the loop.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ from distagg.dataset.chunk import Chunk
 from distagg.errors import NotConvergedWarning, UsageError, unknown
 from distagg.models.lists import sum_by_item
 from distagg.models.outcome import Outcome
+from distagg.models.rounds import Gathered, Pass, Stage
+from distagg.models.rounds import Params as Params
+from distagg.models.rounds import Statistics as Statistics
 from distagg.optimise.convergence import FIT_COLUMNS
 from distagg.types import Floats
 
 T = TypeVar("T")
 M = TypeVar("M", bound="Model")
-Params = dict[str, np.ndarray]  # shared parameters of a round, by name
-Statistics = dict[str, np.ndarray]
 
 
 # Where a task's notes go. A context variable, because warnings.catch_warnings is not safe between threads.
@@ -153,24 +155,26 @@ class Model:
         """The parameters to keep, given each candidate's metric: the first of the best."""
         return candidates[int(np.argmax(values))]
 
-    def sent(self, params: Params) -> Params:
-        """The parameters that ``map`` needs in a round; the others stay with the driver."""
-        return params
+    def learning(self, n_experts: int, params: Params) -> Stage:
+        """The first round of learning, for models that learn by sums over chunks; ``params`` come from the settings."""
+        raise NotImplementedError
+
+    def gathering(self, params: Params) -> Stage:
+        """The first round over the chunks of a split query; by default the only one, ``map`` and ``reduce``."""
+        return Pass(self, params)
 
     def map(self, chunk: Chunk, params: Params) -> Statistics:
+        """What a chunk of a split query adds to its statistics."""
         raise NotImplementedError
 
     def reduce(self, a: Statistics, b: Statistics) -> Statistics:
         return {key: a[key] + b[key] for key in a}
 
-    def finish(self, statistics: Statistics, params: Params) -> Params:
-        return {**params, **statistics}
-
-    def done(self, params: Params) -> bool:
-        """Whether the rounds are over; most models need one round."""
-        return True
-
     def score(self, chunk: Chunk, params: Params) -> Floats:
+        raise NotImplementedError
+
+    def score_split(self, chunk: Chunk, gathered: Gathered) -> Floats:
+        """Scores of a split query's items, which every chunk of it has."""
         raise NotImplementedError
 
     @property
@@ -187,10 +191,17 @@ class Model:
         """Scores, and everything else that the model knows about items and queries."""
         return Outcome(self.score(chunk, params))
 
+    def solve_split(self, chunk: Chunk, gathered: Gathered, *, trace: bool = False) -> Outcome:
+        """The same of a split query."""
+        return Outcome(self.score_split(chunk, gathered))
+
 
 @dataclass(frozen=True, kw_only=True)
 class Solver(Model):
-    """A model that fits every query by iteration and reports how each fit ended: subclasses write ``fit_chunk``."""
+    """A model that fits every query by iteration and reports how each fit ended.
+
+    Subclasses write ``fit_chunk`` and, if statistics of a split query add up, ``fit_split``.
+    """
 
     remedy: ClassVar[str] = "raise steps"  # advice for a fit that did not converge
 
@@ -201,12 +212,23 @@ class Solver(Model):
     def fit_chunk(self, chunk: Chunk, params: Params, *, trace: bool) -> Outcome:
         raise NotImplementedError
 
+    def fit_split(self, chunk: Chunk, gathered: Gathered, *, trace: bool) -> Outcome:
+        raise NotImplementedError
+
     def score(self, chunk: Chunk, params: Params) -> Floats:
         return self.solve(chunk, params).score
 
+    def score_split(self, chunk: Chunk, gathered: Gathered) -> Floats:
+        return self.solve_split(chunk, gathered).score
+
     def solve(self, chunk: Chunk, params: Params, *, trace: bool = False) -> Outcome:
         """The fit of every query. Queries that did not converge are always reported."""
-        outcome = self.fit_chunk(chunk, params, trace=trace)
+        return self._reported(self.fit_chunk(chunk, params, trace=trace))
+
+    def solve_split(self, chunk: Chunk, gathered: Gathered, *, trace: bool = False) -> Outcome:
+        return self._reported(self.fit_split(chunk, gathered, trace=trace))
+
+    def _reported(self, outcome: Outcome) -> Outcome:
         unfinished = ~outcome.queries["converged"]
         if unfinished.any():
             most = int(outcome.queries["iterations"][unfinished].max())
@@ -222,8 +244,7 @@ class Solver(Model):
 class Tally(Model):
     """A per-query model: ``map`` tallies statistics for each item, ``settle`` turns them into scores.
 
-    On whole queries ``score`` tallies and settles at once. On an expert-partitioned dataset the engine maps
-    and reduces the tallies first, and hands them to ``score`` as parameters: the same four functions.
+    On whole queries ``score`` tallies and settles at once. The tallies of a split query are gathered first.
     A statistic named ``sum`` is the score, unless ``settle`` says otherwise.
     """
 
@@ -233,12 +254,25 @@ class Tally(Model):
         return tally["sum"]
 
     def score(self, chunk: Chunk, params: Params) -> Floats:
-        if "tallied" in params:
-            return self.settle(chunk, params, params)
         return self.settle(chunk, self.map(chunk, params), params)
 
-    def finish(self, statistics: Statistics, params: Params) -> Params:
-        return {**params, **statistics, "tallied": np.ones(1)}
+    def score_split(self, chunk: Chunk, gathered: Gathered) -> Floats:
+        return self.settle(chunk, gathered.statistics, gathered.params)
+
+
+Known = Params | Gathered  # what is known of a chunk's queries before they are scored
+
+
+def solve_known(model: Model, chunk: Chunk, known: Known, *, trace: bool = False) -> Outcome:
+    """Solve the queries of a chunk: whole ones, or the split one whose statistics were gathered."""
+    if isinstance(known, Gathered):
+        return model.solve_split(chunk, known, trace=trace)
+    return model.solve(chunk, known, trace=trace)
+
+
+def score_known(model: Model, chunk: Chunk, known: Known) -> Floats:
+    """Only the scores."""
+    return model.score_split(chunk, known) if isinstance(known, Gathered) else model.score(chunk, known)
 
 
 def sum_entries(chunk: Chunk, weights: Floats) -> Floats:

@@ -23,8 +23,9 @@ from typing import ClassVar
 import numpy as np
 
 from distagg.dataset.chunk import Chunk
-from distagg.models.base import Model, Params, Statistics, param
+from distagg.models.base import Model, param
 from distagg.models.chunk_cache import kept
+from distagg.models.rounds import Params, Statistics
 
 MODES = ("serial", "average", "gradient")
 MODE_HELP = (

@@ -18,7 +18,8 @@ import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.errors import InputError, UsageError, unknown
-from distagg.models.base import Model, Params, param
+from distagg.models.base import Model, param
+from distagg.models.rounds import Params
 from distagg.storage.paths import place
 from distagg.types import Floats
 

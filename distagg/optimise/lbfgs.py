@@ -22,6 +22,7 @@ Cost of a step: O(size x MEMORY).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -180,3 +181,44 @@ def direction(path: Path, pairs: int) -> None:
 def is_lost(search: Search) -> bool:
     """Whether the line search failed to find a better point, so that the optimisation must end."""
     return search.tried >= (SEARCHES if search.rule == BY_SLOPE else HALVINGS)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ascent:
+    """The maximum of a concave function whose gradients come one round at a time, by slopes; nothing is overwritten."""
+
+    path: Path
+    search: Search
+
+    @classmethod
+    def begin(cls, x: Floats) -> Ascent:
+        """Before the first gradient, which is wanted at x."""
+        return cls(begin(x.copy()), first_search(BY_SLOPE))
+
+    @property
+    def x(self) -> Floats:
+        """The best point so far."""
+        return self.path.x
+
+    @property
+    def trial(self) -> Floats:
+        """Where the next gradient is wanted."""
+        return self.path.trial
+
+    @property
+    def steps(self) -> int:
+        return self.search.steps
+
+    @property
+    def lost(self) -> bool:
+        """Whether the line search failed to find a better point."""
+        return bool(is_lost(self.search))
+
+    def after(self, uphill: Floats, curvature: Floats) -> Ascent:
+        """The next state, from the gradient at ``trial`` and (used once) minus the diagonal of the Hessian there."""
+        path = Path(*(array.copy() for array in self.path))
+        if self.search.steps < 0:
+            some = curvature > 0.0
+            path.scale[:] = np.where(some, 1.0 / np.sqrt(np.where(some, curvature, 1.0)), 0.0)
+        search = judge(path, self.search, 0.0, -uphill)
+        return Ascent(path, aim(path, search) if search.tried == 0 else search)

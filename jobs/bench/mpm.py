@@ -38,9 +38,10 @@ def load(folder: Path, source: SyntheticSource) -> Chunk:
 def one_fit(model: Model, chunk: Chunk) -> tuple[float, float]:
     """Seconds of the pass over the lists, and of one iteration of all queries."""
     start = time.perf_counter()
-    tally = model._tally(chunk, {})  # type: ignore[attr-defined]
+    tally = model._tally(chunk, None)  # type: ignore[attr-defined]
     between = time.perf_counter()
-    outcome = model.solve(chunk, tally)
+    margins = model._margins(chunk, None) if model.variance else iter(())  # type: ignore[attr-defined]
+    outcome = model._fitted(chunk, tally, None, margins, trace=False)  # type: ignore[attr-defined]
     taken = float(outcome.queries["iterations"].mean())
     return between - start, (time.perf_counter() - between) / max(taken, 1.0)
 

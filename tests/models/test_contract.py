@@ -8,14 +8,15 @@ from functools import cache
 
 import numpy as np
 import pytest
+from rounds_by_hand import run
 from strategies import Query, build_chunk, drawn_chunks
 
 from distagg.dataset.chunk import Chunk
 from distagg.engine.fitting.boost import grow
 from distagg.models import MODELS, Model
-from distagg.models.base import Params
 from distagg.models.boosted.blend import Blend
 from distagg.models.boosted.model import LambdaMart
+from distagg.models.rounds import Params
 from distagg.models.trained import Trained
 
 EVERY = sorted(MODELS)
@@ -100,10 +101,12 @@ def ready(model: Model) -> Params:
         return {**trees, "expert_row": np.arange(5.0)}
     if isinstance(model, Blend):
         return model.joined({name: ready(member) for name, member in model.members.items()})
-    begin: Params = {}
     if isinstance(model, Trained):
         begin = model.first(TRAINING.n_experts, 2.0)
-    return gathered(model, [TRAINING], begin, right=False) if model.learns else {}
+        while not model.done(begin):
+            begin = model.finish(model.map(TRAINING, begin), begin)
+        return begin
+    return run(model.learning(TRAINING.n_experts, {}), [TRAINING]) if model.learns else {}
 
 
 def scores_of(model: Model, chunk: Chunk) -> np.ndarray:
@@ -250,18 +253,6 @@ def split_by_expert() -> list[tuple[Chunk, list[Chunk]]]:
     ]
 
 
-def gathered(model: Model, pieces: list[Chunk], params: Params, *, right: bool) -> Params:
-    """Rounds of map, reduce and finish, reducing from the left or from the right."""
-    while True:
-        statistics = [model.map(piece, params) for piece in pieces]
-        while len(statistics) > 1:
-            at = len(statistics) - 2 if right else 0
-            statistics[at : at + 2] = [model.reduce(statistics[at], statistics[at + 1])]
-        params = model.finish(statistics[0], params)
-        if model.done(params):
-            return params
-
-
 WHOLE = ({"solver": "ilsr"}, {"solver": "bayes"})  # for whole queries alone
 
 
@@ -272,5 +263,5 @@ def test_statistics_of_split_queries_add_up(name, settings):
     for chunk, pieces in split_by_expert():
         whole = model.score(chunk, ready(model))
         for right in (False, True):
-            params = gathered(model, pieces, ready(model), right=right)
-            np.testing.assert_allclose(model.score(pieces[0], params), whole, atol=1e-8)
+            gathered = run(model.gathering(ready(model)), pieces, right=right)
+            np.testing.assert_allclose(model.score_split(pieces[0], gathered), whole, atol=1e-8)

@@ -18,11 +18,10 @@ from distagg.engine.dask import DaskRunner
 from distagg.engine.rank import Result
 from distagg.errors import UsageError
 from distagg.models import NotConvergedWarning
-from distagg.models.base import Statistics
-from distagg.models.pairwise import rounds as pairwise_rounds
+from distagg.models.pairwise import routes
 from distagg.models.pairwise.counts import PAIR_BYTES
-from distagg.models.pairwise.rounds import edge
-from distagg.models.pairwise.solver import Pairwise
+from distagg.models.pairwise.routes import BlockRound, edge
+from distagg.models.rounds import Statistics
 
 SETTINGS = [
     ("plackett_luce", {}), ("plackett_luce", {"solver": "mm", "tolerance": 1e-9}),
@@ -78,17 +77,16 @@ def test_counts_merge_a_block_of_items_at_a_time(split: Dataset, monkeypatch: py
     """No merge holds more than its block, all blocks together are the counts of one, and ties count once."""
     whole = solve("bradley_terry", split, route="counts")
     seen: list[tuple[int, int]] = []
-    reduce = Pairwise.reduce
+    reduce = BlockRound.reduce
 
-    def watched(self: Pairwise, a: Statistics, b: Statistics) -> Statistics:
+    def watched(self: BlockRound, a: Statistics, b: Statistics) -> Statistics:
         made = reduce(self, a, b)
-        if "pair_winner" in made:
-            low = np.minimum(made["pair_winner"], made["pair_loser"])
-            seen.append((int(low.min()), int(low.max())))
+        low = np.minimum(made["pair_winner"], made["pair_loser"])
+        seen.append((int(low.min()), int(low.max())))
         return made
 
-    monkeypatch.setattr(Pairwise, "reduce", watched)
-    monkeypatch.setattr(pairwise_rounds, "BLOCK_BYTES", 60 * 59 // 2 * PAIR_BYTES // 3)
+    monkeypatch.setattr(BlockRound, "reduce", watched)
+    monkeypatch.setattr(routes, "BLOCK_BYTES", 60 * 59 // 2 * PAIR_BYTES // 3)
     blocks = solve("bradley_terry", split, route="counts")
     assert by_item(blocks) == by_item(whole)
     assert blocks.fits.equals(whole.fits)

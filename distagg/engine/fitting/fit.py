@@ -20,8 +20,9 @@ from distagg.engine.runner import InlineRunner, Runner, Work
 from distagg.engine.saved import align_experts
 from distagg.errors import UsageError
 from distagg.models import Completion, Model, Params
-from distagg.models.base import Statistics
+from distagg.models.base import Known
 from distagg.models.completion.model import some_lists
+from distagg.models.rounds import Stage, Statistics
 from distagg.models.weights import AUTO, Weighted
 
 log = logging.getLogger("distagg")
@@ -96,7 +97,9 @@ class MapReduceLearner(Learner):
                 )
             check_whole(model, dataset)
             refs += dataset.plan()
-        return run_rounds(model, params, refs, data.runner, data.progress, keeper=data.keeper)
+        first = model.learning(data.train.manifest.experts, params)
+        learned: Params = run_rounds(first, refs, data.runner, data.progress, keeper=data.keeper)
+        return learned
 
 
 def _report_outside(model: Model, params: Params, data: Training) -> None:
@@ -166,8 +169,8 @@ def gather(
     runner: Runner | None = None,
     progress: Progress = silent,
     through: Through | None = None,
-) -> Params:
-    """Add the summed statistics of an expert-partitioned dataset to the parameters; no change where queries are whole.
+) -> Known:
+    """Gather the statistics of an expert-partitioned dataset, beside the params; only the params for whole queries.
 
     ``through`` is a fitted completion: the model then sees every user's completed ratings.
     """
@@ -178,35 +181,40 @@ def gather(
             f"{model.name} needs whole queries, but {dataset.path} is partitioned by expert in several chunks; "
             "choose a model whose statistics add up, such as borda, mean, median or rrf"
         )
-    return run_rounds(model, params, dataset.plan(), runner or InlineRunner(), progress, through=through)
+    gathered: Known = run_rounds(
+        model.gathering(params), dataset.plan(), runner or InlineRunner(), progress, through=through
+    )
+    return gathered
 
 
 def run_rounds(
-    model: Model,
-    params: Params,
+    stage: Stage,
     refs: Sequence[ChunkRef],
     runner: Runner,
     progress: Progress,
     *,
     through: Through | None = None,
     keeper: Keeper | None = None,
-) -> Params:
-    """Run rounds of map, reduce and finish until the model is done."""
+) -> Any:
+    """Run rounds of map, reduce and finish from a first stage until one gives the result.
+
+    The stages of rounds with a keeper are all of one kind, whose state it stores.
+    """
     keeper = keeper or NoKeeper()
-    repeated = type(model).done is not Model.done  # models of one round read each chunk once
     completion = None if through is None else (through[0], through[0].sent(through[1]))
     kept = keeper.load()
-    number, params = (0, params) if kept is None else (int(kept.pop("rounds done")[0]), kept)
+    number, stage = (0, stage) if kept is None else (int(kept.pop("rounds done")[0]), stage.resumed(kept))
     with saving_on_stop(keeper):
         while True:
-            work = Work(_map_task, (model, model.sent(params), completion), repeated=repeated)
-            statistics = runner.map_reduce(work, refs, model.reduce, progress)
+            work = Work(_map_task, (stage.sent(), completion), repeated=stage.repeated)
+            statistics = runner.map_reduce(work, refs, stage.reduce, progress)
             if statistics is None:
-                raise UsageError(f"nothing to fit {model.name} on: no query is selected")
-            params, number = model.finish(statistics, params), number + 1
-            if model.done(params):
-                return params
-            keeper.offer(number, {**params, "rounds done": np.array([float(number)])})
+                raise UsageError(f"nothing to fit {stage.model.name} on: no query is selected")
+            following, number = stage.finish(statistics), number + 1
+            if not isinstance(following, Stage):
+                return following
+            stage = following
+            keeper.offer(number, {**stage.state(), "rounds done": np.array([float(number)])})
 
 
 def cut(model: Model, dataset: Dataset) -> Dataset:
@@ -231,13 +239,13 @@ def check_fits(model: Model, dataset: Dataset) -> None:
         raise UsageError(f"{model.name} needs ranks above 0, but the dataset holds ratings; choose borda or mean")
 
 
-def _map_task(chunk: Chunk, index: int, payload: tuple[Model, Params, Through | None]) -> Statistics:
-    model, params, through = payload
+def _map_task(chunk: Chunk, index: int, payload: tuple[Stage, Through | None]) -> Statistics:
+    stage, through = payload
     if through is None:
-        return model.map(chunk, params)
+        return stage.map(chunk)
     completion, learned = through
     total: Statistics | None = None
     for block in completion.chunks(chunk, learned):
-        mapped = model.map(block, params)
-        total = mapped if total is None else model.reduce(total, mapped)
-    return total if total is not None else model.map(some_lists(chunk, slice(0, 0)), params)
+        mapped = stage.map(block)
+        total = mapped if total is None else stage.reduce(total, mapped)
+    return total if total is not None else stage.map(some_lists(chunk, slice(0, 0)))

@@ -20,7 +20,8 @@ from distagg.engine.saved import align_experts
 from distagg.errors import UsageError
 from distagg.metrics import highest_label, parse_metric, score_chunk
 from distagg.models import Model, Params
-from distagg.models.base import Statistics, not_converged
+from distagg.models.base import not_converged
+from distagg.models.rounds import Statistics
 from distagg.models.trained import Trained
 
 TRAIN_ENTRIES = 1 << 17  # smaller chunks than in a single pass: a round should keep all workers busy

@@ -15,9 +15,10 @@ import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
-from distagg.models.base import Model, Params, param
+from distagg.models.base import Model, param
 from distagg.models.boosted.model import standardised
 from distagg.models.registry import model_named
+from distagg.models.rounds import Params
 from distagg.types import Floats
 
 CRF: tuple[dict[str, Any], ...] = (

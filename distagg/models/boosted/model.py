@@ -13,11 +13,12 @@ import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
-from distagg.models.base import Model, Params, param, sum_entries
+from distagg.models.base import Model, param, sum_entries
 from distagg.models.boosted.kernels import Trees, add_trees
 from distagg.models.lists import PAIR_FUNCTIONS
 from distagg.models.pairs import won_and_lost, won_and_lost_names
 from distagg.models.registry import model_named
+from distagg.models.rounds import Params
 from distagg.models.scorers.features import KINDS, Features, FeatureSettings, chunk_features
 from distagg.models.scorers.kernels import Rows
 from distagg.types import OFFSET, Floats, Offsets

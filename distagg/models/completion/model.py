@@ -1,6 +1,6 @@
 """Completing the rating matrix: every user's rating of every item, observed or predicted, a few users at a time.
 
-A completion has the rounds of a model (map, reduce, finish, done) and, once fitted, gives dense rows of ratings. The
+A completion learns in rounds as a model does and, once fitted, gives dense rows of ratings. The
 whole matrix is never held. Cost of rows: users x items.
 """
 
@@ -13,7 +13,8 @@ from typing import ClassVar
 import numpy as np
 
 from distagg.dataset.chunk import Chunk
-from distagg.models.base import Model, Params, Statistics, param
+from distagg.models.base import Model, param
+from distagg.models.rounds import Params, Stage, Statistics
 from distagg.types import INDEX, OFFSET, Floats
 
 BLOCK_CELLS = 1 << 21  # of a dense block: 16 MB
@@ -30,6 +31,15 @@ class Completion(Model):
         """Ratings that the chunk's users would give, (L, I); observed ones may stand there or not."""
         raise NotImplementedError
 
+    def scale(self, params: Params) -> tuple[float, float]:
+        """The smallest and the largest rating that a prediction may be."""
+        least, most = params["scale"].tolist()
+        return least, most
+
+    def sent(self, params: Params) -> Params:
+        """The params that ``predict`` needs."""
+        return params
+
     def rows(self, chunk: Chunk, params: Params, *, observed: bool = True) -> Iterator[tuple[slice, Floats]]:
         """Some lists, and their completed ratings (lists, I): observed ones as they are, others within the scale."""
         size = max(1, BLOCK_CELLS // max(chunk.n_items, 1))
@@ -37,8 +47,7 @@ class Completion(Model):
             span = slice(first, min(first + size, chunk.n_lists))
             part = some_lists(chunk, span)
             ratings = self.predict(part, params)
-            if "scale" in params:
-                np.clip(ratings, *params["scale"], out=ratings)
+            np.clip(ratings, *self.scale(params), out=ratings)
             if observed:
                 users = np.repeat(np.arange(part.n_lists), np.diff(part.entry_offsets))
                 ratings[users, part.entry_item] = -part.entry_rank
@@ -71,27 +80,26 @@ def some_lists(chunk: Chunk, span: slice) -> Chunk:
     )
 
 
-def rating_sums(chunk: Chunk) -> Statistics:
-    """Sums and numbers of ratings by item, and the ends of the scale."""
-    rating = -chunk.entry_rank
-    return {
-        "total": np.bincount(chunk.entry_item, rating, chunk.n_items),
-        "count": np.bincount(chunk.entry_item, minlength=chunk.n_items),
-        "least": np.array([rating.min(initial=np.inf)]),
-        "most": np.array([rating.max(initial=-np.inf)]),
-    }
+class RatingSums(Stage):
+    """The first round: sums and numbers of ratings by item, and the ends of the scale."""
 
+    def map(self, chunk: Chunk) -> Statistics:
+        rating = -chunk.entry_rank
+        return {
+            "total": np.bincount(chunk.entry_item, rating, chunk.n_items),
+            "count": np.bincount(chunk.entry_item, minlength=chunk.n_items),
+            "least": np.array([rating.min(initial=np.inf)]),
+            "most": np.array([rating.max(initial=-np.inf)]),
+        }
 
-def add_sums(a: Statistics, b: Statistics) -> Statistics:
-    summed = {name: a[name] + b[name] for name in a}
-    if "least" in a:
-        summed |= {"least": np.minimum(a["least"], b["least"]), "most": np.maximum(a["most"], b["most"])}
-    return summed
+    def reduce(self, a: Statistics, b: Statistics) -> Statistics:
+        summed = {name: a[name] + b[name] for name in ("total", "count")}
+        return summed | {"least": np.minimum(a["least"], b["least"]), "most": np.maximum(a["most"], b["most"])}
 
-
-def scale_and_mean(sums: Statistics) -> Params:
-    mean = sums["total"].sum() / max(int(sums["count"].sum()), 1)
-    return {"scale": np.concatenate([sums["least"], sums["most"]]), "mean": np.array([mean])}
+    def known(self, sums: Statistics) -> Params:
+        """The scale and the mean rating."""
+        mean = sums["total"].sum() / max(int(sums["count"].sum()), 1)
+        return {"scale": np.concatenate([sums["least"], sums["most"]]), "mean": np.array([mean])}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,8 +112,26 @@ class Constant(Completion):
 
     value: float = param(0.0, "the rating")
 
-    def map(self, chunk: Chunk, params: Params) -> Statistics:
-        return {}
+    def learning(self, n_experts: int, params: Params) -> Stage:
+        return Nothing(self)
+
+    def scale(self, params: Params) -> tuple[float, float]:
+        return -np.inf, np.inf
 
     def predict(self, chunk: Chunk, params: Params) -> Floats:
         return np.full((chunk.n_lists, chunk.n_items), float(self.value))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Nothing(Stage):
+    """A constant has nothing to learn."""
+
+    repeated: ClassVar[bool] = False
+
+    model: Constant
+
+    def map(self, chunk: Chunk) -> Statistics:
+        return {}
+
+    def finish(self, statistics: Statistics) -> Params:
+        return {}

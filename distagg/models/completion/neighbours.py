@@ -12,9 +12,10 @@ from typing import ClassVar
 import numpy as np
 
 from distagg.dataset.chunk import Chunk
-from distagg.models.base import Params, Statistics, param
+from distagg.models.base import param
 from distagg.models.completion.kernels import Ratings, nearest
-from distagg.models.completion.model import Completion, add_sums, rating_sums, scale_and_mean
+from distagg.models.completion.model import Completion, RatingSums
+from distagg.models.rounds import Params, Stage, Statistics
 from distagg.types import OFFSET, Floats
 
 POOL = ("pool_length", "pool_item", "pool_deviation", "pool_expert")
@@ -39,34 +40,8 @@ class Neighbours(Completion):
     pool: int = param(5000, "most users to search for neighbours", least=1)
     seed: int = param(0, "seed of the draw of the pool", least=0)
 
-    def sent(self, params: Params) -> Params:
-        return {name: value for name, value in params.items() if name not in ("over", "count")}
-
-    def map(self, chunk: Chunk, params: Params) -> Statistics:
-        if "item" not in params:
-            return rating_sums(chunk)
-        order = np.random.default_rng(np.random.SeedSequence([self.seed])).permutation(chunk.n_experts)
-        chosen = np.zeros(chunk.n_experts, dtype=np.int64)
-        chosen[order[: self.pool]] = 1
-        some = chunk.repeat_experts(chosen)
-        _, deviation = self._baseline(some, params)
-        columns = (np.diff(some.entry_offsets), some.entry_item, deviation, some.list_expert)
-        return dict(zip(POOL, columns, strict=True))
-
-    def reduce(self, a: Statistics, b: Statistics) -> Statistics:
-        if "pool_item" in a:
-            return {name: np.concatenate([a[name], b[name]]) for name in POOL}
-        return add_sums(a, b)
-
-    def finish(self, statistics: Statistics, params: Params) -> Params:
-        if "item" in params:
-            return {**params, **statistics, "over": np.ones(1)}
-        known = scale_and_mean(statistics)
-        left = statistics["total"] - known["mean"] * statistics["count"]
-        return {**known, "item": left / (self.offset + statistics["count"])}
-
-    def done(self, params: Params) -> bool:
-        return "over" in params
+    def learning(self, n_experts: int, params: Params) -> Stage:
+        return Baseline(self)
 
     def predict(self, chunk: Chunk, params: Params) -> Floats:
         user, deviation = self._baseline(chunk, params)
@@ -86,3 +61,38 @@ class Neighbours(Completion):
         users = np.repeat(np.arange(chunk.n_lists), length)
         offset = np.bincount(users, left, chunk.n_lists) / (self.offset + length)
         return offset, left - offset[users]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Baseline(RatingSums):
+    """The first round: offsets of items."""
+
+    model: Neighbours
+
+    def finish(self, statistics: Statistics) -> Pool:
+        known = self.known(statistics)
+        left = statistics["total"] - known["mean"] * statistics["count"]
+        return Pool(self.model, {**known, "item": left / (self.model.offset + statistics["count"])})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pool(Stage):
+    """The second round: the ratings of the users to search for neighbours."""
+
+    model: Neighbours
+    known: Params  # scale, mean and offsets of items
+
+    def map(self, chunk: Chunk) -> Statistics:
+        order = np.random.default_rng(np.random.SeedSequence([self.model.seed])).permutation(chunk.n_experts)
+        chosen = np.zeros(chunk.n_experts, dtype=np.int64)
+        chosen[order[: self.model.pool]] = 1
+        some = chunk.repeat_experts(chosen)
+        _, deviation = self.model._baseline(some, self.known)
+        columns = (np.diff(some.entry_offsets), some.entry_item, deviation, some.list_expert)
+        return dict(zip(POOL, columns, strict=True))
+
+    def reduce(self, a: Statistics, b: Statistics) -> Statistics:
+        return {name: np.concatenate([a[name], b[name]]) for name in POOL}
+
+    def finish(self, statistics: Statistics) -> Params:
+        return {**self.known, **statistics}

@@ -22,7 +22,7 @@ import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
-from distagg.models.base import Params, param
+from distagg.models.base import param
 from distagg.models.crf.kernels import (
     ALONE,
     AS_IS,
@@ -43,6 +43,7 @@ from distagg.models.crf.kernels import (
 )
 from distagg.models.lists import NORMALISED, PAIR_FUNCTIONS
 from distagg.models.pairs import check_ranks, list_arrays, pair_ranks, won_and_lost, won_and_lost_names
+from distagg.models.rounds import Params
 from distagg.models.trained import Trained
 from distagg.types import Bools, Floats, Labels, Offsets
 

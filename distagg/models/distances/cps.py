@@ -7,19 +7,21 @@ a round of learning costs items x lists^2 for every label.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
-from distagg.models.base import Model, Params, Statistics, not_converged, param, sum_entries
+from distagg.models.base import Model, not_converged, param, sum_entries
 from distagg.models.distances.cps_kernels import DISTANCES, infer_queries, likelihood
 from distagg.models.lists import Lists, mid_positions
 from distagg.models.pairs import list_arrays
+from distagg.models.rounds import Params, Stage, Statistics
 from distagg.types import Floats
 
+NOTHING = np.zeros(0)
 MOST_EXPERTS = 2000  # learning adds up a matrix of experts x experts
 
 
@@ -68,50 +70,14 @@ class Cps(Model):
         score: Floats = infer_queries(*self._how, _positions(chunk), theta[chunk.list_expert])
         return score
 
-    def map(self, chunk: Chunk, params: Params) -> Statistics:
-        """The log likelihood of the labels, its gradient and minus its Hessian."""
-        n_experts = chunk.n_experts
+    def learning(self, n_experts: int, params: Params) -> Stage:
         if n_experts > MOST_EXPERTS:
             raise UsageError(
                 f"cps with theta=learn adds up a matrix of experts x experts, and {n_experts:,} experts are more than "
                 f"{MOST_EXPERTS:,}; give theta a number"
             )
-        theta = np.asarray(params.get("expert_theta", np.zeros(n_experts)), dtype=np.float64)
-        value, taken, gradient, curvature = likelihood(
-            *self._how, _positions(chunk), chunk.list_expert, theta, chunk.grades()
-        )
-        return {"value": np.array(value), "taken": np.array(taken), "gradient": gradient, "curvature": curvature}
-
-    def finish(self, statistics: Statistics, params: Params) -> Params:
-        """One Newton step; one that was too long is halved."""
-        taken = float(statistics["taken"])
-        if taken == 0:
-            raise UsageError("cps learns from queries whose items have different labels, and there are none")
-        theta = params.get("expert_theta", np.zeros(len(statistics["gradient"])))
-        value = float(statistics["value"]) - 0.5 * self.prior * float(theta @ theta)
-        rounds = float(params.get("rounds", 0.0)) + 1.0
-        step: np.ndarray
-        if "value" in params and value < float(params["value"]) - 1e-12 * abs(float(params["value"])):
-            start, step = params["expert_start"], 0.5 * params["expert_step"]
-            value, gain = float(params["value"]), 0.5 * float(params["gain"])
-        else:
-            start, gradient = theta, statistics["gradient"] - self.prior * theta
-            step = np.linalg.solve(statistics["curvature"] + self.prior * np.eye(len(theta)), gradient)
-            gain = 0.5 * float(gradient @ step) / taken
-        if gain <= self.tolerance or rounds >= self.rounds:
-            if gain > self.tolerance:
-                not_converged(f"cps: not converged after {self.rounds} rounds (gain {gain:.1e}); raise rounds or prior")
-            return {"expert_theta": start}
-        state = {"value": value, "gain": gain, "rounds": rounds}
-        return {
-            "expert_theta": start + step,
-            "expert_start": start,
-            "expert_step": step,
-            **{key: np.array(number) for key, number in state.items()},
-        }
-
-    def done(self, params: Params) -> bool:
-        return "rounds" not in params
+        nothing = np.zeros(n_experts)
+        return NewtonRound(self, nothing, nothing, nothing, -np.inf, np.inf, 0)
 
     def _weighted_positions(self, chunk: Chunk, theta: Floats) -> Floats:
         """Minus the weighted sum of positions, up to what unlisted items have: every stage of spearman sorts by it."""
@@ -130,6 +96,49 @@ class Cps(Model):
     def _how(self) -> tuple[int, bool]:
         """The distance, and whether unlisted items stand last."""
         return DISTANCES[self.distance], self.unlisted == "last"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NewtonRound(Stage):
+    """One step of Newton's method on the weights of experts; a step that was too long is halved."""
+
+    model: Cps
+    theta: Floats  # (experts,) where the likelihood is wanted
+    start: Floats  # (experts,) the best weights so far
+    step: Floats  # (experts,) from there to theta
+    value: float  # log likelihood and prior at ``start``
+    gain: float  # what the step promised, for each item
+    rounds: int  # done
+
+    def sent(self) -> NewtonRound:
+        return replace(self, start=NOTHING, step=NOTHING)
+
+    def map(self, chunk: Chunk) -> Statistics:
+        """The log likelihood of the labels, its gradient and minus its Hessian."""
+        value, taken, gradient, curvature = likelihood(
+            *self.model._how, _positions(chunk), chunk.list_expert, self.theta, chunk.grades()
+        )
+        return {"value": np.array(value), "taken": np.array(taken), "gradient": gradient, "curvature": curvature}
+
+    def finish(self, statistics: Statistics) -> NewtonRound | Params:
+        model, theta, taken = self.model, self.theta, float(statistics["taken"])
+        if taken == 0:
+            raise UsageError("cps learns from queries whose items have different labels, and there are none")
+        value = float(statistics["value"]) - 0.5 * model.prior * float(theta @ theta)
+        start, step, gain = self.start, 0.5 * self.step, 0.5 * self.gain
+        if self.rounds == 0 or value >= self.value - 1e-12 * abs(self.value):
+            start, gradient = theta, statistics["gradient"] - model.prior * theta
+            hessian = statistics["curvature"] + model.prior * np.eye(len(theta))
+            step = np.asarray(np.linalg.solve(hessian, gradient), dtype=np.float64)
+            gain = 0.5 * float(gradient @ step) / taken
+        else:
+            value = self.value
+        rounds = self.rounds + 1
+        if gain > model.tolerance and rounds < model.rounds:
+            return NewtonRound(model, start + step, start, step, value, gain, rounds)
+        if gain > model.tolerance:
+            not_converged(f"cps: not converged after {model.rounds} rounds (gain {gain:.1e}); raise rounds or prior")
+        return {"expert_theta": start}
 
 
 def _positions(chunk: Chunk) -> Lists:

@@ -11,12 +11,13 @@ from typing import ClassVar
 import numpy as np
 
 from distagg.dataset.chunk import Chunk
-from distagg.models.base import Model, Params, Statistics, not_converged, param
+from distagg.models.base import Model, not_converged, param
 from distagg.models.distances.cranking_kernels import Sampling, expect_chunk
 from distagg.models.distances.mallows import stages_of
 from distagg.models.distances.mallows_kernels import fit_theta
 from distagg.models.lists import sum_by_item
 from distagg.models.pairs import list_arrays
+from distagg.models.rounds import Params, Stage, Statistics
 from distagg.types import Floats
 
 BURN = 5  # sweeps before any counts
@@ -67,10 +68,34 @@ class Cranking(Model):
     def learns(self) -> bool:
         return True
 
-    def map(self, chunk: Chunk, params: Params) -> Statistics:
+    def learning(self, n_experts: int, params: Params) -> Stage:
+        return ThetaRound(self, np.full(n_experts, self.start), np.zeros(n_experts), 0)
+
+    def score(self, chunk: Chunk, params: Params) -> Floats:
+        theta = np.asarray(params.get("expert_theta", np.full(chunk.n_experts, self.start)), dtype=np.float64)
+        return self._expect(chunk, np.where(np.isfinite(theta), theta, 0.0), 0)[0]  # 0: unseen experts
+
+    def _expect(self, chunk: Chunk, theta: Floats, sweeps: int) -> tuple[Floats, Floats]:
+        """Scores (I,) and expected distances (experts,)."""
+        how = Sampling(self.unlisted == "last", sweeps, BURN, self.seed)
+        weight = theta[chunk.list_expert]
+        score, distance = expect_chunk(how, list_arrays(chunk), weight, chunk.positions)
+        return score, sum_by_item(chunk.list_expert, distance, chunk.n_experts)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ThetaRound(Stage):
+    """One round: expected distances at the present thetas, then the thetas that make such distances likeliest."""
+
+    model: Cranking
+    theta: Floats  # (experts,)
+    distance: Floats  # (experts,) expected, averaged over rounds after the first ones
+    round: int  # rounds done
+
+    def map(self, chunk: Chunk) -> Statistics:
         """Expected distance of every expert, and the stages of its lists by the items left."""
-        distance = self._expect(chunk, params, self.sweeps)[1]
-        stages, tied = stages_of(chunk, chunk.list_expert, chunk.n_experts, self.unlisted == "last")
+        distance = self.model._expect(chunk, self.theta, self.model.sweeps)[1]
+        stages, tied = stages_of(chunk, chunk.list_expert, chunk.n_experts, self.model.unlisted == "last")
         return {"distance": distance + 0.5 * tied, "stages": stages}
 
     def reduce(self, a: Statistics, b: Statistics) -> Statistics:
@@ -80,43 +105,20 @@ class Cranking(Model):
             stages[:, : counted.shape[1]] += counted
         return {"distance": a["distance"] + b["distance"], "stages": stages}
 
-    def finish(self, statistics: Statistics, params: Params) -> Params:
-        turn = int(params.get("round", np.array(0))) + 1
+    def finish(self, statistics: Statistics) -> ThetaRound | Params:
+        model, turn = self.model, self.round + 1
         distance, stages = statistics["distance"], statistics["stages"]
         if turn > PLAIN:
-            past = params["expert_distance"]
-            distance = past + (distance - past) / (turn - PLAIN + 1)
+            distance = self.distance + (distance - self.distance) / (turn - PLAIN + 1)
         pairs = zip(distance, stages, strict=True)
-        theta = np.array([fit_theta(d, counts, 1e-10, 100, self.largest, NO_TRACE)[0] for d, counts in pairs])
-        change = np.abs(theta - self._theta(len(theta), params)).max() / max(theta.max(), np.finfo(float).tiny)
-        return {
-            "expert_theta": theta,
-            "expert_distance": distance,
-            "round": np.array(turn),
-            "change": np.array(change),
-        }
-
-    def done(self, params: Params) -> bool:
-        if params["change"] <= self.tolerance:
-            return True
-        if params["round"] < self.rounds:
-            return False
-        not_converged(
-            f"{self.name}: thetas still change by {float(params['change']):.1e} of the largest after {self.rounds} "
-            "rounds; raise rounds or tolerance"
-        )
-        return True
-
-    def score(self, chunk: Chunk, params: Params) -> Floats:
-        return self._expect(chunk, params, 0)[0]
-
-    def _theta(self, n_experts: int, params: Params) -> Floats:
-        theta = np.asarray(params.get("expert_theta", np.full(n_experts, self.start)), dtype=np.float64)
-        return np.where(np.isfinite(theta), theta, 0.0)  # unseen experts
-
-    def _expect(self, chunk: Chunk, params: Params, sweeps: int) -> tuple[Floats, Floats]:
-        """Scores (I,) and expected distances (experts,)."""
-        how = Sampling(self.unlisted == "last", sweeps, BURN, self.seed)
-        weight = self._theta(chunk.n_experts, params)[chunk.list_expert]
-        score, distance = expect_chunk(how, list_arrays(chunk), weight, chunk.positions)
-        return score, sum_by_item(chunk.list_expert, distance, chunk.n_experts)
+        theta = np.array([fit_theta(d, counts, 1e-10, 100, model.largest, NO_TRACE)[0] for d, counts in pairs])
+        change = float(np.abs(theta - self.theta).max() / max(theta.max(), np.finfo(float).tiny))
+        if change > model.tolerance and turn < model.rounds:
+            return ThetaRound(model, theta, distance, turn)
+        if change > model.tolerance:
+            not_converged(
+                f"{model.name}: thetas still change by {change:.1e} of the largest after {model.rounds} rounds; raise "
+                "rounds or tolerance"
+            )
+        learned = {"expert_theta": theta, "expert_distance": distance}
+        return {**learned, "round": np.array(turn), "change": np.array(change)}

@@ -8,13 +8,14 @@ from typing import ClassVar
 import numpy as np
 
 from distagg.dataset.chunk import Chunk
-from distagg.models.base import Params, Solver, Statistics, param
+from distagg.models.base import Solver, param
 from distagg.models.distances.kemeny_kernels import ordered_pairs, solve_order
 from distagg.models.distances.triangles import Search
 from distagg.models.majority.kernels import chunk_margins
 from distagg.models.majority.model import Majority, start_scores
 from distagg.models.outcome import Outcome
 from distagg.models.pairs import list_arrays
+from distagg.models.rounds import Gathered, Params, Statistics
 from distagg.optimise.convergence import FIT_COLUMNS
 from distagg.ordering import order_items
 from distagg.types import Floats
@@ -57,29 +58,23 @@ class Kemeny(Majority, Solver):
     def score(self, chunk: Chunk, params: Params) -> Floats:
         return self.solve(chunk, params).score
 
+    def score_split(self, chunk: Chunk, gathered: Gathered) -> Floats:
+        return self.solve_split(chunk, gathered).score
+
     def fit_chunk(self, chunk: Chunk, params: Params, *, trace: bool) -> Outcome:
-        score, solved = np.zeros(chunk.n_items), np.zeros((chunk.n_queries, 4))
-        search = Search()
-        if "margins" in params:
-            start = np.argsort(-params["start"], kind="stable")
-            solved[0] = self._solve(params["margins"], start, params["ordered"][0], search, score)
-        else:
-            arrays, starts = self._arrays(chunk, {}), order_items(chunk.item_offsets, start_scores(chunk, {}))
-            ordered = self._ordered(chunk)
-            for q in range(chunk.n_queries):
-                span = slice(chunk.item_offsets[q], chunk.item_offsets[q + 1])
-                solved[q] = self._solve(chunk_margins(q, *arrays), starts[span], ordered[q], search, score[span])
-        distance, bound = solved[:, 0], solved[:, 1]
-        queries = {
-            "converged": np.ones(len(solved), dtype=bool),
-            "iterations": solved[:, 3].astype(np.int64),
-            "gradient": distance - bound,
-            "likelihood": -distance,
-            "kemeny": distance,
-            "bound": bound,
-            "exact": solved[:, 2] > 0,
-        }
-        return Outcome(score, queries=queries, trace=-distance[:, None] if trace else None)
+        score, solved, search = np.zeros(chunk.n_items), np.zeros((chunk.n_queries, 4)), Search()
+        arrays, starts = self._arrays(chunk, params), order_items(chunk.item_offsets, start_scores(chunk, params))
+        ordered = self._ordered(chunk)
+        for q in range(chunk.n_queries):
+            span = slice(chunk.item_offsets[q], chunk.item_offsets[q + 1])
+            solved[q] = self._solve(chunk_margins(q, *arrays), starts[span], ordered[q], search, score[span])
+        return _outcome(score, solved, trace)
+
+    def fit_split(self, chunk: Chunk, gathered: Gathered, *, trace: bool) -> Outcome:
+        known, score = gathered.statistics, np.zeros(chunk.n_items)
+        start = np.argsort(-known["start"], kind="stable")
+        solved = self._solve(known["margins"], start, known["ordered"][0], Search(), score)
+        return _outcome(score, np.array([solved]), trace)
 
     def _solve(
         self, margins: Floats, start: np.ndarray, ordered: float, search: Search, score: Floats
@@ -97,3 +92,18 @@ class Kemeny(Majority, Solver):
             queries = np.repeat(np.arange(chunk.n_queries), np.diff(chunk.pair_offsets))
             ordered += np.bincount(queries, np.where(chunk.pair_tie, 0.0, chunk.pair_weight), chunk.n_queries)
         return ordered
+
+
+def _outcome(score: Floats, solved: Floats, trace: bool) -> Outcome:
+    """The outcome of queries that ended in (Q, 4) distance, bound, whether proved, pairs looked at."""
+    distance, bound = solved[:, 0], solved[:, 1]
+    queries = {
+        "converged": np.ones(len(solved), dtype=bool),
+        "iterations": solved[:, 3].astype(np.int64),
+        "gradient": distance - bound,
+        "likelihood": -distance,
+        "kemeny": distance,
+        "bound": bound,
+        "exact": solved[:, 2] > 0,
+    }
+    return Outcome(score, queries=queries, trace=-distance[:, None] if trace else None)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from distagg.dataset.chunk import Chunk
-from distagg.models.base import Params, Statistics, param
+from distagg.models.base import param
 from distagg.models.distances.kemeny import Kemeny
 from distagg.models.distances.mallows_kernels import count_stages, fit_theta, log_likelihood
 from distagg.models.majority.kernels import chunk_margins
 from distagg.models.outcome import Outcome
+from distagg.models.rounds import Gathered, Params, Statistics
 from distagg.optimise.convergence import not_begun
 from distagg.types import Floats
 
@@ -52,12 +54,25 @@ class Mallows(Kemeny):
         return {**super().map(chunk, params), "stages": stages, "tied": tied}
 
     def fit_chunk(self, chunk: Chunk, params: Params, *, trace: bool) -> Outcome:
-        centre = super().fit_chunk(chunk, params, trace=False)
-        split = "margins" in params
-        stages, tied = (params["stages"], params["tied"]) if split else self._stages(chunk)
-        distance = centre.queries["kemeny"] + 0.5 * tied
+        centre, arrays = super().fit_chunk(chunk, params, trace=False), self._arrays(chunk, params)
+        return self._dispersed(chunk, centre, *self._stages(chunk), lambda q: chunk_margins(q, *arrays), trace)
+
+    def fit_split(self, chunk: Chunk, gathered: Gathered, *, trace: bool) -> Outcome:
+        centre, known = super().fit_split(chunk, gathered, trace=False), gathered.statistics
+        return self._dispersed(chunk, centre, known["stages"], known["tied"], lambda q: known["margins"], trace)
+
+    def _dispersed(
+        self,
+        chunk: Chunk,
+        centre: Outcome,
+        stages: Floats,  # (Q, longest)
+        tied: Floats,  # (Q,)
+        margins: Callable[[int], Floats],  # of a query
+        trace: bool,
+    ) -> Outcome:
+        """The likeliest dispersion of every query around its centre."""
+        distance, score = centre.queries["kemeny"] + 0.5 * tied, centre.score
         theta, ended = np.zeros(chunk.n_queries), not_begun(chunk.n_queries, self.steps if trace else 0)
-        score = centre.score
         for q in range(chunk.n_queries):
             span = slice(chunk.item_offsets[q], chunk.item_offsets[q + 1])
             theta[q], ended.iterations[q], ended.gradient[q] = fit_theta(
@@ -65,8 +80,7 @@ class Mallows(Kemeny):
             )
             ended.objective[q] = log_likelihood(theta[q], distance[q], stages[q])
             if self.scores == "expected":
-                margins = params["margins"] if split else chunk_margins(q, *self._arrays(chunk, {}))
-                score[span] = expected_behind(theta[q] * margins)
+                score[span] = expected_behind(theta[q] * margins(q))
         phi = np.where(theta < LARGEST_THETA, np.exp(-theta), 0.0)
         queries = {**centre.queries, **ended.columns(self.tolerance), "phi": phi}
         return Outcome(score, queries=queries, trace=ended.trace if trace else None)

@@ -11,14 +11,14 @@ Teleporting makes every walk converge. Cost: mc1 to mc3 O(entries) a step, mc4 O
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
-from distagg.models.base import Model, Params, Statistics, not_converged, param, reciprocals, sum_entries
+from distagg.models.base import Model, not_converged, param, reciprocals, sum_entries
 from distagg.models.lists import Lists, Pairs
 from distagg.models.majority.kernels import (
     chunk_margins,
@@ -35,6 +35,7 @@ from distagg.models.majority.kernels import (
     teleported,
 )
 from distagg.models.pairs import list_arrays, pair_arrays
+from distagg.models.rounds import Gathered, Params, Stage, Statistics
 from distagg.models.weights import NO_WEIGHTS, Weighted, entry_weight, list_weight, weighed
 from distagg.ordering import order_items
 from distagg.types import Floats
@@ -75,9 +76,10 @@ class Majority(Model):
         return {"margins": margins, "start": start_scores(chunk, params)}
 
     def score(self, chunk: Chunk, params: Params) -> Floats:
-        if "margins" in params:
-            return self._score_margins(params["margins"], params["start"])
         return self._score_chunk(chunk, params)
+
+    def score_split(self, chunk: Chunk, gathered: Gathered) -> Floats:
+        return self._score_margins(gathered.statistics["margins"], gathered.statistics["start"])
 
     def _arrays(self, chunk: Chunk, params: Params) -> tuple[bool, Floats, Lists, Pairs]:
         pairs = pair_arrays(chunk)
@@ -195,39 +197,63 @@ class ListChain(Markov):
     cost: ClassVar[str] = "entries x steps"
     inputs: ClassVar[tuple[str, ...]] = ("lists",)
 
-    def map(self, chunk: Chunk, params: Params) -> Statistics:
-        if "x" not in params:  # first round: the shape of the chain
-            holders, reach = list_reach(0, list_weight(chunk, params), list_arrays(chunk))
-            shape = {"lists": holders, "reach": reach}
-            return {**shape, **super().map(chunk, params)} if self.local_kemeny else shape
-        chain, arrays = (
-            (params["x"], params["lists"], params["reach"]),
-            (list_weight(chunk, params), list_arrays(chunk)),
-        )
-        flow = step_lists(self.kind, *chain, 0, *arrays)
-        return {"flow": np.where(params["lists"] > 0, flow, 0.0)}
-
-    def finish(self, statistics: Statistics, params: Params) -> Params:
-        if "x" not in params:
-            size = len(statistics["lists"])
-            start = {"x": np.full(size, 1.0 / size), "step": np.array(0), "change": np.array(np.inf)}
-            return {**params, **statistics, **start}
-        x = params["x"]
-        y = np.where(params["lists"] > 0, statistics["flow"], x)
-        change = teleported(y, x, self.teleport)
-        return {**params, "x": y, "step": params["step"] + 1, "change": np.array(change)}
-
-    def done(self, params: Params) -> bool:
-        return "x" in params and bool(params["change"] <= self.tolerance or params["step"] >= self.steps)
+    def gathering(self, params: Params) -> Stage:
+        return ChainShape(self, params)
 
     def score(self, chunk: Chunk, params: Params) -> Floats:
-        if "x" in params:
-            scores = self._finished(params["x"], int(params["change"] > self.tolerance), np.diff(chunk.item_offsets))
-            return self._sorted_margins(params["margins"], scores, local=True) if self.local_kemeny else scores
         arrays = list_weight(chunk, params), list_arrays(chunk)
         scores, unfinished = list_walks(self.kind, self.teleport, self.tolerance, self.steps, *arrays)
         scores = self._finished(scores, unfinished, np.diff(chunk.item_offsets))
         return self._sorted(chunk, params, scores, local=True) if self.local_kemeny else scores
+
+    def score_split(self, chunk: Chunk, gathered: Gathered) -> Floats:
+        walk: ChainStep = gathered.statistics
+        scores = self._finished(walk.x, int(walk.change > self.tolerance), np.diff(chunk.item_offsets))
+        return self._sorted_margins(walk.shape["margins"], scores, local=True) if self.local_kemeny else scores
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChainShape(Stage):
+    """The first round over a split query: how many lists hold an item and how far each item can go."""
+
+    model: ListChain
+    params: Params
+
+    def map(self, chunk: Chunk) -> Statistics:
+        holders, reach = list_reach(0, list_weight(chunk, self.params), list_arrays(chunk))
+        shape = {"lists": holders, "reach": reach}
+        return {**shape, **self.model.map(chunk, self.params)} if self.model.local_kemeny else shape
+
+    def finish(self, statistics: Statistics) -> ChainStep:
+        size = len(statistics["lists"])
+        return ChainStep(self.model, self.params, statistics, np.full(size, 1.0 / size), 0, np.inf)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChainStep(Stage):
+    """One step of the chain."""
+
+    model: ListChain
+    params: Params
+    shape: Statistics  # of ChainShape
+    x: Floats  # (items,) the distribution
+    step: int
+    change: float  # by the last step
+
+    def sent(self) -> ChainStep:
+        return replace(self, shape={name: self.shape[name] for name in ("lists", "reach")})
+
+    def map(self, chunk: Chunk) -> Statistics:
+        lists, arrays = self.shape["lists"], (list_weight(chunk, self.params), list_arrays(chunk))
+        flow = step_lists(self.model.kind, self.x, lists, self.shape["reach"], 0, *arrays)
+        return {"flow": np.where(lists > 0, flow, 0.0)}
+
+    def finish(self, statistics: Statistics) -> ChainStep | Gathered:
+        y = np.where(self.shape["lists"] > 0, statistics["flow"], self.x)
+        change = float(teleported(y, self.x, self.model.teleport))
+        after = replace(self, x=y, step=self.step + 1, change=change)
+        over = change <= self.model.tolerance or after.step >= self.model.steps
+        return Gathered(self.params, after) if over else after
 
 
 @dataclass(frozen=True, kw_only=True)

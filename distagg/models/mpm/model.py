@@ -16,7 +16,7 @@ import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
-from distagg.models.base import Params, Solver, Statistics, not_converged, param
+from distagg.models.base import Solver, not_converged, param
 from distagg.models.lists import BINARY, DIFFERENCE, Sums, sum_by_item
 from distagg.models.mpm.adherence import agreement
 from distagg.models.mpm.kernels import Fit, adherence_slopes, fit_queries, fit_query
@@ -34,6 +34,7 @@ from distagg.models.pairs import (
     unlisted_param,
 )
 from distagg.models.projection.kernels import net_differences, net_wins, pair_margins
+from distagg.models.rounds import Gathered, Params, Stage, Statistics
 from distagg.optimise.convergence import FIT_COLUMNS, not_begun
 from distagg.types import Floats
 
@@ -82,21 +83,39 @@ class Mpm(Solver):
         return (*FIT_COLUMNS, "uncertainty") if self.variance else FIT_COLUMNS
 
     def map(self, chunk: Chunk, params: Params) -> Statistics:
-        """Statistics that add up over the chunks of an expert-partitioned query."""
-        tally = self._tally(chunk, params)
+        """Statistics that add up over the chunks of a split query."""
+        theta = self._theta(params)
+        tally = self._tally(chunk, theta)
         if self.variance:
-            tally["margins"] = next(margins for _, margins in self._margins(chunk, params))
+            tally["margins"] = next(margins for _, margins in self._margins(chunk, theta))
         return tally
 
-    def _tally(self, chunk: Chunk, params: Params) -> Statistics:
+    def fit_chunk(self, chunk: Chunk, params: Params, *, trace: bool) -> Outcome:
+        return self._at(chunk, self._theta(params), trace=trace)
+
+    def fit_split(self, chunk: Chunk, gathered: Gathered, *, trace: bool) -> Outcome:
+        tally = gathered.statistics
+        margins = iter([(0, tally["margins"])] if self.variance else [])
+        return self._fitted(chunk, tally, self._theta(gathered.params), margins, trace=trace)
+
+    def _at(self, chunk: Chunk, theta: Floats | None, *, trace: bool) -> Outcome:
+        """The fit of whole queries at some adherence."""
+        margins = self._margins(chunk, theta) if self.variance else iter(())
+        return self._fitted(chunk, self._tally(chunk, theta), theta, margins, trace=trace)
+
+    def _theta(self, params: Params) -> Floats | None:
+        """The adherence of every expert; None where all count alike."""
+        return None
+
+    def _tally(self, chunk: Chunk, theta: Floats | None) -> Statistics:
         """Net wins of items, and preferences by adherence."""
         function = discounted_function(self.name, self.pairs, self.unlisted, chunk)
-        alike = "expert_theta" not in params and not chunk.n_pairs
+        alike = theta is None and not chunk.n_pairs
         if alike and function == DIFFERENCE and not unlisted_last(self.unlisted, chunk):
             net, seen = np.zeros(chunk.n_items), np.zeros((chunk.n_queries, 1))
             net_differences(list_arrays(chunk), net, seen)
             return {"net": net, "observed": seen}
-        theta = self._theta(chunk, params)
+        theta = np.ones(chunk.n_experts) if theta is None else theta
         levels, level = np.unique(theta, return_inverse=True)
         net, observed = np.zeros(chunk.n_items), np.zeros((chunk.n_queries, len(levels)))
         net_wins(
@@ -111,29 +130,35 @@ class Mpm(Solver):
         )
         return {"net": net, "observed": observed}
 
-    def fit_chunk(self, chunk: Chunk, params: Params, *, trace: bool) -> Outcome:
-        tally = params if "net" in params else self._tally(chunk, params)
-        levels = np.unique(self._theta(chunk, params))
+    def _fitted(
+        self,
+        chunk: Chunk,
+        tally: Statistics,
+        theta: Floats | None,
+        margins: Iterator[tuple[int, Floats]],  # positions of queries and their margins, for variances
+        *,
+        trace: bool,
+    ) -> Outcome:
+        """The fit of every query from its statistics."""
+        levels = np.ones(min(chunk.n_experts, 1)) if theta is None else np.unique(theta)
         score, variance = np.zeros(chunk.n_items), np.ones(chunk.n_items)
         ended = not_begun(chunk.n_queries, self.steps + 1 if trace else 0)
         rate = self.rate if self.solver == "gradient" else 0.0
         how = Fit(False, float(self.prior), float(self.tightness), float(self.tolerance), self.steps, float(rate))
         fit_queries(how, levels, chunk.item_offsets, tally["net"], tally["observed"], score, ended)
-        if self.variance:
-            ended.trace.fill(np.nan)
-            how = how._replace(spread=True)
-            score *= 2.0  # at variances of 1 differences are halved
-            for q, margins in self._margins(chunk, params):
-                rows = slice(chunk.item_offsets[q], chunk.item_offsets[q + 1])
-                fit_query(how, levels, margins, tally["observed"][q], score[rows], variance[rows], ended, q)
-        queries = ended.columns(self.tolerance)
-        items = {}
-        if self.variance:
-            score = np.round(score, DIGITS) + 0.0  # or the solver's last digits would part items of the same record
-            items = {"uncertainty": variance}
-            sizes = np.maximum(np.diff(chunk.item_offsets), 1)
-            queries["uncertainty"] = np.bincount(chunk.item_query(), variance, chunk.n_queries) / sizes
-        return Outcome(score, items, queries, ended.trace if trace else None)
+        if not self.variance:
+            return Outcome(score, {}, ended.columns(self.tolerance), ended.trace if trace else None)
+        how = how._replace(spread=True)
+        ended.trace.fill(np.nan)
+        score *= 2.0  # at variances of 1 differences are halved
+        for q, of_query in margins:
+            rows = slice(chunk.item_offsets[q], chunk.item_offsets[q + 1])
+            fit_query(how, levels, of_query, tally["observed"][q], score[rows], variance[rows], ended, q)
+        score = np.round(score, DIGITS) + 0.0  # or the solver's last digits would part items of the same record
+        sizes = np.maximum(np.diff(chunk.item_offsets), 1)
+        mean = np.bincount(chunk.item_query(), variance, chunk.n_queries) / sizes
+        queries = {**ended.columns(self.tolerance), "uncertainty": mean}
+        return Outcome(score, {"uncertainty": variance}, queries, ended.trace if trace else None)
 
     def _sums(self, chunk: Chunk) -> Sums:
         """What entries won and lost, and what the items that lists leave out lost."""
@@ -141,16 +166,10 @@ class Mpm(Solver):
             chunk, left_out(self.unlisted, chunk), discounted_function(self.name, self.pairs, self.unlisted, chunk)
         )
 
-    def _theta(self, chunk: Chunk, params: Params) -> Floats:
-        theta = np.asarray(params.get("expert_theta", np.ones(chunk.n_experts)), dtype=np.float64)
-        return np.where(np.isfinite(theta), theta, 0.0)  # unseen experts
-
-    def _margins(self, chunk: Chunk, params: Params) -> Iterator[tuple[int, Floats]]:
+    def _margins(self, chunk: Chunk, theta: Floats | None) -> Iterator[tuple[int, Floats]]:
         """Every query's position and margins, one after the other."""
-        if "margins" in params:
-            yield 0, params["margins"]
-            return
-        theta, function = self._theta(chunk, params), discounted_function(self.name, self.pairs, self.unlisted, chunk)
+        theta = np.ones(chunk.n_experts) if theta is None else theta
+        function = discounted_function(self.name, self.pairs, self.unlisted, chunk)
         values = list_values(chunk, left_out(self.unlisted, chunk), function)
         lists, pairs, experts = list_arrays(chunk), pair_arrays(chunk), expert_arrays(chunk)
         for q in range(chunk.n_queries):
@@ -170,7 +189,18 @@ LONGEST = 2.0  # the most that an expert's adherence may grow in a round, in uni
 
 
 @dataclass(frozen=True, kw_only=True)
-class ThetaMpm(Mpm):
+class Adherent(Mpm):
+    """Base of models that learn every expert's adherence, ``expert_theta``."""
+
+    adherence: ClassVar[bool] = True
+
+    def _theta(self, params: Params) -> Floats:
+        theta = np.asarray(params["expert_theta"], dtype=np.float64)
+        return np.where(np.isfinite(theta), theta, 0.0)  # unseen experts
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThetaMpm(Adherent):
     """Rounds: fit every query's scores at the present adherence, then one Newton step of adherence at those scores.
 
     The likelihood does not change when adherence is multiplied and scores are divided by the same number, so the
@@ -181,64 +211,55 @@ class ThetaMpm(Mpm):
     summary: ClassVar[str] = "mpm with each expert's adherence learned, without labels"
     paper: ClassVar[str] = "Volkovs & Zemel 2014, section 2.5; Volkovs & Zemel 2012"
     cost: ClassVar[str] = "(entries + items x experts x steps) x rounds"
-    adherence: ClassVar[bool] = True
-
     rounds: int = param(100, "most rounds of learning adherence", least=1)
 
     @property
     def learns(self) -> bool:
         return True
 
-    def map(self, chunk: Chunk, params: Params) -> Statistics:
-        if "rounds" in params:
-            return super().map(chunk, params)
-        theta = self._theta(chunk, params)
-        fitted = replace(self, variance=False).fit_chunk(chunk, params, trace=False)
+    def learning(self, n_experts: int, params: Params) -> Stage:
+        return AdherenceRound(self, np.ones(n_experts), 0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AdherenceRound(Stage):
+    """One Newton step of adherence."""
+
+    model: ThetaMpm
+    theta: Floats  # (experts,)
+    round: int  # rounds done
+
+    def map(self, chunk: Chunk) -> Statistics:
+        present = self.theta if self.round else None  # at first all experts count alike
+        fitted = replace(self.model, variance=False)._at(chunk, present, trace=False)
         slope, curve = np.zeros(chunk.n_experts), np.zeros(chunk.n_experts)
-        adherence_slopes(
-            list_arrays(chunk),
-            pair_arrays(chunk),
-            expert_arrays(chunk),
-            self._sums(chunk),
-            theta,
-            fitted.score,
-            slope,
-            curve,
-        )
+        arrays = list_arrays(chunk), pair_arrays(chunk), expert_arrays(chunk), self.model._sums(chunk)
+        adherence_slopes(*arrays, self.theta, fitted.score, slope, curve)
         return {"slope": slope, "curve": curve, "unfinished": np.array([(~fitted.queries["converged"]).sum()])}
 
-    def finish(self, statistics: Statistics, params: Params) -> Params:
-        if "rounds" in params:
-            return super().finish(statistics, params)
-        slope, curve = statistics["slope"], statistics["curve"]
-        before = params.get("expert_theta", np.ones(len(slope)))
+    def finish(self, statistics: Statistics) -> AdherenceRound | Params:
+        model, slope, curve = self.model, statistics["slope"], statistics["curve"]
         informative = curve > 0.0  # the preferences of other experts cannot be told from chance
         step = np.where(informative, slope / np.where(informative, curve, 1.0), -np.inf)
-        theta = np.clip(before + step, 0.0, LONGEST)
-        if theta.max(initial=0.0) <= 0.0:
-            return {
-                "expert_theta": np.ones(len(slope)),
-                "rounds": np.ones(1),
-            }  # no expert agrees with the consensus: all count the same
+        theta = np.clip(self.theta + step, 0.0, LONGEST)
+        if theta.max(initial=0.0) <= 0.0:  # no expert agrees with the consensus: all count the same
+            return {"expert_theta": np.ones(len(slope)), "rounds": np.ones(1)}
         theta = theta / theta.max()
-        round_, moved = params.get("round", np.zeros(1)) + 1, float(np.abs(theta - before).max())
-        if moved > SETTLED and round_[0] < self.rounds:
-            return {"expert_theta": theta, "round": round_}
+        moved = float(np.abs(theta - self.theta).max())
+        if moved > SETTLED and self.round + 1 < model.rounds:
+            return AdherenceRound(model, theta, self.round + 1)
         if moved > SETTLED:
-            not_converged(f"theta_mpm: adherence still moves by {moved:.1e} after {self.rounds} rounds; raise rounds")
+            not_converged(f"theta_mpm: adherence still moves by {moved:.1e} after {model.rounds} rounds; raise rounds")
         if statistics["unfinished"][0]:
             not_converged(
                 f"theta_mpm: adherence was learned with {int(statistics['unfinished'][0])} queries not converged after "
-                f"{self.steps} steps; {self.remedy}"
+                f"{model.steps} steps; {model.remedy}"
             )
-        return {"expert_theta": theta, "rounds": round_}
-
-    def done(self, params: Params) -> bool:
-        return "rounds" in params
+        return {"expert_theta": theta, "rounds": np.array([self.round + 1.0])}
 
 
 @dataclass(frozen=True, kw_only=True)
-class ThetaSupMpm(Mpm):
+class ThetaSupMpm(Adherent):
     """mpm in which an expert counts as much as it agreed with the labels of the training queries."""
 
     name: ClassVar[str] = "theta_sup_mpm"
@@ -246,7 +267,6 @@ class ThetaSupMpm(Mpm):
     paper: ClassVar[str] = "Volkovs & Zemel 2014, section 3.4"
     inputs: ClassVar[tuple[str, ...]] = ("lists",)
     supervised: ClassVar[bool] = True
-    adherence: ClassVar[bool] = True
     learns_from_parts: ClassVar[bool] = True
 
     scale: str = param(
@@ -256,19 +276,27 @@ class ThetaSupMpm(Mpm):
         choices=("chance", "plain"),
     )
 
-    def map(self, chunk: Chunk, params: Params) -> Statistics:
-        if "expert_theta" in params:
-            return super().map(chunk, params)
+    def learning(self, n_experts: int, params: Params) -> Stage:
+        return Agreement(self)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Agreement(Stage):
+    """The one round that measures how well experts agree with labels."""
+
+    repeated: ClassVar[bool] = False
+
+    model: ThetaSupMpm
+
+    def map(self, chunk: Chunk) -> Statistics:
         share = agreement(int(chunk.labels.max(initial=0)) + 1, list_arrays(chunk), chunk.grades())
         told = ~np.isnan(share)
         total = sum_by_item(chunk.list_expert[told], share[told], chunk.n_experts)
         count = np.bincount(chunk.list_expert[told], minlength=chunk.n_experts).astype(np.float64)
         return {"total": total, "count": count}
 
-    def finish(self, statistics: Statistics, params: Params) -> Params:
-        if "expert_theta" in params:
-            return super().finish(statistics, params)
+    def finish(self, statistics: Statistics) -> Params:
         share = np.where(statistics["count"] > 0, statistics["total"] / np.maximum(statistics["count"], 1.0), 0.5)
-        if self.scale == "chance":
+        if self.model.scale == "chance":
             share = np.clip((share - 0.5) / max(share.max() - 0.5, np.finfo(float).tiny), 0.0, 1.0)
         return {"expert_theta": share}

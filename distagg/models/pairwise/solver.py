@@ -15,19 +15,19 @@ import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.errors import InputError, UsageError
-from distagg.models.base import Params, Solver, Statistics, param
+from distagg.models.base import Solver, param
 from distagg.models.intervals import between, centred, over_resamples, standard_errors
 from distagg.models.outcome import ISOLATED, STATUS, Outcome
 from distagg.models.pairs import pair_function, pairs_param, unlisted_last, unlisted_param
-from distagg.models.pairwise import rounds as pairwise_rounds
-from distagg.models.pairwise.counts import Counting, Counts, merged
+from distagg.models.pairwise.counts import Counting, Counts
 from distagg.models.pairwise.graph import count_strong, examine
 from distagg.models.pairwise.kernels import GAMMA, GAUSSIAN, NONE, Fit, fit_queries
 from distagg.models.pairwise.links import log_likelihood
+from distagg.models.pairwise.routes import DIGITS, SOUGHT, ListFit, Measure, PairCounts
+from distagg.models.rounds import Gathered, Params, Stage
 from distagg.optimise.convergence import FIT_COLUMNS, Ended
 from distagg.types import Floats, Labels, Offsets
 
-DIGITS = 9  # decimals of a score
 PRIORS = {"none": NONE, "gaussian": GAUSSIAN, "gamma": GAMMA}
 
 
@@ -137,44 +137,24 @@ class Pairwise(Solver):
     def query_columns(self) -> tuple[str, ...]:
         return (*FIT_COLUMNS, "weight") if self.prior == "gaussian" else FIT_COLUMNS
 
-    def sent(self, params: Params) -> Params:
-        return {name: params[name] for name in ("route", "block", "trial", "last") if name in params}
-
-    def map(self, chunk: Chunk, params: Params) -> Statistics:
-        """Of the one query of an expert-partitioned chunk, by the route that the first round chose."""
-        if "route" not in params:
-            return pairwise_rounds.measure(self, chunk)
-        if not params["route"][0]:
-            return pairwise_rounds.block_counts(self, chunk, params["block"])
-        if "trial" not in params:
-            return pairwise_rounds.graph(self, chunk)
-        return pairwise_rounds.slopes(self, chunk, params["trial"], valued="last" in params)
-
-    def reduce(self, a: Statistics, b: Statistics) -> Statistics:
-        if "pair_winner" in a:
-            return {**merged(int(a["items"][0]), [a, b]).directed(), "items": a["items"]}
-        return pairwise_rounds.merge(a, b)
-
-    def finish(self, statistics: Statistics, params: Params) -> Params:
-        if "route" not in params:
-            return {**params, **pairwise_rounds.decide(self, statistics)}
-        if "trial" in params:
-            return pairwise_rounds.moved(self, statistics, params)
-        if "pair_winner" in statistics:
-            return pairwise_rounds.next_block(statistics, params)
-        return {**params, **pairwise_rounds.started(self, statistics)}
-
-    def done(self, params: Params) -> bool:
-        return "over" in params
+    def gathering(self, params: Params) -> Stage:
+        return Measure(self, params)
 
     def score(self, chunk: Chunk, params: Params) -> Floats:
         return dataclasses.replace(self, errors="none").solve(chunk, params).score
 
+    def score_split(self, chunk: Chunk, gathered: Gathered) -> Floats:
+        return dataclasses.replace(self, errors="none").solve_split(chunk, gathered).score
+
     def fit_chunk(self, chunk: Chunk, params: Params, *, trace: bool) -> Outcome:
-        if "theta" in params:
-            return self._from_lists(params)
-        split = "pair_winner" in params
-        counts = merged(chunk.n_items, [params]) if split else self.counting(chunk).count(chunk)
+        return self.of_counts(chunk, self.counting(chunk).count(chunk), split=False, trace=trace)
+
+    def fit_split(self, chunk: Chunk, gathered: Gathered, *, trace: bool) -> Outcome:
+        end: PairCounts | ListFit = gathered.statistics
+        return end.outcome(self, chunk, trace=trace)
+
+    def of_counts(self, chunk: Chunk, counts: Counts, *, split: bool, trace: bool) -> Outcome:
+        """The fit of every query, with its errors, from pair counts; ``split``: the chunk does not have all lists."""
         graph = self.examine(counts)
         if self.prior == "none":
             self._refuse_endless(chunk, graph, split=split)
@@ -194,15 +174,6 @@ class Pairwise(Solver):
                 )
             self._bootstrap(chunk, graph, outcome)
         return outcome
-
-    def _from_lists(self, params: Params) -> Outcome:
-        """The outcome of the rounds over an expert-partitioned query."""
-        component, (taken, left, value) = params["component"], params["ended"]
-        score = centred(params["theta"], component, params["compared"])
-        ended = Ended(np.array([int(taken)]), np.array([left]), np.array([value]), np.zeros((1, 0)))
-        fit = {**ended.columns(self.tolerance), "weight": params["weight"]}
-        items = {"status": params["status"], "component": component}
-        return Outcome(np.round(score, DIGITS) + 0.0, items, fit)
 
     def examine(self, counts: Counts) -> Graph:
         """Statuses and components; strongly connected ones only where a fit without a prior depends on them."""
@@ -273,7 +244,7 @@ class Pairwise(Solver):
     ) -> None:
         """Take up to ``steps`` steps from the present scores and tie parameters; ``seek`` also changes the weights."""
         prior, _, shape = self.prior_numbers
-        tolerance = max(pairwise_rounds.SOUGHT, self.tolerance) if seek else self.tolerance
+        tolerance = max(SOUGHT, self.tolerance) if seek else self.tolerance
         how = Fit(self.link, prior, shape, seek, tolerance, steps)
         fit_queries(how, counts.graph, weight, score, eta, taken, left)
 

@@ -13,15 +13,16 @@ import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.errors import InputError, UsageError
-from distagg.models.base import Params, Solver, Statistics, param
+from distagg.models.base import Solver, param
 from distagg.models.intervals import centred
 from distagg.models.outcome import STATUS, Outcome
 from distagg.models.pairs import unlisted_last, unlisted_param
-from distagg.models.plackett_luce import rounds as luce_rounds
 from distagg.models.plackett_luce.errors import bootstrap, compared, standard_errors
 from distagg.models.plackett_luce.kernels import Choices, count_choices, examine, gather_choices, reach
 from distagg.models.plackett_luce.posterior import POSTERIORS, posterior
 from distagg.models.plackett_luce.solvers import Fit, climb, repeat
+from distagg.models.plackett_luce.split import Fitted, first_round
+from distagg.models.rounds import Gathered, Params, Stage
 from distagg.optimise.convergence import Ended, not_begun
 from distagg.types import Floats, Indices, Offsets
 
@@ -90,24 +91,8 @@ class PlackettLuce(Solver):
             return ("uncertainty", "status", "component")
         return ("status", "component")
 
-    def sent(self, params: Params) -> Params:
-        return {name: params[name] for name in ("trial",) if name in params}
-
-    def map(self, chunk: Chunk, params: Params) -> Statistics:
-        """Of the one query of an expert-partitioned chunk: counts first, then what the present strengths expect."""
-        luce_rounds.check(self)
-        return (
-            luce_rounds.expected(self, chunk, params["trial"]) if "trial" in params else luce_rounds.count(self, chunk)
-        )
-
-    def reduce(self, a: Statistics, b: Statistics) -> Statistics:
-        return luce_rounds.merge(a, b)
-
-    def finish(self, statistics: Statistics, params: Params) -> Params:
-        return luce_rounds.moved(self, statistics, params) if "trial" in params else luce_rounds.counted(statistics)
-
-    def done(self, params: Params) -> bool:
-        return "over" in params
+    def gathering(self, params: Params) -> Stage:
+        return first_round(self, params)
 
     def choices(self, chunk: Chunk) -> Choices:
         """Lists and pairs of a chunk as choices."""
@@ -126,16 +111,10 @@ class PlackettLuce(Solver):
         )
 
     def fit_chunk(self, chunk: Chunk, params: Params, *, trace: bool) -> Outcome:
-        if "over" in params:
-            taken, left, value = params["ended"]
-            ended = Ended(np.array([int(taken)]), np.array([left]), np.array([value]), params["trace"][None, :])
-            score = centred(params["theta"], chunk.item_query(), params["compared"])
-            items = {name: params[name] for name in ("status", "component")}
-            return Outcome(score, items, ended.columns(self.tolerance), ended.trace if trace else None)
         choices = self.choices(chunk)
         wins, number = count_choices(choices, chunk.item_offsets)
         status, component = examine(choices, chunk.item_offsets, wins)
-        items = {"status": status, "component": component}
+        items: dict[str, np.ndarray] = {"status": status, "component": component}
         group = None
         if self.prior == "none":
             self._identified(chunk, choices, status, component)
@@ -155,6 +134,13 @@ class PlackettLuce(Solver):
         if self.errors == "bootstrap":
             items |= bootstrap(self, chunk, choices, score)
         return Outcome(score, items, ended.columns(self.tolerance), ended.steps() if trace else None)
+
+    def fit_split(self, chunk: Chunk, gathered: Gathered, *, trace: bool) -> Outcome:
+        fitted: Fitted = gathered.statistics
+        counted, ended = fitted.counted, fitted.ended
+        score = centred(fitted.theta, chunk.item_query(), counted.compared)
+        items = {"status": counted.status, "component": counted.component}
+        return Outcome(score, items, ended.columns(self.tolerance), ended.trace if trace else None)
 
     @property
     def _shape(self) -> float:

@@ -14,11 +14,12 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from distagg.dataset.chunk import Chunk
-from distagg.models.base import Params, Statistics, Tally, param
+from distagg.models.base import Tally, param
 from distagg.models.lists import STEADY
 from distagg.models.pairs import list_arrays
 from distagg.models.positional.kernels import Utility, size_class, sum_expectations, terms_by_class
 from distagg.models.positional.model import RRF_CANDIDATES
+from distagg.models.rounds import Params, Statistics
 from distagg.models.weights import Weighted, list_weight
 from distagg.types import OFFSET, Floats, Offsets
 

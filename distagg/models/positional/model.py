@@ -15,9 +15,10 @@ import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
-from distagg.models.base import Model, Params, Statistics, Tally, param, reciprocals, sum_entries
+from distagg.models.base import Model, Tally, param, reciprocals, sum_entries
 from distagg.models.lists import BEYOND, STEADY, borda_points, median_ranks
 from distagg.models.pairs import left_out, rated
+from distagg.models.rounds import Params, Statistics
 from distagg.models.weights import Weighted, entry_weight, list_weight, weighed
 from distagg.types import Bools, Floats
 
@@ -294,8 +295,6 @@ class Median(Gathered):
         return last_by_support(chunk, *middles(chunk, tally, of_all=self.unlisted == "last"))
 
     def score(self, chunk: Chunk, params: Params) -> Floats:
-        if "tallied" in params:
-            return super().score(chunk, params)
         arrays = (chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets, chunk.entry_item, chunk.entry_rank)
         return last_by_support(chunk, *median_ranks(*arrays, self.unlisted == "last"))
 

@@ -20,7 +20,7 @@ from typing import ClassVar
 import numpy as np
 
 from distagg.dataset.chunk import Chunk
-from distagg.models.base import Params, Solver, param, sum_entries
+from distagg.models.base import Solver, param, sum_entries
 from distagg.models.lists import BINARY
 from distagg.models.outcome import Outcome
 from distagg.models.pairs import (
@@ -32,6 +32,7 @@ from distagg.models.pairs import (
     unlisted_param,
 )
 from distagg.models.projection.kernels import WeightedLists, project_majorities, project_queries
+from distagg.models.rounds import Params
 from distagg.optimise.convergence import Ended, not_begun
 from distagg.types import INDEX, OFFSET, Floats, Offsets
 

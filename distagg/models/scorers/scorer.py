@@ -8,8 +8,9 @@ from typing import ClassVar
 import numpy as np
 
 from distagg.dataset.chunk import Chunk
-from distagg.models.base import Params, param
+from distagg.models.base import param
 from distagg.models.lists import PAIR_FUNCTIONS
+from distagg.models.rounds import Params
 from distagg.models.scorers.features import KINDS, FeatureSettings, chunk_features
 from distagg.models.scorers.kernels import Net, Rows, score_rows
 from distagg.models.trained import MODE_HELP, MODES, Trained

@@ -14,8 +14,9 @@ from typing import ClassVar
 import numpy as np
 
 from distagg.dataset.chunk import Chunk
-from distagg.models.base import Params, param
+from distagg.models.base import param
 from distagg.models.positional.kernels import size_class, terms_by_class
+from distagg.models.rounds import Params
 from distagg.models.scorers.kernels import Net
 from distagg.models.scorers.lambdarank_kernels import PERSISTENCE
 from distagg.models.scorers.scorer import Scorer, best_dcg, gains, longest_query

@@ -1,10 +1,12 @@
 """cps: answers known beforehand, learning from labels, hard data."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import scipy.stats
+from rounds_by_hand import run
 from strategies import Query, build_chunk
 
 from distagg.dataset import Dataset, write_dataset
@@ -62,7 +64,8 @@ def test_the_learned_weights_are_a_maximum(planted: Path):
     """The gradient at the end is the prior's."""
     model, dataset = model_named("cps", {"theta": "learn", "tolerance": 1e-12}), Dataset.open(planted)
     params = fit(model, dataset)
-    total = sum((model.map(chunk, params)["gradient"] for chunk in dataset.chunks()), np.zeros(len(dataset.experts)))
+    last = replace(model.learning(len(dataset.experts), {}), theta=params["expert_theta"])
+    total = sum((last.map(chunk)["gradient"] for chunk in dataset.chunks()), np.zeros(len(dataset.experts)))
     np.testing.assert_allclose(total, model.prior * params["expert_theta"], atol=1e-3)
 
 
@@ -82,4 +85,4 @@ def test_labels_that_are_all_equal_teach_nothing():
     model = model_named("cps", {"theta": "learn"})
     chunk = build_chunk([Query(2, {0: {0: 1, 1: 2}}, labels=[1, 1])])
     with pytest.raises(UsageError, match="different labels"):
-        model.finish(model.map(chunk, {}), {})
+        run(model.learning(1, {}), [chunk])

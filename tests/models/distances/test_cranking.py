@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.stats
+from rounds_by_hand import run
 from strategies import Query, build_chunk
 
 from distagg.dataset import Dataset, write_dataset
@@ -32,14 +33,7 @@ def planted_chunk(thetas, top: int):
 
 
 def rounds(model, pieces):
-    params = {}
-    while True:
-        statistics = model.map(pieces[0], params)
-        for piece in pieces[1:]:
-            statistics = model.reduce(statistics, model.map(piece, params))
-        params = model.finish(statistics, params)
-        if model.done(params):
-            return params
+    return run(model.learning(pieces[0].n_experts, {}), pieces)
 
 
 @pytest.mark.parametrize("top", [3, SIZE])

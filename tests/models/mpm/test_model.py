@@ -1,11 +1,13 @@
 """mpm and theta_sup_mpm on planted truth, and on what has no maximum."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 import scipy.stats
+from rounds_by_hand import run
 from strategies import Query, build_chunk
 
 from distagg.dataset import Dataset, write_dataset
@@ -63,7 +65,8 @@ def test_learned_adherence_is_where_the_likelihood_has_no_slope(planted: Path):
     dataset = Dataset.open(planted)
     model = model_named("theta_mpm")
     params = fit(model, dataset)
-    statistics = [model.map(ref.load(), {"expert_theta": params["expert_theta"]}) for ref in dataset.plan()]
+    last = replace(model.learning(len(dataset.experts), {}), theta=params["expert_theta"], round=1)
+    statistics = [last.map(ref.load()) for ref in dataset.plan()]
     slope, curve = (sum(s[key] for s in statistics) for key in ("slope", "curve"))
     theta = params["expert_theta"]
     inside = theta > 0
@@ -76,9 +79,8 @@ def test_nobody_agrees():
     """A cycle of three experts: no consensus, so all count the same and nothing breaks."""
     chunk = build_chunk([Query(3, {0: {0: 1, 1: 2, 2: 3}, 1: {1: 1, 2: 2, 0: 3}, 2: {2: 1, 0: 2, 1: 3}})])
     model = model_named("theta_mpm")
-    params = model.finish(model.map(chunk, {}), {})
+    params = run(model.learning(3, {}), [chunk])
     assert params["expert_theta"].tolist() == [1, 1, 1]
-    assert model.done(params)
     np.testing.assert_allclose(model.score(chunk, params), 0.0, atol=1e-6)
 
 

@@ -9,10 +9,11 @@ import pytest
 import scipy.optimize
 import scipy.stats
 from battles import TIED, WON, big_chunk, big_pairs, chunk_of, minus_likelihood, pairs_of, plain, solved
+from rounds_by_hand import run
 from strategies import Query, build_chunk
 
 from distagg.errors import InputError, UsageError
-from distagg.models import NotConvergedWarning, Params, model_named
+from distagg.models import NotConvergedWarning, model_named
 from distagg.models.outcome import ISOLATED, OK, UNBEATEN, WINLESS
 
 
@@ -260,11 +261,9 @@ def test_what_cannot_be_asked_together_is_refused():
         model_named("thurstone", {"level": 1.0})
     model = model_named("bradley_terry", {"errors": "bootstrap"})
     chunk = chunk_of(WON)
-    params: Params = {}
-    while not model.done(params):
-        params = model.finish(model.map(chunk, params), params)
+    gathered = run(model.gathering({}), [chunk])
     with pytest.raises(UsageError, match="whole queries"):
-        model.solve(chunk, params)
+        model.solve_split(chunk, gathered)
 
 
 def test_columns_are_known_beforehand():

@@ -61,6 +61,6 @@ def test_differences_alone_take_a_shorter_way(drawn):
     """The same net wins and preferences as by the general kernel, to the last bit on whole numbers."""
     _, chunk = drawn
     model = Mpm(pairs="difference", unlisted="ignore")
-    short, general = (model._tally(chunk, params) for params in ({}, {"expert_theta": np.ones(chunk.n_experts)}))
+    short, general = (model._tally(chunk, theta) for theta in (None, np.ones(chunk.n_experts)))
     np.testing.assert_array_equal(short["net"], general["net"])
     np.testing.assert_array_equal(short["observed"], general["observed"])

@@ -1,0 +1,87 @@
+"""What a model knows at each time, in three types; no model has to ask in which state it is.
+
+- ``Params``: what was learned. Arrays by name, saved with the model; arrays named ``expert_*`` have a row for each
+  expert and are aligned by name.
+- ``Gathered``: what was gathered from a split query, whose lists lie in several chunks.
+- ``Stage``: rounds in progress. A stage is one round of map and reduce, and knows what follows: the next stage, or the
+  result of all rounds.
+
+A model gives the engine its first stage: ``Model.learning`` ends in params, ``Model.gathering`` in what was gathered.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from distagg.dataset.chunk import Chunk
+
+Params = dict[str, np.ndarray]
+Statistics = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Gathered:
+    """The statistics of a split query over all its chunks, beside what was learned before."""
+
+    params: Params
+    statistics: Any  # sums by name, or a type of the model's own
+
+
+class Stage:
+    """One round over the chunks. Subclasses are frozen dataclasses of a ``model`` and the state of the rounds."""
+
+    model: Any
+    repeated: ClassVar[bool] = True  # more rounds follow: workers keep the chunks in memory
+
+    def sent(self) -> Stage:
+        """What ``map`` needs on the workers; by default everything."""
+        return self
+
+    def map(self, chunk: Chunk) -> Statistics:
+        raise NotImplementedError
+
+    def reduce(self, a: Statistics, b: Statistics) -> Statistics:
+        return {key: a[key] + b[key] for key in a}
+
+    def finish(self, statistics: Statistics) -> Any:
+        """The stage that follows, or the result of the rounds."""
+        raise NotImplementedError
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Everything but the model as arrays, for a checkpoint."""
+        return {name: np.asarray(value) for name, value in self._fields().items()}
+
+    def resumed(self, state: dict[str, np.ndarray]) -> Self:
+        """The stage of this kind that has the state of a checkpoint."""
+        known = self._fields()
+        numbers = {name: type(value)(state[name]) for name, value in known.items() if isinstance(value, int | float)}
+        return dataclasses.replace(self, **{name: state[name] for name in known} | numbers)  # type: ignore[type-var]
+
+    def _fields(self) -> dict[str, Any]:
+        names = (field.name for field in dataclasses.fields(self) if field.name != "model")  # type: ignore[arg-type]
+        return {name: getattr(self, name) for name in names}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pass(Stage):
+    """The one round of most models: their ``map`` over all chunks of a split query."""
+
+    repeated: ClassVar[bool] = False
+
+    model: Any
+    params: Params
+
+    def map(self, chunk: Chunk) -> Statistics:
+        statistics: Statistics = self.model.map(chunk, self.params)
+        return statistics
+
+    def reduce(self, a: Statistics, b: Statistics) -> Statistics:
+        statistics: Statistics = self.model.reduce(a, b)
+        return statistics
+
+    def finish(self, statistics: Statistics) -> Gathered:
+        return Gathered(self.params, statistics)
