@@ -150,9 +150,9 @@ def rank_by_chunks(
 ) -> Iterator[pa.Table]:
     """Rankings in the order of the dataset, chunk by chunk as they are asked for; first a table without rows."""
     runner = runner or InlineRunner()
-    params, refs, shown = ready(model, params, dataset, runner, shown=shown, through=through)
+    known, refs, shown = ready(model, params, dataset, runner, shown=shown, through=through)
     yield no_rows(ranking_schema(model, shown))
-    for ranking, _ in runner.map(Work(_solve_task, (model, params, shown, False), ids=True), refs, progress):
+    for ranking, _ in runner.map(Work(_solve_task, (model, known, shown, False), ids=True), refs, progress):
         yield ranking
 
 

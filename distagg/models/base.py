@@ -20,7 +20,7 @@ from distagg.dataset.chunk import Chunk
 from distagg.errors import NotConvergedWarning, UsageError, unknown
 from distagg.models.lists import sum_by_item
 from distagg.models.outcome import Outcome
-from distagg.models.rounds import Gathered, Pass, Stage
+from distagg.models.rounds import Gathered, LearningPass, Pass, Stage
 from distagg.models.rounds import Params as Params
 from distagg.models.rounds import Statistics as Statistics
 from distagg.optimise.convergence import FIT_COLUMNS
@@ -156,15 +156,22 @@ class Model:
         return candidates[int(np.argmax(values))]
 
     def learning(self, n_experts: int, params: Params) -> Stage:
-        """The first round of learning, for models that learn by sums over chunks; ``params`` come from the settings."""
-        raise NotImplementedError
+        """The first round of learning; by default the only one, ``map``, ``reduce`` and ``learned``.
+
+        ``params`` are those that come from the settings.
+        """
+        return LearningPass(self, params)
+
+    def learned(self, statistics: Statistics) -> Params:
+        """The params that the sums over all chunks make; by default the sums themselves."""
+        return statistics
 
     def gathering(self, params: Params) -> Stage:
         """The first round over the chunks of a split query; by default the only one, ``map`` and ``reduce``."""
         return Pass(self, params)
 
     def map(self, chunk: Chunk, params: Params) -> Statistics:
-        """What a chunk of a split query adds to its statistics."""
+        """What a chunk adds to the statistics of a split query, or of learning."""
         raise NotImplementedError
 
     def reduce(self, a: Statistics, b: Statistics) -> Statistics:

@@ -85,3 +85,11 @@ class Pass(Stage):
 
     def finish(self, statistics: Statistics) -> Gathered:
         return Gathered(self.params, statistics)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LearningPass(Pass):
+    """The one round of models that learn from one pass over all chunks."""
+
+    def finish(self, statistics: Statistics) -> Any:
+        return {**self.params, **self.model.learned(statistics)}

@@ -79,18 +79,25 @@ def expert_number(name: str, experts: tuple[str, ...], parameter: str = "weights
 
 def list_weight(chunk: Chunk, params: Params) -> Floats:
     """The weight of each list (L,); an empty array where all weights are 1."""
-    if "expert_weight" not in params:
-        return NO_WEIGHTS
-    weight: Floats = params["expert_weight"][chunk.list_expert]
-    weight.setflags(write=False)
+    of_expert = params.get("expert_weight")
+    return NO_WEIGHTS if of_expert is None else _read_only(of_expert[chunk.list_expert])
+
+
+def pair_weight(chunk: Chunk, params: Params) -> Floats:
+    """The weight of each raw pair (P,), times that of its expert."""
+    of_expert = params.get("expert_weight")
+    return chunk.pair_weight if of_expert is None else _read_only(chunk.pair_weight * of_expert[chunk.pair_expert])
+
+
+def _read_only(weight: Floats) -> Floats:
+    weight.setflags(write=False)  # as a chunk's arrays, so that kernels see one type
     return weight
 
 
 def entry_weight(chunk: Chunk, params: Params) -> Floats | None:
     """The weight of each entry (E,): that of its list; None where all weights are 1."""
-    if "expert_weight" not in params:
-        return None
-    return np.repeat(list_weight(chunk, params), np.diff(chunk.entry_offsets))
+    weight = list_weight(chunk, params)
+    return np.repeat(weight, np.diff(chunk.entry_offsets)) if len(weight) else None
 
 
 def weighed(values: Floats, weight: Floats | None) -> Floats:

@@ -36,7 +36,7 @@ from distagg.models.majority.kernels import (
 )
 from distagg.models.pairs import list_arrays, pair_arrays
 from distagg.models.rounds import Gathered, Params, Stage, Statistics
-from distagg.models.weights import NO_WEIGHTS, Weighted, entry_weight, list_weight, weighed
+from distagg.models.weights import NO_WEIGHTS, Weighted, entry_weight, list_weight, pair_weight, weighed
 from distagg.ordering import order_items
 from distagg.types import Floats
 
@@ -82,11 +82,7 @@ class Majority(Model):
         return self._score_margins(gathered.statistics["margins"], gathered.statistics["start"])
 
     def _arrays(self, chunk: Chunk, params: Params) -> tuple[bool, Floats, Lists, Pairs]:
-        pairs = pair_arrays(chunk)
-        if "expert_weight" in params and chunk.n_pairs:
-            weight = pairs.weight * params["expert_weight"][chunk.pair_expert]
-            weight.setflags(write=False)
-            pairs = pairs._replace(weight=weight)
+        pairs = pair_arrays(chunk)._replace(weight=pair_weight(chunk, params))
         return self.unlisted == "last", list_weight(chunk, params), list_arrays(chunk), pairs
 
     def _score_margins(self, margins: Floats, start: Floats) -> Floats:
@@ -154,9 +150,7 @@ def start_scores(chunk: Chunk, params: Params) -> Floats:
         start = sum_entries(chunk, weighed(value, entry_weight(chunk, params)))
     if chunk.n_pairs:
         base = np.repeat(chunk.item_offsets[:-1], np.diff(chunk.pair_offsets))
-        weight = np.where(chunk.pair_tie, 0.0, chunk.pair_weight)
-        if "expert_weight" in params:
-            weight = weight * params["expert_weight"][chunk.pair_expert]
+        weight = np.where(chunk.pair_tie, 0.0, pair_weight(chunk, params))
         start = start + np.bincount(base + chunk.pair_winner, weight, chunk.n_items)
         start = start - np.bincount(base + chunk.pair_loser, weight, chunk.n_items)
     return start

@@ -19,7 +19,7 @@ from distagg.models.base import Model, Tally, param, reciprocals, sum_entries
 from distagg.models.lists import BEYOND, STEADY, borda_points, median_ranks
 from distagg.models.pairs import left_out, rated
 from distagg.models.rounds import Params, Statistics
-from distagg.models.weights import Weighted, entry_weight, list_weight, weighed
+from distagg.models.weights import Weighted, entry_weight, list_weight, pair_weight, weighed
 from distagg.types import Bools, Floats
 
 MOST_CANDIDATES = 10_000  # experts that bestinput tries
@@ -60,9 +60,7 @@ class Borda(Tally, Weighted):
         )
         if chunk.n_pairs:
             base = np.repeat(chunk.item_offsets[:-1], np.diff(chunk.pair_offsets))
-            weight = chunk.pair_weight
-            if "expert_weight" in params:
-                weight = weight * params["expert_weight"][chunk.pair_expert]
+            weight = pair_weight(chunk, params)
             win = np.where(chunk.pair_tie, 0.5, 1.0) * weight
             lose = np.where(chunk.pair_tie, 0.5, 0.0) * weight
             points = points + np.bincount(base + chunk.pair_winner, win, chunk.n_items)
@@ -110,7 +108,8 @@ class Mean(Tally, Weighted):
         else:
             behind[length > 0] += 1.0
         queries = np.repeat(np.arange(chunk.n_queries), np.diff(chunk.list_offsets))
-        weight = list_weight(chunk, params) if "expert_weight" in params else np.ones(chunk.n_lists)
+        weight = list_weight(chunk, params)
+        weight = weight if len(weight) else np.ones(chunk.n_lists)
         each, behind = np.repeat(weight, length), behind * weight
         return {
             "held": sum_entries(chunk, each),
