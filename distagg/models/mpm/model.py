@@ -190,13 +190,13 @@ LONGEST = 2.0  # the most that an expert's adherence may grow in a round, in uni
 
 @dataclass(frozen=True, kw_only=True)
 class Adherent(Mpm):
-    """Base of models that learn every expert's adherence, ``expert_theta``."""
+    """Base of models that learn every expert's adherence, ``expert_theta``; before, all experts count alike."""
 
     adherence: ClassVar[bool] = True
 
-    def _theta(self, params: Params) -> Floats:
-        theta = np.asarray(params["expert_theta"], dtype=np.float64)
-        return np.where(np.isfinite(theta), theta, 0.0)  # unseen experts
+    def _theta(self, params: Params) -> Floats | None:
+        theta = params.get("expert_theta")
+        return None if theta is None else np.where(np.isfinite(theta), theta, 0.0)  # 0: unseen experts
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -79,9 +79,9 @@ def test_weights_decide():
 
 def test_sizes_of_chunks_may_differ():
     small, large = build_chunk([Query(2, {0: {0: 1, 1: 2}})], 2), build_chunk([Query(5, {1: {3: 1, 1: 2}})], 2)
-    model = model_named("cranking")
-    a, b = model.map(small, {}), model.map(large, {})
-    for merged in (model.reduce(a, b), model.reduce(b, a)):
+    stage = model_named("cranking").learning(2, {})
+    a, b = stage.map(small), stage.map(large)
+    for merged in (stage.reduce(a, b), stage.reduce(b, a)):
         assert merged["stages"].tolist() == [[1, 1, 0, 0, 0], [0, 0, 0, 1, 1]]
 
 

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from naive_pairs import naive_pair_matrix
 from strategies import Query, build_chunk, on_chunks, queries
 
-from distagg.models.base import Model
 from distagg.models.lists import PAIR_FUNCTIONS
 from distagg.models.mpm.model import Mpm
 
@@ -39,9 +38,9 @@ def test_margins_and_net_wins_are_the_definitions(pairs, unlisted, query, extra,
     chunk = build_chunk([Query(3), query], n_experts=5)
     model = Mpm(pairs=pairs, unlisted=unlisted)
     expected = naive_margins(query, theta, pairs, unlisted)
-    _, (_, margins) = model._margins(chunk, {"expert_theta": theta})
+    _, (_, margins) = model._margins(chunk, theta)
     np.testing.assert_allclose(margins, expected, atol=1e-9)
-    tally = model._tally(chunk, {"expert_theta": theta})
+    tally = model._tally(chunk, theta)
     np.testing.assert_allclose(tally["net"][3:], expected.sum(axis=1), atol=1e-9)
     assert tally["observed"][0].sum() == 0.0
 
@@ -50,8 +49,8 @@ def test_what_is_observed_is_counted_by_adherence():
     """Two experts at one adherence share a column; weights count, ties do not."""
     query = Query(3, {0: {0: 1, 1: 3}, 1: {2: 1, 0: 2}, 2: {1: 1, 2: 9}}, pairs=[(0, 1, 2.5, False), (1, 2, 4.0, True)])
     chunk = build_chunk([query])
-    model: Model = Mpm(unlisted="ignore", pairs="difference")
-    tally = model.map(chunk, {"expert_theta": np.array([0.5, 0.1, 0.5])})
+    model = Mpm(unlisted="ignore", pairs="difference")
+    tally = model._tally(chunk, np.array([0.5, 0.1, 0.5]))
     assert tally["observed"].tolist() == [[1.0, 2.0 + 8.0 + 2.5]]
     np.testing.assert_allclose(tally["net"], [0.5 * 2 - 0.1 + 0.5 * 2.5, -0.5 * 2 + 0.5 * 8 - 0.5 * 2.5, 0.1 - 0.5 * 8])
 
