@@ -11,11 +11,12 @@ from typing import ClassVar
 import numpy as np
 
 from distagg.dataset.chunk import Chunk
-from distagg.models.base import Params, Statistics, param
+from distagg.models.base import param
 from distagg.models.majority.kernels import ROUNDING, query_table
 from distagg.models.majority.model import check_matrix
 from distagg.models.majority.outranking_kernels import agreement, outranking_chunk, outranking_scores
 from distagg.models.pairs import list_arrays
+from distagg.models.rounds import Gathered, Params, Statistics
 from distagg.models.weights import Weighted, list_weight
 from distagg.types import Floats
 
@@ -52,12 +53,14 @@ class Outranking(Weighted):
         return {"agree": agree, "objecting": objecting, "total": np.array([total])}
 
     def score(self, chunk: Chunk, params: Params) -> Floats:
-        if "agree" not in params:
-            preference, veto = float(self.preference), float(self.veto)
-            concordance, discordance = float(self.concordance), float(self.discordance)
-            arrays = list_weight(chunk, params), list_arrays(chunk)
-            return outranking_chunk(preference, veto, concordance, discordance, *arrays)
-        score, total = np.zeros(chunk.n_items), float(params["total"][0])
+        preference, veto = float(self.preference), float(self.veto)
+        concordance, discordance = float(self.concordance), float(self.discordance)
+        arrays = list_weight(chunk, params), list_arrays(chunk)
+        return outranking_chunk(preference, veto, concordance, discordance, *arrays)
+
+    def score_split(self, chunk: Chunk, gathered: Gathered) -> Floats:
+        known, score = gathered.statistics, np.zeros(chunk.n_items)
+        total = float(known["total"][0])
         least, most = np.floor(self.concordance * total + ROUNDING), np.floor(self.discordance * total + ROUNDING)
-        outranking_scores(params["agree"], params["objecting"], least, most, score)
+        outranking_scores(known["agree"], known["objecting"], least, most, score)
         return score

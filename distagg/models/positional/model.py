@@ -237,7 +237,7 @@ def worst_where(nowhere: Bools, score: Floats, chunk: Chunk) -> Floats:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gathered(Tally):
+class Histogram(Tally):
     """Base of models that look at all values that the lists give an item: a histogram by item, which adds up."""
 
     def values(self, chunk: Chunk, params: Params) -> Floats:
@@ -273,7 +273,7 @@ def middles(chunk: Chunk, tally: Statistics, *, of_all: bool) -> tuple[Floats, F
 
 
 @dataclass(frozen=True, kw_only=True)
-class Median(Gathered):
+class Median(Histogram):
     """Median rank, smallest first; items without one come last, those in more lists first."""
 
     name: ClassVar[str] = "median"

@@ -17,9 +17,10 @@ from typing import ClassVar
 import numpy as np
 
 from distagg.dataset.chunk import Chunk
-from distagg.models.base import Params, Statistics, param
+from distagg.models.base import param
 from distagg.models.positional.model import Points, some
 from distagg.models.positional.scores import Scored
+from distagg.models.rounds import Params, Stage, Statistics
 from distagg.types import NO_LABEL, Bools, Floats, Offsets
 
 LEARNED = "expert_worth"
@@ -42,16 +43,8 @@ class Placed(Points):
 
     supervised: ClassVar[bool] = True
 
-    def map(self, chunk: Chunk, params: Params) -> Statistics:
-        return super().map(chunk, params) if LEARNED in params else self.tallies(chunk)
-
-    def reduce(self, a: Statistics, b: Statistics) -> Statistics:
-        return {key: _added(a[key], b[key]) for key in a}
-
-    def finish(self, statistics: Statistics, params: Params) -> Params:
-        if LEARNED in params:
-            return super().finish(statistics, params)
-        return {**params, LEARNED: self.worth(statistics)}
+    def learning(self, n_experts: int, params: Params) -> Stage:
+        return WorthRound(self, params)
 
     def tallies(self, chunk: Chunk) -> Statistics:
         """``hits`` (experts, segments), weighted as the model asks for, and ``lists`` (experts,)."""
@@ -75,6 +68,25 @@ class Placed(Points):
         place, length = places(chunk)
         segment, _ = self.segments(place, length)
         return tied_means(chunk, _looked_up(params[LEARNED], entry_experts(chunk), segment))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WorthRound(Stage):
+    """The one round that learns what places are worth."""
+
+    repeated: ClassVar[bool] = False
+
+    model: Placed
+    params: Params
+
+    def map(self, chunk: Chunk) -> Statistics:
+        return self.model.tallies(chunk)
+
+    def reduce(self, a: Statistics, b: Statistics) -> Statistics:
+        return {key: _added(a[key], b[key]) for key in a}
+
+    def finish(self, statistics: Statistics) -> Params:
+        return {**self.params, LEARNED: self.model.worth(statistics)}
 
 
 @dataclass(frozen=True, kw_only=True)

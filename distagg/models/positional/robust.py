@@ -14,12 +14,12 @@ import numpy as np
 from distagg.dataset.chunk import Chunk
 from distagg.models.base import Params, Statistics
 from distagg.models.lists import mid_positions
-from distagg.models.positional.model import Gathered, some
+from distagg.models.positional.model import Histogram, some
 from distagg.types import Floats
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rra(Gathered):
+class Rra(Histogram):
     """Minus the logarithm of the item's rho, times the number of lists: Kolde's p-value is min(1, exp(-score)).
 
     The k-th best of n places, over the number of items, would be so good in random lists with the chance of a beta

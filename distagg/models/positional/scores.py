@@ -17,7 +17,7 @@ from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
 from distagg.models.base import Params, Statistics, Tally, param
 from distagg.models.lists import mid_positions
-from distagg.models.positional.model import Gathered, Points, middles, some, worst_where
+from distagg.models.positional.model import Histogram, Points, middles, some, worst_where
 from distagg.models.weights import Named, Weighted
 from distagg.types import Bools, Floats, Offsets
 
@@ -316,7 +316,7 @@ class CombMin(CombMax):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CombMed(Scored, Gathered):
+class CombMed(Scored, Histogram):
     """The median of the experts' scores for the item, over the lists that hold it; items in no list come last."""
 
     name: ClassVar[str] = "combmed"
