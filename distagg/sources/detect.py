@@ -69,7 +69,7 @@ def kind_of_file(file: Path, columns: Mapping[str, str] | None = None) -> str:
         str(file),
         found=f"columns {', '.join(header)}" if len(header) > 1 else f"'{lines[0][:60]}'" if lines else "no lines",
         expected="LETOR lines, a TREC run, qrels, ratings, ranked lists or pairs",
-        remedy="name the kind (--kind on the command line, kind= in Python), or the columns",
+        remedy="name the kind (--kind, or kind= in Python) or the columns (--columns, or columns= in Python)",
     )
 
 

@@ -73,7 +73,7 @@ class LongTable:
         """Log columns that are read under another name, and columns that are ignored."""
         for column in self.columns:
             if column.heading != column.name:
-                log.info("%s: column '%s' names the %ss", self.file, column.heading, column.name)
+                log.info("%s: column '%s' is read as %s", self.file, column.heading, column.name)
         if self.others:
             log.info("%s: columns that are not read: %s", self.file, ", ".join(self.others))
 

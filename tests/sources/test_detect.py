@@ -65,7 +65,7 @@ def test_named_columns_tell(tmp_path: Path) -> None:
     file.write_text("site,by,place\nx,a,1\n")
     assert kind_of_file(file, {"site": "item", "by": "expert", "place": "rank"}) == "rankings"
     with pytest.raises(
-        InputError, match=r"found columns site, by, place, expected LETOR .*; name the kind .*, or the col"
+        InputError, match=r"found columns site, by, place, expected LETOR .*; name the kind .* or the col"
     ):
         kind_of_file(file)
 

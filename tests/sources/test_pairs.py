@@ -100,7 +100,7 @@ def test_columns_are_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture)
     with caplog.at_level("INFO", "distagg"):
         read(write(tmp_path, text))
     assert [record.getMessage().partition(": ")[2] for record in caplog.records] == [
-        "column 'judge' names the experts", "columns that are not read: question_id, turn",
+        "column 'judge' is read as expert", "columns that are not read: question_id, turn",
     ]  # fmt: skip
 
 
