@@ -15,7 +15,6 @@ from distagg.errors import UsageError, unknown
 from distagg.metrics import Metric, Protocol, check_protocol, index_rankings, parse_metrics
 from distagg.metrics.changes import rbo as rank_overlap
 from distagg.metrics.judgements import JudgedRun, evaluate_judged, index_judgements
-from distagg.sources.trec import run_name
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -190,6 +189,8 @@ def _source(data: Any, name: str) -> str:
 
 def run_names(files: Sequence[str | Path]) -> dict[str, str | Path]:
     """Files by name, without .gz; by their whole path where two have the same name."""
+    from distagg.sources.trec import run_name  # late: files only
+
     short = [run_name(Path(file)) for file in files]
     named: dict[str, str | Path] = {}
     for name, file in zip(short, files, strict=True):
