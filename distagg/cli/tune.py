@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import click
 
@@ -15,6 +16,8 @@ from distagg.engine.saved import save_model
 from distagg.reports.terminal import counted_by, render_table
 from distagg.storage.atomic import refuse_existing
 from distagg.storage.paths import place
+
+FEW = 8  # experts whose weights in every fold are shown
 
 
 @command(
@@ -91,8 +94,18 @@ def tuned_text(tuned: Tuned) -> str:
         rows.append([row["rule"], *means, "" if row["rule"] == base else f"{gain} ({low} to {high})"])
     header = ["held out", *tuned.metrics, f"{tuned.metrics[0]} over {base}"]
     table = render_table(header, rows, "l" + "r" * len(tuned.metrics) + "l")
-    settings = tuned.as_dict()["settings"]
-    words = (f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}" for name, value in settings.items())
-    chosen = " ".join(words) or "as it is: what the labels suggest is within their noise"
+    chosen = _settings(tuned.as_dict()["settings"]) or "as it is: what the labels suggest is within their noise"
     counts = f"{tuned.queries:,} labelled queries, {tuned.judged:,} settings tried"
-    return f"{table}\n{counted_by(tuned.protocol)}\n\n{tuned.model.name} {chosen}\n({counts})"
+    text = f"{table}\n{counted_by(tuned.protocol)}\n\n{tuned.model.name} {chosen}\n({counts})"
+    if len(tuned.experts) > FEW:
+        return f"{text}\n--json has the settings of every fold"
+    folds = [row for row in tuned.folds if row["rule"] == tuned.model.name]
+    return "\n".join([text, *(f"fold {row['fold']}: {_settings(row) or row['stage']}" for row in folds)])
+
+
+def _settings(row: dict[str, Any]) -> str:
+    """Settings as one would type them."""
+    own = {name: value for name, value in row.items() if name not in ("fold", "rule", "stage")}
+    return " ".join(
+        f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}" for name, value in own.items()
+    )

@@ -27,7 +27,8 @@ def test_the_table_and_the_model(lists: str, tmp_path: Path, capsys: Capture) ->
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["held", "out", "ndcg@5", "map", "ndcg@5", "over", "rrf"]
     assert [line.split("  ")[0] for line in lines[2:7]] == ["rrf", "combsum", "rrf tuned", "combsum tuned", "bestinput"]
-    assert lines[-1].startswith("(40 labelled queries, ")
+    assert lines[-4].startswith("(40 labelled queries, ")
+    assert [line.split(":")[0] for line in lines[-3:]] == ["fold 1", "fold 2", "fold 3"]
     assert main(["rank", model, lists, "-o", str(tmp_path / "ranked")]) == 0
     assert main(["tune", lists, "-o", model]) == 2  # nothing is overwritten
     assert "exists already" in capsys.readouterr().err
