@@ -164,7 +164,7 @@ def _named(expert: str, table: Any, columns: Columns) -> pa.Table:
 
 
 def _pairs_of_battles(battles: pa.Table) -> pa.Table:
-    from distagg.sources.pairs import EXPECTED_OUTCOME, battle_result, unknown_outcome
+    from distagg.sources.observed_pairs import EXPECTED_OUTCOME, battle_result, unknown_outcome
 
     words = ("model_a", "model_b", "winner")
     names = battles.column_names

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from distagg.sources.letor import LetorSource
-from distagg.sources.pairs import PairsSource
+from distagg.sources.observed_pairs import PairsSource
 from distagg.sources.ranked_lists import RankingsSource
 from distagg.sources.ratings import RatingsSource
 from distagg.sources.source import Source, SourceTable

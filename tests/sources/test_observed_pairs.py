@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from distagg.errors import InputError
 from distagg.sources import tables as longtable
-from distagg.sources.pairs import PairsSource
+from distagg.sources.observed_pairs import PairsSource
 from distagg.types import PAIRS
 
 
