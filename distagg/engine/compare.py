@@ -19,7 +19,7 @@ from distagg.engine.rank import solved
 from distagg.engine.runner import InlineRunner, Runner, Work
 from distagg.errors import UsageError, unknown
 from distagg.metrics import check_protocol, compare_all, highest_label, mean_over_queries, parse_metrics, score_chunk
-from distagg.models import Model, Params
+from distagg.models import Model, Params, known_name
 from distagg.models.base import collecting, not_converged
 
 DEFAULT_METRICS = ("ndcg@5", "ndcg@10", "p@5", "map")
@@ -127,6 +127,7 @@ def compare(
     dataset = as_dataset(data, columns=columns, labels=labels)
     protocol = check_protocol(protocol or dataset.manifest.protocol)
     groups = _groups(models, settings or {}, dataset, folds, tries, seed)
+    baseline = None if baseline is None else known_name(baseline)
     if baseline is not None and baseline not in groups:
         raise unknown("baseline", baseline, list(groups))
     all_folds = make_folds(dataset, folds) if folds else [Fold("all", dataset, dataset, dataset)]
@@ -191,10 +192,10 @@ def _groups(
     """The models to choose from, by name; what cannot be compared is refused."""
     groups: dict[str, list[Model]] = {}
     for requested in models:
-        name = requested.name if isinstance(requested, Model) else requested
+        name = requested.name if isinstance(requested, Model) else known_name(requested)
         if name in groups:
             raise UsageError(f"model {name} is named twice")
-        grid = settings.get(name, {})
+        grid = next((row for named, row in settings.items() if known_name(named) == name), {})
         groups[name] = [requested] if isinstance(requested, Model) else variants(name, grid, tries=tries, seed=seed)
     for name, group in groups.items():
         check_fits(group[0], dataset)

@@ -129,7 +129,9 @@ def test_all_models_beat_chance_on_planted_truth(planted: Path, capsys: Capture)
     few = ("-p", "blend.crf=2", "-p", "blend.lambdamart=1")  # members: all 24 take as long as all other models
     result = out_json(capsys, "compare", str(planted), "--folds", "3", "-m", "tau", *few)
     assert set(result["means"]) == set(MODELS)
-    assert all(values["tau"] > 0.1 for values in result["means"].values()), result["means"]
+    tau = {name: values["tau"] for name, values in result["means"].items()}
+    assert tau.pop("combmin") > 0.0  # the worst of an item's lists counts, so items of many lists fall
+    assert all(value > 0.1 for value in tau.values()), tau
 
 
 def test_models_lists_every_parameter(capsys: Capture) -> None:

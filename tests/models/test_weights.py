@@ -143,7 +143,7 @@ def test_weights_work_from_end_to_end(tmp_path):
     assert first(rank(load_model(tmp_path / "model"), data)) == "x"
     assert first(rank(fitted, data.select(without=["b"]))) == "x"
     assert explain(fitted, data, "q")["items"][0]["item"] == "x"
-    result = compare(data, ["rrf"], settings={"rrf": {"weights": "a:3,b:1"}}, metrics=["p@1"])
+    result = compare(data, ["RRF"], settings={"Rrf": {"Weights": "a:3,b:1"}}, metrics=["p@1"], baseline="rRF")
     assert result["means"]["rrf"]["p@1"] == 1.0
     grid = compare(data, ["rrf"], settings={"rrf": {"weights": ["b:3", "a:3"]}}, metrics=["p@1"], folds="3")
     assert {row["weights"] for row in grid["chosen"]["rrf"]} <= {"a:3", "b:3"}
