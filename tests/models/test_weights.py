@@ -1,11 +1,11 @@
 """Weights of experts: an expert of weight n counts as n experts, for every model that takes weights."""
 
-import functools
 import json
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from rounds_by_hand import run
 from strategies import Query, build_chunk, drawn_chunks
 
 from distagg import Dataset, compare, explain, fit, rank
@@ -53,15 +53,9 @@ def test_weights_of_a_query_that_lies_in_several_chunks(name, settings):
         if not query.lists:
             continue
         params = {"expert_weight": TIMES}
-        whole = model.score(chunk, params)
         pieces = [build_chunk([Query(query.size, {e: ranks})], n_experts=5) for e, ranks in query.lists.items()]
-        while True:
-            params = model.finish(
-                functools.reduce(model.reduce, [model.map(piece, params) for piece in pieces]), params
-            )
-            if model.done(params):
-                break
-        np.testing.assert_allclose(model.score(pieces[0], params), whole, atol=1e-8)
+        gathered = run(model.gathering(params), pieces)
+        np.testing.assert_allclose(model.score_split(pieces[0], gathered), model.score(chunk, params), atol=1e-8)
 
 
 @pytest.mark.parametrize("name", ["condorcet", "copeland", "mc4"])
