@@ -74,7 +74,7 @@ class TableSource:
         self._tables: list[tuple[str, TableRows]] = []
         if labels is not None:
             self._tables.append(("<labels>", TableRows("items", _checked(labels, LABEL_NAMES, "<labels>", columns))))
-        pairs = bool({"winner", "loser"} & {*table.column_names, *(columns or {}).values()})
+        pairs = bool({"winner", "loser"} & {*map(str.lower, table.column_names), *(columns or {}).values()})
         rows = _checked(table, PAIR_NAMES if pairs else LIST_NAMES, "<table>", columns)
         self._tables.append(("<table>", TableRows("pairs" if pairs else "entries", rows)))
         if "label" in rows.column_names:

@@ -79,9 +79,10 @@ def given(data: Any, columns: Columns = None, labels: Any = None) -> Given:
             raise UsageError("columns name those of a table, but a Dataset was given, whose columns have their names")
         return Given(data if labels is None else _relabelled(data, as_labels(labels)), _as_is)
     paths = _paths(data)
-    judged = None if labels is None else as_labels(labels, columns)
     if paths:
-        return Given(read_dataset(paths, columns=columns, qrels=judged), _as_is)
+        qrels = None if labels is None else _paths(labels) or as_labels(labels, columns)
+        return Given(read_dataset(paths, columns=columns, qrels=qrels), _as_is)
+    judged = None if labels is None else as_labels(labels, columns)
     if isinstance(data, Mapping) and not is_table(data):
         if data and all(is_table(table) for table in data.values()):
             rows = joined([_named(str(name), table, columns) for name, table in data.items()])
@@ -94,8 +95,8 @@ def given(data: Any, columns: Columns = None, labels: Any = None) -> Given:
         raise UsageError(f"found {described(data)}, expected {ACCEPTED}")
     if not len(rows):
         raise UsageError("found no rows in the data, expected at least one; check the filter or query that made them")
-    dataset = dataset_from_arrow(rows, judgements=judged)
-    return Given(dataset, lambda ranking: _answer(ranking, rows, kind))
+    schema = rows.schema  # all that the answer needs: the rows need not stay in memory
+    return Given(dataset_from_arrow(rows, judgements=judged), lambda ranking: _answer(ranking, schema, kind))
 
 
 def rows_of(data: Any, columns: Columns = None) -> pa.Table:
@@ -119,7 +120,7 @@ def _read(data: Any, find: Callable[[Sequence[str]], dict[str, str]]) -> pa.Tabl
 
 
 def _names_of(names: Sequence[str], columns: Columns) -> Names:
-    ours = {*names, *(columns or {}).values()}
+    ours = {*(name.lower() for name in names), *(columns or {}).values()}
     if {"model_a", "model_b"} <= ours:
         return BATTLE_NAMES
     return PAIR_NAMES if {"winner", "loser"} & ours else LIST_NAMES
@@ -263,12 +264,12 @@ def _relabelled(dataset: Dataset, labels: pa.Table) -> Dataset:
     return dataset_from_arrow(rows.drop_columns([n for n in ("label",) if n in rows.column_names]), judgements=labels)
 
 
-def _answer(ranking: pa.Table, rows: pa.Table, data: Any) -> Any:
+def _answer(ranking: pa.Table, given_as: pa.Schema, data: Any) -> Any:
     """The ranking in the kind of the data, with ids that are numbers where they were numbers."""
-    for name, column in (("query", "query"), ("item", "item" if "item" in rows.column_names else "winner")):
-        if column in rows.column_names and pa.types.is_integer(rows.schema.field(column).type):
-            at = ranking.column_names.index(name)
-            ranking = ranking.set_column(at, name, ranking[name].cast(rows.schema.field(column).type))
+    for name, column in (("query", "query"), ("item", "item" if "item" in given_as.names else "winner")):
+        kind = given_as.field(column).type if column in given_as.names else pa.null()
+        if pa.types.is_integer(kind):
+            ranking = ranking.set_column(ranking.column_names.index(name), name, ranking[name].cast(kind))
     if not isinstance(data, Mapping):
         return in_kind(ranking, data)
     answer: dict[Any, dict[Any, float]] = {query: {} for run in data.values() for query in run}

@@ -75,7 +75,7 @@ def kind_of_file(file: Path, columns: Mapping[str, str] | None = None) -> str:
 
 def _kinds_of_header(file: Path, header: Sequence[str], columns: Mapping[str, str] | None) -> list[str]:
     """The kinds of table that have such columns."""
-    names = {*header, *(columns or {}).values()}
+    names = {*map(str.lower, header), *(columns or {}).values()}
     if {"winner", "loser"} <= names or {"model_a", "model_b"} <= names:
         return ["pairs"]
     if len(ratings_columns(header)) == len(RATING_NAMES):

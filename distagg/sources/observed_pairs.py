@@ -84,7 +84,7 @@ class PairsSource:
 
 def _open(file: Path, columns: Mapping[str, str] | None) -> LongTable:
     header = open_long_table(file, ()).header
-    if {"model_a", "model_b"} <= {*header, *(columns or {}).values()}:
+    if {"model_a", "model_b"} <= {*map(str.lower, header), *(columns or {}).values()}:
         table = open_long_table(file, BATTLE_COLUMNS, BATTLE_NAMES, columns)
         expected = ["model_a", "model_b", "winner"]
     else:

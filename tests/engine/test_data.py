@@ -134,6 +134,7 @@ def test_battles_as_in_files(tmp_path: Path) -> None:
     frame.to_csv(tmp_path / "battles.csv", index=False)
     from_file = distagg.rank("bradley_terry", tmp_path / "battles.csv")
     assert pa.Table.from_pandas(distagg.rank("bradley_terry", frame), schema=from_file.schema).equals(from_file)
+    assert as_dataset(frame.rename(columns=str.upper)).manifest.entries == 4
     with pytest.raises(InputError, match=r"<table>:4: found winner 'x', expected one of model_a, model_b, tie"):
         as_dataset(frame.assign(winner=["model_a", "model_b", "tie", "x"]))
 
@@ -160,6 +161,10 @@ def test_paths_in_one_call(tmp_path: Path) -> None:
     labelled = as_dataset(files, labels=tmp_path / "qrels.txt")
     assert labelled.manifest.labels == as_dataset(tmp_path).manifest.labels == {"0": 1, "1": 1}
     assert as_dataset(files, labels=QRELS).manifest.labels == {"0": 1, "1": 1}
+    (tmp_path / "twice.txt").write_text("7 0 y 1\n7 0 y 2\n")
+    with pytest.raises(InputError, match=r"twice.txt:2: found another label for item 'y'"):
+        as_dataset(files, labels=tmp_path / "twice.txt")
+    (tmp_path / "twice.txt").unlink()
     assert distagg.evaluate(tmp_path / "bm25.run", tmp_path / "qrels.txt", ["map"]).means == {"map": 0.25}
     distagg.import_dataset("trec", files, tmp_path / "imported")
     assert told(distagg.rank("rrf", tmp_path / "imported")) == FUSED
