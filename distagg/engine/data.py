@@ -90,7 +90,7 @@ def given(data: Any, columns: Columns = None, labels: Any = None) -> Given:
         else:
             rows, kind = runs_table(data), data
     elif is_table(data):
-        rows, kind = rows_of(data, columns), data
+        rows, kind = rows_of(data, columns, all_there=labels is None), data
     else:
         raise UsageError(f"found {described(data)}, expected {ACCEPTED}")
     if not len(rows):
@@ -99,9 +99,12 @@ def given(data: Any, columns: Columns = None, labels: Any = None) -> Given:
     return Given(dataset_from_arrow(rows, judgements=judged), lambda ranking: _answer(ranking, schema, kind))
 
 
-def rows_of(data: Any, columns: Columns = None) -> pa.Table:
-    """The rows of a frame, table or stream under our names: lists, pairs, or battles as pairs."""
-    rows = _read(data, lambda names: _found(names, _names_of(names, columns), columns))
+def rows_of(data: Any, columns: Columns = None, *, all_there: bool = True) -> pa.Table:
+    """The rows of a frame, table or stream under our names: lists, pairs, or battles as pairs.
+
+    A column that the caller names and the table lacks is an error if ``all_there``; else it may be one of the labels.
+    """
+    rows = _read(data, lambda names: _found(names, _names_of(names, columns), columns, all_there))
     return _pairs_of_battles(rows) if "model_a" in rows.column_names else rows
 
 
@@ -126,10 +129,10 @@ def _names_of(names: Sequence[str], columns: Columns) -> Names:
     return PAIR_NAMES if {"winner", "loser"} & ours else LIST_NAMES
 
 
-def _found(names: Sequence[str], wanted: Names, columns: Columns) -> dict[str, str]:
+def _found(names: Sequence[str], wanted: Names, columns: Columns, all_there: bool = False) -> dict[str, str]:
     """The columns to read, by our names; an unknown one is an error, except in logs of battles."""
     for name in columns or {}:
-        if name not in names:
+        if all_there and name not in names:
             raise unknown("column of the table", name, names)
     found = known_columns(names, wanted, columns)
     others = not_understood(names, found, columns)

@@ -195,6 +195,12 @@ def test_labels_in_the_data_are_replaced() -> None:
     assert distagg.evaluate(RUNS["bm25"], dataset, ["p@1"]).means == {"p@1": 0.5}
 
 
+def test_columns_of_data_and_of_labels() -> None:
+    frame = pd.DataFrame(ROWS).rename(columns={"item": "page"})
+    labels = pd.DataFrame({"query": ["7"], "url": ["y"], "label": [1]})
+    assert as_dataset(frame, columns={"page": "item", "url": "item"}, labels=labels).manifest.labels == {"1": 1}
+
+
 def test_every_function_takes_any_data() -> None:
     assert distagg.solve("rrf", RUNS).converged
     fitted = distagg.fit("bestinput", RUNS, labels=QRELS, valid=pl.DataFrame(ROWS))
