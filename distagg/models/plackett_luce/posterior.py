@@ -12,9 +12,9 @@ import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
+from distagg.models.plackett_luce.errors import compared, one_query
 from distagg.models.plackett_luce.kernels import Choices, expect
 from distagg.models.plackett_luce.posterior_kernels import Contests, digamma, propagate, sample, trigamma
-from distagg.models.plackett_luce.uncertainty import compared, one_query
 from distagg.optimise.convergence import not_begun
 from distagg.types import INDEX, OFFSET, Floats
 
