@@ -38,21 +38,19 @@ def place_table(
 
 
 @kernel
-def margin(table: Indices, weight: Floats, i: int, j: int, unlisted_last: bool) -> float:
-    """Lists that put i over j less lists that put j over i; each counts its weight, or 1 where there are no weights."""
-    if len(weight) > 0:
-        return weighted_margin(table, weight, i, j, unlisted_last)
+def margin(table: Indices, i: int, j: int, unlisted_last: bool) -> int:
+    """Lists that put i over j less lists that put j over i."""
     total = 0
     for a in range(table.shape[1]):
         left, right = table[i, a], table[j, a]
         if unlisted_last or (left != UNLISTED and right != UNLISTED):
             total += (left < right) - (left > right)
-    return float(total)
+    return total
 
 
 @kernel
 def weighted_margin(table: Indices, weight: Floats, i: int, j: int, unlisted_last: bool) -> float:
-    """The margin with weights, 0 where it is no more than their rounding."""
+    """The margin with the weights of the lists, 0 where it is no more than their rounding."""
     total, size = 0.0, 0.0
     for a in range(table.shape[1]):
         left, right = table[i, a], table[j, a]
@@ -108,7 +106,7 @@ def margins(table: Indices, weight: Floats, unlisted_last: bool) -> Floats:  # (
 
 
 @kernel
-def majority_sort(start: np.ndarray, table: Indices, weight: Floats, matrix: Floats, unlisted_last: bool) -> np.ndarray:
+def majority_sort(start: np.ndarray, table: Indices, matrix: Floats, unlisted_last: bool) -> np.ndarray:
     """Merge sort by majority from a starting order: O(M log M) comparisons, ties keep that order.
 
     Compares by the table of places, or by the matrix of margins where the table is empty.
@@ -124,7 +122,7 @@ def majority_sort(start: np.ndarray, table: Indices, weight: Floats, matrix: Flo
                 take_left = right >= high
                 if left < middle and right < high:
                     i, j = order[left], order[right]
-                    ahead = margin(table, weight, j, i, unlisted_last) if len(matrix) == 0 else matrix[j, i]
+                    ahead = margin(table, j, i, unlisted_last) if len(matrix) == 0 else matrix[j, i]
                     take_left = ahead <= 0
                 if take_left:
                     spare[at] = order[left]
@@ -138,7 +136,7 @@ def majority_sort(start: np.ndarray, table: Indices, weight: Floats, matrix: Flo
 
 
 @kernel
-def local_kemeny(start: np.ndarray, table: Indices, weight: Floats, matrix: Floats, unlisted_last: bool) -> np.ndarray:
+def local_kemeny(start: np.ndarray, table: Indices, matrix: Floats, unlisted_last: bool) -> np.ndarray:
     """Local Kemenisation (Dwork et al. 2001): lift each item above those that a majority puts below it."""
     order = start.copy()
     for at in range(1, len(order)):
@@ -146,7 +144,7 @@ def local_kemeny(start: np.ndarray, table: Indices, weight: Floats, matrix: Floa
         to = at
         while to > 0:
             above = order[to - 1]
-            ahead = margin(table, weight, item, above, unlisted_last) if len(matrix) == 0 else matrix[item, above]
+            ahead = margin(table, item, above, unlisted_last) if len(matrix) == 0 else matrix[item, above]
             if ahead <= 0:
                 break
             order[to] = above
@@ -197,21 +195,21 @@ def sort_chunk(
 ) -> Floats:  # (I,) M for the first item of a query, down to 1
     """Every query sorted by majority (or locally Kemenised) from a starting order.
 
-    Queries without raw pairs compare places and never build a matrix.
+    Queries without raw pairs, of lists without weights, compare places and never build a matrix.
     """
     score = np.zeros(lists.item_offsets[-1])
     for q in range(len(lists.item_offsets) - 1):
         base, end = lists.item_offsets[q], lists.item_offsets[q + 1]
         table, matrix = query_table(q, lists), np.zeros((0, 0))
         weights = query_weight(q, weight, lists)
-        if pairs.offsets[q] < pairs.offsets[q + 1]:
+        if pairs.offsets[q] < pairs.offsets[q + 1] or len(weight) > 0:
             matrix = margins(table, weights, unlisted_last)
             add_pairs(q, pairs, matrix)
         order = start[base:end].astype(np.int64)
         if local:
-            order = local_kemeny(order, table, weights, matrix, unlisted_last)
+            order = local_kemeny(order, table, matrix, unlisted_last)
         else:
-            order = majority_sort(order, table, weights, matrix, unlisted_last)
+            order = majority_sort(order, table, matrix, unlisted_last)
         for place in range(len(order)):
             score[base + order[place]] = len(order) - place
     return score

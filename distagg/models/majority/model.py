@@ -1,7 +1,8 @@
 """Models on majorities: condorcet (Montague & Aslam 2002), copeland (1951) and the Markov chains mc1 to mc4.
 
-Lists and raw pairs both say who beats whom. On whole queries condorcet builds no matrix: it sorts by comparing
-rows of places. On an expert-partitioned dataset margins add up over chunks in an items x items matrix.
+Lists and raw pairs both say who beats whom. On whole queries of lists without weights condorcet builds no matrix: it
+sorts by comparing rows of places. On an expert-partitioned dataset margins add up over chunks in an items x items
+matrix.
 
 The chains (Dwork et al. 2001) are walks that move on to better items. mc1 moves to any item that is at least as good in
 any list; mc2 draws a list, then moves to any item that is at least as good in it; mc3 draws a list, then an item of it,
@@ -36,7 +37,7 @@ from distagg.models.majority.kernels import (
 )
 from distagg.models.pairs import list_arrays, pair_arrays
 from distagg.models.rounds import Gathered, Params, Stage, Statistics
-from distagg.models.weights import NO_WEIGHTS, Weighted, entry_weight, list_weight, pair_weight, weighed
+from distagg.models.weights import Weighted, entry_weight, list_weight, pair_weight, weighed
 from distagg.ordering import order_items
 from distagg.types import Floats
 
@@ -99,7 +100,7 @@ class Majority(Model):
         """One query, given by its margins, sorted likewise."""
         order = np.argsort(-start, kind="stable")
         sort = local_kemeny if local else majority_sort
-        order = sort(order, NO_TABLE, NO_WEIGHTS, margins, self.unlisted == "last")
+        order = sort(order, NO_TABLE, margins, self.unlisted == "last")
         score = np.empty(len(order))
         score[order] = np.arange(len(order), 0, -1)
         return score
