@@ -17,11 +17,10 @@ from distagg.models.base import Solver, param
 from distagg.models.intervals import centred
 from distagg.models.outcome import STATUS, Outcome
 from distagg.models.pairs import unlisted_last, unlisted_param
-from distagg.models.plackett_luce.errors import bootstrap, compared, standard_errors
 from distagg.models.plackett_luce.kernels import Choices, count_choices, examine, gather_choices, reach
-from distagg.models.plackett_luce.posterior import POSTERIORS, posterior
 from distagg.models.plackett_luce.solvers import Fit, climb, repeat
 from distagg.models.plackett_luce.split import Fitted, first_round
+from distagg.models.plackett_luce.uncertainty import POSTERIORS, bootstrap, compared, posterior, standard_errors
 from distagg.models.rounds import Gathered, Params, Stage
 from distagg.optimise.convergence import Ended, not_begun
 from distagg.types import Floats, Indices, Offsets
