@@ -23,7 +23,6 @@ from typing import NamedTuple
 import numpy as np
 
 from distagg.jit import kernel
-from distagg.models.lists import Experts, Lists, Pairs, Sums
 from distagg.optimise.convergence import Ended
 from distagg.optimise.lbfgs import BY_VALUE, aim, begin, first_search, is_lost, judge
 from distagg.optimise.linear import copy_to
@@ -253,79 +252,3 @@ def fit_query(
         for i in range(size):
             variance[i] = np.exp(x[size + i])
     ended.iterations[q], ended.gradient[q], ended.objective[q] = steps, gradient, -total * value
-
-
-@kernel
-def log_partition_slopes(t: float, s: Floats) -> tuple[float, float]:
-    """First and second derivative of log Z(t, s) in t."""
-    size = len(s)
-    low, high = s[0], s[0]
-    for i in range(size):
-        low, high = min(low, s[i]), max(high, s[i])
-    up, up1, up2, down, down1, down2 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
-    for i in range(size):
-        u, v = s[i] - high, low - s[i]
-        a, b = np.exp(t * u), np.exp(t * v)
-        up += a
-        up1 += u * a
-        up2 += u * u * a
-        down += b
-        down1 += v * b
-        down2 += v * v * b
-    span = low - high
-    rest = size * np.exp(t * span)
-    z = up * down - rest
-    first = (up1 * down + up * down1 - rest * span) / z
-    second = (up2 * down + 2.0 * up1 * down1 + up * down2 - rest * span * span) / z
-    return first - span, second - first * first
-
-
-@kernel
-def adherence_slopes(
-    lists: Lists,
-    pairs: Pairs,
-    experts: Experts,
-    sums: Sums,
-    theta: Floats,  # (experts,)
-    score: Floats,  # (I,)
-    slope: Floats,  # (experts,) added to
-    curve: Floats,  # (experts,) added to
-) -> None:
-    """First and minus second derivative of the log likelihood in each expert's adherence, scores fixed."""
-    for q in range(len(lists.item_offsets) - 1):
-        s = score[lists.item_offsets[q] : lists.item_offsets[q + 1]]
-        if len(s) < 2:
-            continue
-        observed = np.zeros(len(theta))
-        add_agreement(q, lists, pairs, experts, sums, s, slope, observed)
-        known, first, second = -1.0, 0.0, 0.0
-        for expert in range(len(theta)):
-            if observed[expert] == 0.0:
-                continue
-            if theta[expert] != known:
-                known = theta[expert]
-                first, second = log_partition_slopes(known, s)
-            slope[expert] -= observed[expert] * first
-            curve[expert] += observed[expert] * second
-
-
-@kernel
-def add_agreement(
-    q: int, lists: Lists, pairs: Pairs, experts: Experts, sums: Sums, s: Floats, slope: Floats, observed: Floats
-) -> None:
-    """Add, for each expert of a query, the score differences of its preferences, and how many those are."""
-    total = 0.0
-    for i in range(len(s)):
-        total += s[i]
-    for a in range(lists.list_offsets[q], lists.list_offsets[q + 1]):
-        expert, behind = experts.of_list[a], sums.behind[a]
-        agreed = -behind * total
-        for e in range(lists.entry_offsets[a], lists.entry_offsets[a + 1]):
-            agreed += (sums.won[e] - sums.lost[e] + behind) * s[lists.entry_item[e]]
-            observed[expert] += sums.won[e]
-        slope[expert] += agreed
-    for p in range(pairs.offsets[q], pairs.offsets[q + 1]):
-        if not pairs.tie[p]:
-            expert, weight = experts.of_pair[p], pairs.weight[p]
-            slope[expert] += weight * (s[pairs.winner[p]] - s[pairs.loser[p]])
-            observed[expert] += weight

@@ -18,8 +18,8 @@ from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
 from distagg.models.base import Solver, not_converged, param
 from distagg.models.lists import BINARY, DIFFERENCE, Sums, sum_by_item
-from distagg.models.mpm.adherence import agreement
-from distagg.models.mpm.kernels import Fit, adherence_slopes, fit_queries, fit_query
+from distagg.models.mpm.adherence import adherence_slopes, agreement
+from distagg.models.mpm.kernels import Fit, fit_queries, fit_query
 from distagg.models.outcome import Outcome
 from distagg.models.pairs import (
     discounted_function,

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from strategies import chunks, on_chunks
 
 from distagg.models.lists import PAIR_FUNCTIONS
-from distagg.models.mpm.adherence import agreement
-from distagg.models.mpm.kernels import Fit, Objective, adherence_slopes, log_partition_slopes, maximise, objective
+from distagg.models.mpm.adherence import adherence_slopes, agreement, log_partition_slopes
+from distagg.models.mpm.kernels import Fit, Objective, maximise, objective
 from distagg.models.pairs import expert_arrays, list_arrays, list_sums, pair_arrays
 
 PRIOR = 1e-3
