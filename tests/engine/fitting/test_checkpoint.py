@@ -81,6 +81,8 @@ class Stopping(Checkpoints):
     [
         *(model_named("crf", {"mode": mode, "rounds": 6, "sample": 3}) for mode in ("serial", "average", "gradient")),
         model_named("theta_mpm", {"pairs": "difference", "unlisted": "ignore"}),
+        model_named("cps", {"theta": "learn", "distance": "footrule"}),
+        model_named("cranking", {"sweeps": 1, "tolerance": 0.05}),
     ],
     ids=lambda model: f"{model.name} {getattr(model, 'mode', '')}",
 )
