@@ -101,7 +101,7 @@ def test_every_model_ranks_with_the_same_bits_on_a_cluster(
 
 
 @pytest.mark.cluster
-@on_clusters(name for name in MODELS if MODELS[name].additive and name != "rrf")
+@on_clusters(name for name in MODELS if MODELS[name].additive and not MODELS[name].positive)
 def test_split_queries_add_up_to_the_same_bits(name: str, crowd: Path, cluster: DaskRunner) -> None:
     whole = Dataset.open(crowd)
     dataset, model = split_by_expert(whole, 7), MODELS[name]()
@@ -131,7 +131,7 @@ def split_by_expert(dataset: Dataset, count: int) -> Dataset:
     return replace(dataset, held=tuple(held), manifest=replace(dataset.manifest, blocks=tuple(blocks)))
 
 
-@pytest.mark.parametrize("name", sorted(name for name in MODELS if MODELS[name].additive and name != "rrf"))
+@pytest.mark.parametrize("name", sorted(name for name in MODELS if MODELS[name].additive and not MODELS[name].positive))
 def test_a_split_query_is_ranked_as_the_whole(name: str, crowd: Path) -> None:
     dataset = Dataset.open(crowd)
     model = MODELS[name]()

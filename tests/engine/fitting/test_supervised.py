@@ -25,6 +25,7 @@ SMALL = {
     "stagg": {"rounds": 2},
     "lambdamart": {"trees": 3},
     "blend": {"crf": 1, "lambdamart": 1, "lambdarank": 1},
+    "slidefuse": {"window": 1},  # the lists have six items
 }
 EXTRA = [("rrf", {"c": "auto"}), ("stagg_rrf", {"c": "auto"}), ("cps", {"theta": "learn"})]
 SUPERVISED = [(name, SMALL.get(name, {})) for name, model in MODELS.items() if model().needs_labels] + EXTRA
