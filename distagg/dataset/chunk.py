@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from distagg.arrow import as_arrow, as_numpy, one_array
+from distagg.errors import UsageError
 from distagg.types import (
     INDEX,
     LABEL,
@@ -181,6 +182,30 @@ class Chunk:
             pair_loser=self.pair_loser[pairs],
             pair_weight=self.pair_weight[pairs],
             pair_tie=self.pair_tie[pairs],
+        )
+
+    def keep_items(self, kept: Bools) -> Chunk:
+        """The chunk with the items where the mask (I,) is true; lists keep the ranks of the others.
+
+        Pairs are not cut: a chunk that holds some is refused.
+        """
+        if self.n_pairs:
+            raise UsageError("found pairs, expected lists: pairs cannot be cut to some of the items")
+        before = np.concatenate([[0], np.cumsum(kept)]).astype(OFFSET)
+        row = self.entry_row()
+        entries = kept[row]
+        entries_before = np.concatenate([[0], np.cumsum(entries)]).astype(OFFSET)
+        item_offsets = before[self.item_offsets]
+        first = np.repeat(item_offsets[:-1], np.diff(self.entry_offsets[self.list_offsets]))
+        return replace(
+            self,
+            item_offsets=item_offsets,
+            item_ids=self.item_ids.take(as_arrow(np.flatnonzero(kept))) if len(self.item_ids) else self.item_ids,
+            labels=self.labels[kept],
+            entry_offsets=entries_before[self.entry_offsets],
+            entry_item=(before[row] - first)[entries].astype(INDEX),
+            entry_rank=self.entry_rank[entries],
+            entry_score=self.entry_score[entries] if len(self.entry_score) else self.entry_score,
         )
 
     def shallow(self, depth: int) -> Chunk:

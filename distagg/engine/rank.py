@@ -16,7 +16,7 @@ from distagg.arrow import as_arrow, as_lists, as_words, no_rows
 from distagg.dataset.chunk import Chunk
 from distagg.dataset.dataset import CHUNK_ENTRIES, ChunkRef, Dataset
 from distagg.dataset.rankings import Format, RankedPart, publish_directory, publish_file, write_part
-from distagg.engine.fitting.fit import Through, cut, gather
+from distagg.engine.fitting.fit import Through, cut, gather, tell_pool
 from distagg.engine.progress import Progress, silent
 from distagg.engine.rank_options import Shown, prepared
 from distagg.engine.runner import InlineRunner, Runner, Work
@@ -221,6 +221,7 @@ def ready(
         raise UsageError(
             "the bootstrap does not redo the completion of ratings for each draw; use one of the two options"
         )
+    tell_pool(model, dataset)
     shown = prepared(shown, model, params, dataset, runner)
     known = gather(model, params, dataset, runner, through=through)
     if dataset.manifest.partition == "expert" or through is not None:

@@ -223,6 +223,16 @@ def cut(model: Model, dataset: Dataset) -> Dataset:
     return dataset.select(depth=model.depth) if model.depth else dataset
 
 
+def tell_pool(model: Model, dataset: Dataset) -> None:
+    """Say that a model compares only the first items of large queries."""
+    largest, pool = dataset.manifest.query_sizes.get("max", 0), getattr(model, "pool", 0)
+    if dataset.manifest.kind == "lists" and dataset.manifest.positive and 0 < pool < largest:
+        log.warning(
+            f"{model.name}: queries have up to {largest:,} items; of each the first {pool:,} by reciprocal ranks are "
+            "compared, and the rest follows in that order (pool=0 compares all)"
+        )
+
+
 def check_fits(model: Model, dataset: Dataset) -> None:
     """Refuse a dataset that the model cannot use: pairs for lists, or ratings for ranks."""
     if dataset.manifest.kind not in model.inputs:

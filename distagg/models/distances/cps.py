@@ -14,10 +14,11 @@ import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
-from distagg.models.base import Model, not_converged, param, sum_entries
+from distagg.models.base import not_converged, param, sum_entries
 from distagg.models.distances.cps_kernels import DISTANCES, infer_queries, likelihood
 from distagg.models.lists import Lists, mid_positions
 from distagg.models.pairs import list_arrays
+from distagg.models.pool import Pooled
 from distagg.models.rounds import Params, Stage, Statistics
 from distagg.types import Floats
 
@@ -26,7 +27,7 @@ MOST_EXPERTS = 2000  # learning adds up a matrix of experts x experts
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cps(Model):
+class Cps(Pooled):
     """Items taken one after another, each stage by its mean distance to what the experts say.
 
     Items of equal probability at a stage are taken together and share their places. Items in no list are last.
@@ -63,7 +64,7 @@ class Cps(Model):
     def needs_labels(self) -> bool:
         return self.theta == "learn"
 
-    def score(self, chunk: Chunk, params: Params) -> Floats:
+    def score_pool(self, chunk: Chunk, params: Params) -> Floats:
         theta = self._theta(chunk, params)
         if self.distance == "spearman":
             return self._weighted_positions(chunk, theta)
@@ -115,6 +116,7 @@ class NewtonRound(Stage):
 
     def map(self, chunk: Chunk) -> Statistics:
         """The log likelihood of the labels, its gradient and minus its Hessian."""
+        chunk = self.model.pooled(chunk)
         value, taken, gradient, curvature = likelihood(
             *self.model._how, _positions(chunk), chunk.list_expert, self.theta, chunk.grades()
         )

@@ -11,12 +11,13 @@ from typing import ClassVar
 import numpy as np
 
 from distagg.dataset.chunk import Chunk
-from distagg.models.base import Model, not_converged, param
+from distagg.models.base import not_converged, param
 from distagg.models.distances.cranking_kernels import Sampling, expect_chunk
 from distagg.models.distances.mallows import stages_of
 from distagg.models.distances.mallows_kernels import fit_theta
 from distagg.models.lists import sum_by_item
 from distagg.models.pairs import list_arrays
+from distagg.models.pool import Pooled, pool_param
 from distagg.models.rounds import Params, Stage, Statistics
 from distagg.types import Floats
 
@@ -26,7 +27,7 @@ NO_TRACE = np.empty(0)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cranking(Model):
+class Cranking(Pooled):
     """An unknown order in every query; an expert's list is a Mallows draw around it, with the expert's own theta.
 
     A round finds, for each expert, the expected distance between its lists and the unknown orders given all lists and
@@ -46,6 +47,7 @@ class Cranking(Model):
     paper: ClassVar[str] = "Volkovs & Zemel 2014, section 2.2; Lebanon & Lafferty 2002; Klementiev et al. 2008"
     cost: ClassVar[str] = "items^2 x (lists + sweeps) a round"
 
+    pool: int = pool_param(200)
     unlisted: str = param(
         "last",
         "what it means that a list leaves an item out: last (it stands behind all listed ones) or ignore (the list "
@@ -71,7 +73,7 @@ class Cranking(Model):
     def learning(self, n_experts: int, params: Params) -> Stage:
         return ThetaRound(self, np.full(n_experts, self.start), np.zeros(n_experts), 0)
 
-    def score(self, chunk: Chunk, params: Params) -> Floats:
+    def score_pool(self, chunk: Chunk, params: Params) -> Floats:
         theta = np.asarray(params.get("expert_theta", np.full(chunk.n_experts, self.start)), dtype=np.float64)
         return self._expect(chunk, np.where(np.isfinite(theta), theta, 0.0), 0)[0]  # 0: unseen experts
 
@@ -94,6 +96,7 @@ class ThetaRound(Stage):
 
     def map(self, chunk: Chunk) -> Statistics:
         """Expected distance of every expert, and the stages of its lists by the items left."""
+        chunk = self.model.pooled(chunk)
         distance = self.model._expect(chunk, self.theta, self.model.sweeps)[1]
         stages, tied = stages_of(chunk, chunk.list_expert, chunk.n_experts, self.model.unlisted == "last")
         return {"distance": distance + 0.5 * tied, "stages": stages}

@@ -15,6 +15,7 @@ from distagg.models.majority.kernels import chunk_margins
 from distagg.models.majority.model import Majority, start_scores
 from distagg.models.outcome import Outcome
 from distagg.models.pairs import list_arrays
+from distagg.models.pool import Pooled
 from distagg.models.rounds import Gathered, Params, Statistics
 from distagg.optimise.convergence import FIT_COLUMNS
 from distagg.ordering import order_items
@@ -22,7 +23,7 @@ from distagg.types import Floats
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kemeny(Majority, Solver):
+class Kemeny(Pooled, Majority, Solver):
     """The strict order of least weighted Kendall distance to all lists and raw pairs.
 
     A list or pair that puts j over i costs its weight where i stands before j; ties cost nothing. Items between which

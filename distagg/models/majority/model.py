@@ -36,6 +36,7 @@ from distagg.models.majority.kernels import (
     teleported,
 )
 from distagg.models.pairs import list_arrays, pair_arrays
+from distagg.models.pool import Pooled
 from distagg.models.rounds import Gathered, Params, Stage, Statistics
 from distagg.models.weights import Weighted, entry_weight, list_weight, pair_weight, weighed
 from distagg.ordering import order_items
@@ -126,7 +127,7 @@ class Condorcet(Majority, Weighted):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Copeland(Majority, Weighted):
+class Copeland(Pooled, Majority, Weighted):
     """Majorities won less majorities lost."""
 
     name: ClassVar[str] = "copeland"
@@ -273,7 +274,7 @@ class Mc3(ListChain):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mc4(Markov):
+class Mc4(Pooled, Markov):
     name: ClassVar[str] = "mc4"
     summary: ClassVar[str] = "Markov chain to items that a majority of lists puts higher"
 

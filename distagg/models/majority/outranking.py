@@ -16,13 +16,14 @@ from distagg.models.majority.kernels import ROUNDING, query_table
 from distagg.models.majority.model import check_matrix
 from distagg.models.majority.outranking_kernels import agreement, outranking_chunk, outranking_scores
 from distagg.models.pairs import list_arrays
+from distagg.models.pool import Pooled
 from distagg.models.rounds import Gathered, Params, Statistics
 from distagg.models.weights import Weighted, list_weight
 from distagg.types import Floats
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outranking(Weighted):
+class Outranking(Pooled, Weighted):
     """The lists that agree, summed over the items that an item outranks.
 
     An item outranks another if at least the concordance's share of lists puts it before the other by the preference's
@@ -52,7 +53,7 @@ class Outranking(Weighted):
         total = weight.sum() if len(weight) else float(chunk.n_lists)
         return {"agree": agree, "objecting": objecting, "total": np.array([total])}
 
-    def score(self, chunk: Chunk, params: Params) -> Floats:
+    def score_pool(self, chunk: Chunk, params: Params) -> Floats:
         preference, veto = float(self.preference), float(self.veto)
         concordance, discordance = float(self.concordance), float(self.discordance)
         arrays = list_weight(chunk, params), list_arrays(chunk)

@@ -33,6 +33,7 @@ from distagg.models.pairs import (
     unlisted_last,
     unlisted_param,
 )
+from distagg.models.pool import Pooled
 from distagg.models.projection.kernels import net_differences, net_wins, pair_margins
 from distagg.models.rounds import Gathered, Params, Stage, Statistics
 from distagg.optimise.convergence import FIT_COLUMNS, not_begun
@@ -189,7 +190,7 @@ LONGEST = 2.0  # the most that an expert's adherence may grow in a round, in uni
 
 
 @dataclass(frozen=True, kw_only=True)
-class Adherent(Mpm):
+class Adherent(Pooled, Mpm):
     """Base of models that learn every expert's adherence, ``expert_theta``; before, all experts count alike."""
 
     adherence: ClassVar[bool] = True
@@ -230,6 +231,7 @@ class AdherenceRound(Stage):
     round: int  # rounds done
 
     def map(self, chunk: Chunk) -> Statistics:
+        chunk = self.model.pooled(chunk)
         present = self.theta if self.round else None  # at first all experts count alike
         fitted = replace(self.model, variance=False)._at(chunk, present, trace=False)
         slope, curve = np.zeros(chunk.n_experts), np.zeros(chunk.n_experts)

@@ -24,6 +24,7 @@ from distagg.models.pairwise.graph import count_strong, examine
 from distagg.models.pairwise.kernels import GAMMA, GAUSSIAN, NONE, Fit, fit_queries
 from distagg.models.pairwise.links import log_likelihood
 from distagg.models.pairwise.routes import DIGITS, SOUGHT, ListFit, Measure, PairCounts
+from distagg.models.pool import Pooled, pool_param
 from distagg.models.rounds import Gathered, Params, Stage
 from distagg.optimise.convergence import FIT_COLUMNS, Ended
 from distagg.types import Floats, Labels, Offsets
@@ -42,7 +43,7 @@ class Graph:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pairwise(Solver):
+class Pairwise(Pooled, Solver):
     """A score for every item such that the gap of two scores gives the chance that one beats the other."""
 
     cost: ClassVar[str] = "pairs + distinct pairs x steps"
@@ -51,6 +52,7 @@ class Pairwise(Solver):
     criterion: ClassVar[str] = "no score alone would move by more than tolerance"
     remedy: ClassVar[str] = "raise steps or the prior's weight"
 
+    pool: int = pool_param(500)
     pairs: str = pairs_param()
     unlisted: str = unlisted_param()
     ties: str = param("half", "ignore ties, or count half a win for each side", choices=("half", "ignore"))
