@@ -75,7 +75,9 @@ def climb(model: Model, axes: Mapping[str, Sequence[Any]], experts: int, train: 
         for _ in range(SWEEPS):
             before = found.value
             for expert in range(experts):
-                found = yield from tried(found, Ask(found.model, found.weights, expert, WEIGHTS))
+                others = any(found.weights[:expert]) or any(found.weights[expert + 1 :])
+                ladder = WEIGHTS if others else WEIGHTS[1:]  # somebody has to weigh something
+                found = yield from tried(found, Ask(found.model, found.weights, expert, ladder))
             found = yield from set_axes(found)
             if found.value <= before + GAIN:
                 break
@@ -110,8 +112,10 @@ def _only(expert: int, experts: int) -> tuple[float, ...]:
 
 
 def _by_quality(quality: Floats) -> tuple[float, ...]:
-    """Weights on the ladder, the best expert's 1."""
-    share = np.maximum(quality, 0.0) / max(float(quality.max()), np.finfo(float).tiny)
+    """Weights on the ladder, the best expert's 1; equal ones where nobody is good alone."""
+    if quality.max() <= 0.0:
+        return (1.0,) * len(quality)
+    share = np.maximum(quality, 0.0) / quality.max()
     ladder = np.array(WEIGHTS)
     return tuple(float(ladder[np.argmin(np.abs(ladder - weight))]) for weight in share**STEEP)
 

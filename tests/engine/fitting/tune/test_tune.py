@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from distagg.dataset import Dataset
@@ -27,8 +28,6 @@ QUALITY = {"good": 0.3, "fair": 0.8, "poor": 2.0, "noise": 30.0}  # deviations o
 
 def lists_of(queries: int, seed: int, deviations: dict[str, float] = QUALITY, items: int = 12) -> Dataset:
     """Experts that see the relevance of items with more or less noise, and list the best two thirds."""
-    import pyarrow as pa
-
     random = np.random.default_rng(seed)
     rows: dict[str, list[object]] = {name: [] for name in ("query", "expert", "item", "score")}
     labels: dict[str, list[object]] = {name: [] for name in ("query", "item", "label")}
@@ -188,6 +187,21 @@ def test_given_bounds_stay(planted_lists: Dataset) -> None:
     assert result.table[1]["gain"] > 0.0
     value, _ = result.export("json")
     assert [row["bounds"] for row in value["lists"] if "bounds" in row] == [[-1.0, 3.0], [-2.0, 4.0]]
+
+
+def test_somebody_weighs_something() -> None:
+    """An expert that is worse than the order of ties: without any weight there would be no rule."""
+    labels = [0, 0, 0, 1, 1, 2]
+    queries, items = [f"q{q}" for q in range(9) for _ in labels], [f"d{i}" for i in range(len(labels))] * 9
+    lists = {"query": queries, "expert": ["bad"] * len(items), "item": items, "rank": [1, 2, 3, 4, 5, 6] * 9}
+    judged = {"query": queries, "item": items, "label": labels * 9}
+    data = Dataset.from_arrow(pa.table(lists), judgements=pa.table(judged))
+    judge, rule = Judge(data, Folds(1), Goal("ndcg@3", "trec")), model_named("rrf")
+    nothing, something = judge.sums([Ask(rule, (0.0,), 0, (0.0, 1.0))])[0]
+    assert nothing[0, 0] > something[0, 0]
+    assert tune(data, ["rrf"], folds=3, metric="ndcg@3").model == rule
+    (found,) = climb_all([climb(rule, {}, 1, [0])], judge.sums)
+    assert found.weights.weights == (1.0,)
 
 
 def test_refusals(planted_lists: Dataset, tmp_path: Path) -> None:
