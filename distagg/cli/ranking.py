@@ -282,6 +282,12 @@ def _print_top(tables: Iterator[pa.Table], queries: int) -> None:
         say(f"the first {', '.join(first)}; for all: '-o FILE' or '| cat'")
 
 
+def refuse_settings(settings: dict[str, str]) -> None:
+    """Refuse settings for a saved model, which has its own."""
+    if settings:
+        raise UsageError("-p has no effect on a fitted model; set parameters with 'distagg fit'")
+
+
 def ready_model(
     call: Call,
     name: str,
@@ -294,8 +300,7 @@ def ready_model(
 ) -> tuple[Model, Params]:
     """A saved model with its params, or a model by its name, which must not need labels."""
     if not is_model(name) and place(name).exists():
-        if settings:
-            raise UsageError("-p has no effect on a fitted model; set parameters with 'distagg fit'")
+        refuse_settings(settings)
         fitted = load_model(name)
         return reseeded(fitted.model, call.seed), fitted.params_on(dataset, runner, allow_unseen=allow_unseen)
     model = without_labels(model_named(name, settings, seed=call.seed or 0), data)

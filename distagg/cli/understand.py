@@ -7,8 +7,19 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from distagg.cli.commands import Argument, Call, command, flag, option, say
-from distagg.cli.options import ALLOW_UNSEEN, DATASET, GOAL, MODEL_OR_FITTED, PLAIN_DATA, REPORT, Data
-from distagg.cli.ranking import without_labels
+from distagg.cli.options import (
+    ALLOW_UNSEEN,
+    DATASET,
+    GOAL,
+    MODEL_OR_FITTED,
+    PLAIN_DATA,
+    REPORT,
+    SHORTCUTS,
+    Data,
+    settings_option,
+    with_shortcuts,
+)
+from distagg.cli.ranking import refuse_settings, without_labels
 from distagg.dataset import Dataset
 from distagg.engine import fit
 from distagg.engine.compare import evaluate_model
@@ -137,19 +148,31 @@ def _retrained_text(retrained: dict[str, Any], metric: str) -> str:
     MODEL_OR_FITTED,
     PLAIN_DATA,
     option("--query", "queries", many=True, required=True, metavar="QUERY", help="repeat for more"),
+    settings_option("key=value", "set a parameter of a model given by name; repeat for more"),
+    *SHORTCUTS,
     REPORT,
     ALLOW_UNSEEN,
     cluster=False,
     examples=("distagg explain model mq --query 10002", "distagg explain rrf bm25.run dense.run --query 10002"),
 )
 def explain_command(
-    call: Call, model: str, data: Data, queries: tuple[str, ...], report: str | None, allow_unseen: bool
+    call: Call,
+    model: str,
+    data: Data,
+    queries: tuple[str, ...],
+    settings: dict[str, str],
+    depth: int | None,
+    weights: str | None,
+    report: str | None,
+    allow_unseen: bool,
 ) -> None:
+    settings = with_shortcuts(settings, depth=depth, weights=weights)
     opened = data.open()
     if not is_model(model) and place(model).exists():
+        refuse_settings(settings)
         fitted = _loaded(call, model)
     else:
-        fitted = fit(without_labels(model_named(model, seed=call.seed or 0), data), opened)
+        fitted = fit(without_labels(model_named(model, settings, seed=call.seed or 0), data), opened)
     results = [explain(fitted, opened, query, allow_unseen=allow_unseen) for query in queries]
     if report:
         write_report(explanation_report(results), report, overwrite=True)

@@ -75,6 +75,7 @@ def test_retraining_without_the_unused(planted: Path, tmp_path: Path, capsys: Ca
         (["explain", "MODEL", "DATA", "--query", "none"], "no query 'none'"),
         (["explain", "crf", "DATA", "--query", "q0"], "must be fitted first"),
         (["explain", "rff", "DATA", "--query", "q0"], "did you mean 'rrf'"),
+        (["explain", "MODEL", "DATA", "--query", "q0", "--depth", "3"], "-p has no effect on a fitted model"),
         (["features", "DATA", "-o", "DATA"], "exists already"),
         (["features", "DATA", "-o", "OUT", "--kind", "svt"], "did you mean 'svd'"),
         (["features", "DATA", "-o", "OUT", "--pairs", "logs"], "did you mean 'log'"),
@@ -101,6 +102,12 @@ def test_explain_says_who_moved_what(model: Path, planted: Path, tmp_path: Path,
     height = ranked["score"] - ranked["score"].mean()
     np.testing.assert_allclose([sum(item["lifts"].values()) for item in told[0]["items"]], height, atol=1e-9)
     assert main(["explain", "rrf", str(planted), "--query", "q3"]) == 0
+    capsys.readouterr()
+    plain = out_json(capsys, "explain", "rrf", str(planted), "--query", "q3")[0]
+    first = plain["experts"][0]
+    doubled = out_json(capsys, "explain", "rrf", str(planted), "--query", "q3", "--weights", f"{first}:2")[0]
+    lifts = [{row["item"]: row["lifts"][first] for row in told["items"]} for told in (plain, doubled)]
+    assert lifts[1] == pytest.approx({item: 2 * lift for item, lift in lifts[0].items()})
 
 
 @pytest.mark.parametrize("settings", [[], ["--kind", "borda"], ["--pairs", "all", "--rank", "2"], ["--combined"]])
