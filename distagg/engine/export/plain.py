@@ -67,8 +67,8 @@ def fusion_of(model: Model, experts: tuple[str, ...], window: int = WINDOW) -> F
             f"found the model {model.name}, expected rrf, combsum or combmnz: search engines can run these; "
             "tune one of them with 'distagg tune'"
         )
-    if not experts:
-        raise UsageError("found no experts, expected the names of the lists that the query fuses")
+    if len(experts) < 2:
+        raise UsageError(f"found {len(experts)} experts, expected two or more: the names of the lists that are fused")
     depth = model.depth
     if model.weights == AUTO:
         raise UsageError(f"{model.name} with weights=auto has no weights yet; tune it with 'distagg tune'")

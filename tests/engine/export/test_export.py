@@ -180,6 +180,8 @@ def test_other_models_and_products_are_refused() -> None:
     for name in ("crf", "combgmnz"):
         with pytest.raises(UsageError, match="expected rrf, combsum or combmnz"):
             export(model_named(name), "json", EXPERTS)
+    with pytest.raises(UsageError, match="found 1 experts, expected two or more"):
+        export(model_named("rrf"), "elasticsearch", ["bm25"])
     with pytest.raises(UsageError, match="did you mean 'elasticsearch'"):
         export(model_named("rrf"), "elasticsearhc", EXPERTS)
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -143,8 +144,12 @@ def tune(
     names = tuple(dict.fromkeys(str(one) for one in parse_metrics([metric, *metrics])))
     runner = runner or InlineRunner()
     rules = [_rule(one, dataset, product_named(product) if product else None) for one in models]
+    for name, times in Counter([*(rule.name for rule in rules), *beside]).items():
+        if times > 1:
+            raise UsageError(f"{name} is named {times} times among the rules and the models beside; name it once")
     judge = Judge(dataset, _folds(dataset, str(folds)), goal, runner)
-    depths = tuple(depth for depth in DEPTHS if depth < longest_list(dataset, runner))
+    longest = longest_list(dataset, runner)
+    depths = tuple(depth for depth in DEPTHS if depth < longest)
     results = []
     for rule in rules:
         results.append(_tune_rule(rule, _axes(rule, depths, product), judge, names))

@@ -9,11 +9,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from small_jobs import write_small
 
 from distagg.dataset import Dataset
 from distagg.engine import load_model, save_model
-from distagg.engine.compare import evaluate_model
+from distagg.engine.compare import compare, evaluate_model
 from distagg.engine.fitting.fit import fit
+from distagg.engine.fitting.folds import make_folds
 from distagg.engine.fitting.learner import Goal
 from distagg.engine.fitting.tune import STAGES, Tuned, tune
 from distagg.engine.fitting.tune.climb import WEIGHTS, climb, climb_all
@@ -145,6 +147,22 @@ def test_few_labels_leave_weights_equal() -> None:
     assert min(bare) < -0.02
 
 
+@pytest.mark.parametrize("folds", ["letor5", "4"])
+def test_folds_are_those_of_comparisons(folds: str, tmp_path: Path) -> None:
+    data = Dataset.open(write_small(tmp_path / "data"))
+    parts = tuple(sorted(data.manifest.parts)) if folds == "letor5" else ()
+    made = make_folds(data, folds)
+    judge = Judge(data, Folds(len(made), parts), Goal("map", data.manifest.protocol))
+    _, fold = judge.each_query([(model_named("rrf"), {})], ["map"])
+    tested = {frozenset(np.flatnonzero(fold == k).tolist()) for k in range(len(made))}
+    expected = {frozenset(int(p) for ref in one.test.plan() for p in ref.load().positions) for one in made}
+    assert tested == expected
+    result = tune(data, ["rrf"], folds=folds, metric="map", beside=["borda"])
+    means = compare(data, ["rrf", "borda"], folds=folds, metrics=["map"])["means"]
+    found = {row["rule"]: row["map"] for row in result.table}
+    assert {name: found[name] for name in means} == {name: pytest.approx(row["map"]) for name, row in means.items()}
+
+
 def test_queries_without_labels_do_not_count(planted_lists: Dataset, tuned: Tuned) -> None:
     assert tuned.queries == planted_lists.manifest.queries
     assert tuned.judged > 500
@@ -209,6 +227,8 @@ def test_refusals(planted_lists: Dataset, tmp_path: Path) -> None:
         tune(planted_lists, ["median"])
     with pytest.raises(UsageError, match="learns by itself"):
         tune(planted_lists, [model_named("rrf", {"weights": "auto"})])
+    with pytest.raises(UsageError, match="rrf is named 2 times"):
+        tune(planted_lists, ["rrf"], beside=["rrf"])
     with pytest.raises(UsageError, match="at least 3"):
         tune(planted_lists, folds=2)
     with pytest.raises(UsageError, match="unknown product"):
