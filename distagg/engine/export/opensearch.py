@@ -57,8 +57,10 @@ def _normalization(fusion: Fusion) -> tuple[dict[str, Any], tuple[str, ...]]:
     if fusion.norm == "minmax":
         notes = ("min_max gives the last item of a list 0.001, the model 0",)
     if fusion.norm == "zmuv":
-        notes = ("z_score gives every item at or below a list's mean 0.001, and absent items 0; the model counts from "
-                 "the list's least value, so figures will differ from the tuned ones",)  # fmt: skip
+        notes = (
+            "z_score gives every item at or below a list's mean 0.001 and absent items 0, so figures will differ from "
+            "the tuned ones",
+        )
     return {"technique": TECHNIQUES[fusion.norm]}, notes
 
 
