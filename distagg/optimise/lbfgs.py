@@ -76,7 +76,7 @@ class Search(NamedTuple):
 def begin(x: Floats) -> Path:
     """The path before the first gradient, which is wanted at x; x (size,) itself will be moved."""
     size = len(x)
-    moves, turns = np.zeros((MEMORY, size)), np.zeros((MEMORY, size))
+    moves, turns = np.empty((MEMORY, size)), np.empty((MEMORY, size))
     return Path(x, x.copy(), np.zeros(size), np.zeros(size), np.ones(size), moves, turns)
 
 
@@ -92,11 +92,15 @@ def judge(path: Path, search: Search, value: float, gradient: Floats) -> Search:
 
     ``value`` and ``gradient`` (size,) are those at ``path.trial``; the gradient is overwritten.
     """
-    x, trial, ahead, scale = path.x, path.trial, path.ahead, path.scale
-    for i in range(len(x)):
-        gradient[i] *= scale[i]
-    slope = dot(gradient, ahead)
-    if search.steps >= 0 and not is_good(search, value, slope):
+    x, trial, ahead, before, scale = path.x, path.trial, path.ahead, path.gradient, path.scale
+    if search.rule == BY_SLOPE:
+        for i in range(len(x)):
+            gradient[i] *= scale[i]
+    good, slope = search.steps < 0 or is_low(search, value), 0.0
+    if not good:
+        slope = dot(gradient, ahead)
+        good = is_flat(search, value, slope)
+    if not good:
         length, bracket = 0.5 * search.length, search.bracket
         if search.rule == BY_SLOPE:
             bracket, length = narrow(bracket, search.length, slope)
@@ -105,25 +109,28 @@ def judge(path: Path, search: Search, value: float, gradient: Floats) -> Search:
         return Search(
             search.rule, search.steps, search.pairs, search.tried + 1, search.value, search.slope, length, bracket
         )
-    row = search.pairs % MEMORY
+    moves, turns, curved = path.moves[search.pairs % MEMORY], path.turns[search.pairs % MEMORY], 0.0
     for i in range(len(x)):
         # By value nothing is scaled: the difference of the points includes their rounding.
-        path.moves[row, i] = search.length * ahead[i] if search.rule == BY_SLOPE else trial[i] - x[i]
-        path.turns[row, i] = gradient[i] - path.gradient[i]
-        x[i], path.gradient[i] = trial[i], gradient[i]
-    pairs = search.pairs
-    if dot(path.moves[row], path.turns[row]) > 0.0:
-        pairs += 1
+        moves[i] = search.length * ahead[i] if search.rule == BY_SLOPE else trial[i] - x[i]
+        turns[i] = gradient[i] - before[i]
+        curved += moves[i] * turns[i]
+        x[i], before[i] = trial[i], gradient[i]
+    pairs = search.pairs + 1 if curved > 0.0 else search.pairs
     return Search(search.rule, search.steps + 1, pairs, 0, value, 0.0, 1.0, search.bracket)
 
 
 @kernel
-def is_good(search: Search, value: float, slope: float) -> bool:
-    """Whether a trial that found this value, and this slope in the direction of the step, is a step."""
+def is_low(search: Search, value: float) -> bool:
+    """Whether the value at a trial is low enough for a step."""
+    return search.rule == BY_VALUE and value <= search.value + 1e-4 * search.length * search.slope
+
+
+@kernel
+def is_flat(search: Search, value: float, slope: float) -> bool:
+    """Whether the slope at a trial is flat enough for a step; by value only where values cannot be told apart."""
     if search.rule == BY_SLOPE:
         return abs(slope) <= -KEPT * search.slope
-    if value <= search.value + 1e-4 * search.length * search.slope:
-        return True
     return value <= search.value + 1e-13 * abs(search.value) and slope <= -0.8 * search.slope
 
 
@@ -144,22 +151,23 @@ def narrow(bracket: Bracket, length: float, slope: float) -> tuple[Bracket, floa
 @kernel
 def aim(path: Path, search: Search) -> Search:
     """Choose the next direction, after a step, and try its whole length."""
-    direction(path, search.pairs)
-    for i in range(len(path.x)):
-        path.trial[i] = path.x[i] + path.scale[i] * path.ahead[i]
-    slope = dot(path.gradient, path.ahead)
+    x, trial, ahead, gradient, scale, moves, turns = path
+    direction(gradient, moves, turns, search.pairs, ahead)
+    slope = 0.0
+    for i in range(len(x)):
+        trial[i] = x[i] + scale[i] * ahead[i]
+        slope += gradient[i] * ahead[i]
     bracket = Bracket(0.0, slope, np.inf, 0.0)
     return Search(search.rule, search.steps, search.pairs, 0, search.value, slope, 1.0, bracket)
 
 
 @kernel
-def direction(path: Path, pairs: int) -> None:
-    """Minus the inverse Hessian, as the last curvature pairs tell it, times the gradient, into ``path.ahead``."""
-    out, moves, turns = path.ahead, path.moves, path.turns
+def direction(gradient: Floats, moves: Floats, turns: Floats, pairs: int, out: Floats) -> None:
+    """Minus the inverse Hessian, as the last curvature pairs tell it, times the gradient, into ``out``."""
     size, held = len(out), min(pairs, MEMORY)
     weight = np.empty(MEMORY)
     for i in range(size):
-        out[i] = -path.gradient[i]
+        out[i] = -gradient[i]
     for back in range(held):
         row = (pairs - 1 - back) % MEMORY
         weight[row] = dot(moves[row], out) / dot(moves[row], turns[row])
