@@ -54,6 +54,13 @@ class Store:
     def parent(self) -> Store:
         return replace(self, key=self.key.rpartition("/")[0])
 
+    @property
+    def parents(self) -> list[Store]:
+        """The folders that hold it, the nearest first."""
+        return [
+            replace(self, key="" if str(folder) == "." else str(folder)) for folder in PurePosixPath(self.key).parents
+        ]
+
     def with_name(self, name: str) -> Store:
         return self.parent / name
 
