@@ -15,6 +15,7 @@ from distagg.dataset.chunk import Chunk
 from distagg.engine.fitting.boost import grow
 from distagg.models import MODELS, Model
 from distagg.models.boosted.blend import Blend
+from distagg.models.boosted.fusion import Fusion
 from distagg.models.boosted.model import LambdaMart
 from distagg.models.rounds import Params
 from distagg.models.trained import Trained
@@ -100,7 +101,10 @@ def ready(model: Model) -> Params:
         trees = grow(model, model.dense(TRAINING), TRAINING.labels, np.diff(TRAINING.item_offsets))
         return {**trees, "expert_row": np.arange(5.0)}
     if isinstance(model, Blend):
-        return model.joined({name: ready(member) for name, member in model.members.items()})
+        learned = {name: ready(member) for name, member in model.members.items()}
+        return model.joined(learned, dict.fromkeys(model.kinds, 1.0))
+    if isinstance(model, Fusion):
+        return model.as_params(model.plain, (1.0, 0.5, 0.25, 1.0, 0.125))
     if isinstance(model, Trained):
         begin = model.first(TRAINING.n_experts, 2.0)
         while not model.done(begin):

@@ -74,6 +74,16 @@ def hold_outs(train: Dataset, valid: Dataset | None) -> list[tuple[Dataset, Data
     return given + [(replace(train, where=rest), replace(valid, where=held_out)) for rest, held_out in wheres]
 
 
+def in_turn(dataset: Dataset, count: int = 5) -> list[tuple[Dataset, Dataset]]:
+    """The queries of a dataset divided into ``count`` parts, each held out once: (the others, the part)."""
+    where = dataset.where
+    modulus = where.modulus if where.residues else 1
+    slots = where.residues or frozenset({0})
+    parts = [{slot + modulus * number for slot in slots} for number in range(count)]
+    whole = set().union(*parts)
+    return [tuple(dataset.select(fold=(modulus * count, some)) for some in (whole - part, part)) for part in parts]  # type: ignore[misc]
+
+
 def _same(first: Dataset, second: Dataset) -> bool:
     """Whether both datasets have the same rows, whatever each selects."""
     if (first.path, first.manifest, first.experts, first.pieces) != (

@@ -78,6 +78,7 @@ LEARNERS: Registry[Learner] = Registry(
         "trained": "train:TrainedLearner",
         "boosted": "boost:BoostedLearner",
         "ensemble": "ensemble:EnsembleLearner",
+        "fusion": "power:FusionLearner",
     },
     group="distagg.learners",
     package="distagg.engine.fitting",

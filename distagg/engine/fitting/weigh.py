@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Any
 
@@ -22,7 +22,6 @@ MOST_EXPERTS = 500
 def weigh(model: Model, params: Params, datasets: Sequence[Dataset], goal: Goal, runner: Runner) -> Params:
     """The parameters with ``expert_weight``, by the queries of all datasets; their experts are matched by name."""
     from distagg.engine.fitting.tune.climb import climb, climb_all
-    from distagg.engine.fitting.tune.judge import Ask, Folds, Judge
 
     experts = datasets[0].experts
     if len(experts) > MOST_EXPERTS:
@@ -31,14 +30,23 @@ def weigh(model: Model, params: Params, datasets: Sequence[Dataset], goal: Goal,
             f"{MOST_EXPERTS}; give the weights yourself"
         )
     chosen: dict[str, Any] = {"weights": ""} | ({"c": float(params["c"])} if "c" in params else {})
+    search = climb(dataclasses.replace(model, **chosen), {}, len(experts), [0])
+    (found,) = climb_all([search], judged_together(datasets, goal, runner))
+    return {**params, "expert_weight": np.array(found.weights.weights)}
+
+
+def judged_together(datasets: Sequence[Dataset], goal: Goal, runner: Runner) -> Callable[[Sequence[Any]], list[Floats]]:
+    """What judges settings on the queries of all datasets, as one fold; experts are those of the first, by name."""
+    from distagg.engine.fitting.tune.judge import Folds, Judge
+
+    experts = datasets[0].experts
     judges = [Judge(dataset, Folds(1), goal.on(dataset), runner) for dataset in datasets]
 
-    def sums(asks: Sequence[Ask]) -> list[Floats]:
+    def sums(asks: Sequence[Any]) -> list[Floats]:
         answers = [judge.sums([_named(ask, experts, judge.dataset.experts) for ask in asks]) for judge in judges]
         return [reduce(np.add, rows) for rows in zip(*answers, strict=True)]
 
-    (found,) = climb_all([climb(dataclasses.replace(model, **chosen), {}, len(experts), [0])], sums)
-    return {**params, "expert_weight": np.array(found.weights.weights)}
+    return sums
 
 
 def _named(ask: Any, experts: tuple[str, ...], others: tuple[str, ...]) -> Any:

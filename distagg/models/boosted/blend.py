@@ -1,13 +1,17 @@
-"""blend: an ensemble of supervised models, trained separately. The recommendation where there are labels.
+"""blend: an ensemble of supervised models and plain rules. The recommendation where there are labels.
 
-Each member's scores are standardised in every query and added up: the errors of different kinds of members (a linear
-field over rankings, boosted trees) and of random starts average out. Where training and validation queries are parts of
-one dataset, as in folds, members hold out the parts in turn, so that the ensemble learns from all labelled queries and
-every member has held-out ones for early stopping.
+Members are of several kinds: the best single expert, rrf and combsum with learned settings, a linear field over
+rankings (crf), boosted trees (lambdamart) and a linear scorer (lambdarank). Scores are standardised in every query and
+added up: within a kind with equal weights, so that the errors of random starts average out; between kinds with weights
+chosen on held-out queries (Caruana et al. 2004), so that a kind that fails on the data at hand has no say.
+
+Where training and validation queries are parts of one dataset, as in folds, members hold out the parts in turn: the
+ensemble learns from all labelled queries, and every member has held-out ones for early stopping and for the weights.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -15,10 +19,10 @@ import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
-from distagg.models.base import Model, param
+from distagg.models.base import Model, Params, param
+from distagg.models.boosted.fusion import Fusion
 from distagg.models.boosted.model import standardised
 from distagg.models.registry import model_named
-from distagg.models.rounds import Params
 from distagg.types import Floats
 
 CRF: tuple[dict[str, Any], ...] = (
@@ -26,6 +30,9 @@ CRF: tuple[dict[str, Any], ...] = (
     {"pairs": "log+binary"},
     {"pairs": "log+binary", "metric": "err"},
 )  # taken in turn
+TRAINED = ("crf", "lambdamart", "lambdarank")
+PLAIN = ("bestinput", "rrf", "combsum")
+TOP = 10.0  # bestinput's ranks count as 1 / (TOP + rank): differences near the top are as large as in other members
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,8 +40,8 @@ class Blend(Model):
     """An ensemble: its parameters are the numbers of members of each kind, which differ in their seeds."""
 
     name: ClassVar[str] = "blend"
-    summary: ClassVar[str] = "several crf and lambdamart (or lambdarank) together: the most accurate with labels"
-    paper: ClassVar[str] = "Volkovs & Zemel 2014, sections 3.5 and 3.6"
+    summary: ClassVar[str] = "crf, lambdamart, lambdarank and tuned plain rules, weighted on held-out queries"
+    paper: ClassVar[str] = "Volkovs & Zemel 2014, sections 3.5 and 3.6; Caruana et al. 2004"
     cost: ClassVar[str] = "the sum of its members'"
     supervised: ClassVar[bool] = True
     positive: ClassVar[bool] = True
@@ -48,37 +55,91 @@ class Blend(Model):
         least=0,
     )
     lambdamart: int = param(12, "members that are lambdamart; they need LightGBM", least=0)
-    lambdarank: int = param(0, "members that are lambdarank", least=0)
+    lambdarank: int = param(4, "members that are lambdarank", least=0)
+    bestinput: bool = param(True, "whether the best single expert is a member")
+    rrf: bool = param(True, "whether rrf is a member, its c, depth and weights chosen on labels")
+    combsum: bool = param(True, "whether combsum is a member, its norm, depth and weights chosen on labels")
     seed: int = param(0, "seed of all random draws", least=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.crf + self.lambdamart + self.lambdarank:
+        if not self.kinds:
             raise UsageError("blend has no members; raise crf, lambdamart or lambdarank")
 
     @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of members that there are, plain ones first."""
+        return tuple(kind for kind in (*PLAIN, *TRAINED) if int(getattr(self, kind)))
+
+    @property
+    def usual(self) -> tuple[str, ...]:
+        """The kinds that count, with equal weights, unless held-out queries say otherwise: crf and lambdamart."""
+        some = tuple(kind for kind in ("crf", "lambdamart") if kind in self.kinds)
+        return some or tuple(kind for kind in TRAINED if kind in self.kinds) or self.kinds
+
+    @property
     def members(self) -> dict[str, Model]:
-        """The models, by name and number."""
-        seeds = [int(self.seed) * 1000 + n for n in range(int(max(self.crf, self.lambdamart, self.lambdarank)))]
-        return {
-            **{f"crf {n + 1}": model_named("crf", CRF[n % len(CRF)], seed=seeds[n]) for n in range(int(self.crf))},
-            **{f"lambdamart {n + 1}": model_named("lambdamart", seed=seeds[n]) for n in range(int(self.lambdamart))},
-            **{f"lambdarank {n + 1}": model_named("lambdarank", seed=seeds[n]) for n in range(int(self.lambdarank))},
-        }
+        """The models, by kind and number."""
+        return {f"{kind} {n + 1}": self._member(kind, n) for kind in self.kinds for n in range(self.count(kind))}
+
+    def count(self, kind: str) -> int:
+        """How many members are of a kind."""
+        return int(getattr(self, kind))
+
+    def _member(self, kind: str, number: int) -> Model:
+        if kind in PLAIN:
+            return model_named(kind) if kind == "bestinput" else Fusion(rule=kind)
+        settings = CRF[number % len(CRF)] if kind == "crf" else {}
+        return model_named(kind, settings, seed=int(self.seed) * 1000 + number)
 
     @staticmethod
     def turn(member: str) -> int:
         """The number of a member among its kind, from 0: which part of the labelled queries it holds out."""
         return int(member.rpartition(" ")[2]) - 1
 
-    def joined(self, learned: dict[str, Params]) -> Params:
-        """The members' parameters in one dictionary, named 'NAME of MEMBER'."""
-        return {f"{name} of {member}": value for member, params in learned.items() for name, value in params.items()}
+    @staticmethod
+    def kind_of(member: str) -> str:
+        return member.rpartition(" ")[0]
 
-    def score(self, chunk: Chunk, params: Params) -> Floats:
+    def joined(self, learned: Mapping[str, Params], weights: Mapping[str, float]) -> Params:
+        """The members' parameters in one dictionary, named 'NAME of MEMBER', and 'weight of KIND'.
+
+        Members of a kind that weighs nothing are left out.
+        """
+        arrays = {f"weight of {kind}": np.array([weight]) for kind, weight in weights.items()}
+        for member, params in learned.items():
+            if weights[self.kind_of(member)] > 0.0:
+                arrays |= {f"{name} of {member}": value for name, value in params.items()}
+        return arrays
+
+    def kind_score(self, chunk: Chunk, kind: str, learned: Mapping[str, Params]) -> Floats:
+        """The scores of those members of a kind that have parameters, standardised, added up, standardised again."""
         total = np.zeros(chunk.n_items)
         for member, model in self.members.items():
-            tail = f" of {member}"
-            own = {name.removesuffix(tail): value for name, value in params.items() if name.endswith(tail)}
-            total += standardised(chunk, model.score(chunk, own))
+            if self.kind_of(member) == kind and member in learned:
+                score = model.score(chunk, learned[member])
+                total += standardised(chunk, 1.0 / (TOP - score) if kind == "bestinput" else score)
+        return standardised(chunk, total)
+
+    def score(self, chunk: Chunk, params: Params) -> Floats:
+        learned = _by_member(params)
+        weights = {kind: float(params.get(f"weight of {kind}", np.zeros(1))[0]) for kind in self.kinds}
+        total = np.zeros(chunk.n_items)
+        if not any(weights.values()):  # a model of an earlier version: all members count the same
+            for member in learned:
+                total += standardised(chunk, self.members[member].score(chunk, learned[member]))
+            return total
+        for kind, weight in weights.items():
+            if weight > 0.0:
+                total += weight * self.kind_score(chunk, kind, learned)
         return total
+
+
+def _by_member(params: Params) -> dict[str, Params]:
+    """The parameters of each member, from names 'NAME of MEMBER'."""
+    learned: dict[str, Params] = {}
+    for key, value in params.items():
+        name, _, member = key.rpartition(" of ")
+        if name != "weight" or " " in member:
+            learned.setdefault(member, {})[name] = value
+    return learned

@@ -22,11 +22,12 @@ from distagg.engine.compare import evaluate_model
 from distagg.engine.dask import DaskRunner
 from distagg.engine.fitting.boost import _grow_on_workers, _settings, grow
 from distagg.engine.fitting.fit import fit
-from distagg.engine.fitting.folds import hold_outs, make_folds
+from distagg.engine.fitting.folds import hold_outs, in_turn, make_folds
 from distagg.errors import UsageError
 from distagg.models import MODELS, Model, model_named
-from distagg.models.boosted.blend import Blend
+from distagg.models.boosted.blend import PLAIN, TOP, Blend
 from distagg.models.boosted.model import COMMON, LambdaMart, standardised
+from distagg.models.crf.model import Crf
 from distagg.models.scorers.lambdarank import LambdaRank
 
 
@@ -46,10 +47,8 @@ def _short_members(monkeypatch: pytest.MonkeyPatch) -> None:
     whole_length = Blend.members.fget  # type: ignore[attr-defined]
 
     def members(self: Blend) -> dict[str, Model]:
-        return {
-            name: replace(member, **({"trees": 15} if isinstance(member, LambdaMart) else {"rounds": 10}))
-            for name, member in whole_length(self).items()
-        }
+        short = {LambdaMart: {"trees": 15}, Crf: {"rounds": 10}, LambdaRank: {"rounds": 10}}
+        return {name: replace(member, **short.get(type(member), {})) for name, member in whole_length(self).items()}
 
     monkeypatch.setattr(Blend, "members", property(members))
 
@@ -215,21 +214,40 @@ def test_a_blend_is_the_sum_of_its_members(halves: tuple[Dataset, Dataset]) -> N
     train, test = halves
     model = Blend(crf=1, lambdamart=1, lambdarank=1, seed=2)
     params = fit(model, train)
-    chunk = whole(test)
+    chunk, (rest, part) = whole(test), in_turn(train)[0]
+    weights = {kind: float(params[f"weight of {kind}"][0]) for kind in model.kinds}
+    assert sum(weights.values()) == pytest.approx(1.0, abs=1e-3)
     expected = np.zeros(chunk.n_items)
-    for member in model.members.values():
-        assert member.seed == 2000
-        expected += standardised(chunk, member.score(chunk, fit(member, train)))
-    assert model.score(chunk, params).tobytes() == expected.tobytes()
+    for name, member in model.members.items():
+        learned = fit(member, train) if name.split()[0] in PLAIN else fit(member, rest, valid=part)
+        score = member.score(chunk, learned)
+        placed = 1.0 / (TOP - score) if name == "bestinput 1" else score
+        expected += weights[name.split()[0]] * standardised(chunk, placed)
+    assert model.score(chunk, params) == pytest.approx(expected, abs=1e-9)
     assert value(model, params, test) > value(model_named("rrf"), {}, test) + 0.1
 
 
+def test_a_blend_of_an_earlier_version_adds_its_members_up(halves: tuple[Dataset, Dataset]) -> None:
+    """It has no weights, and no plain members."""
+    train, test = halves
+    model, members = (
+        Blend(crf=1, lambdamart=1, lambdarank=0),
+        {"crf 1": Crf(rounds=3), "lambdamart 1": LambdaMart(trees=5)},
+    )
+    learned = {name: fit(member, train) for name, member in members.items()}
+    params = {f"{key} of {name}": array for name, each in learned.items() for key, array in each.items()}
+    chunk = whole(test)
+    expected = sum(standardised(chunk, members[name].score(chunk, learned[name])) for name in members)
+    assert model.score(chunk, params) == pytest.approx(expected, abs=1e-12)
+
+
 def test_members_of_a_blend_differ() -> None:
-    members = Blend(crf=4, lambdamart=2).members
-    assert list(members) == ["crf 1", "crf 2", "crf 3", "crf 4", "lambdamart 1", "lambdamart 2"]
-    assert len(set(members.values())) == 6
+    members = Blend(crf=4, lambdamart=2, lambdarank=0, combsum=False).members
+    trained = ["crf 1", "crf 2", "crf 3", "crf 4", "lambdamart 1", "lambdamart 2"]
+    assert list(members) == ["bestinput 1", "rrf 1", *trained]
+    assert len(set(members.values())) == 8
     with pytest.raises(UsageError, match="no members"):
-        Blend(crf=0, lambdamart=0)
+        Blend(crf=0, lambdamart=0, lambdarank=0, bestinput=False, rrf=False, combsum=False)
     with pytest.raises(UsageError, match="whole number"):
         Blend(crf=1.5)
 
@@ -240,7 +258,7 @@ def test_a_blend_is_the_same_on_workers_and_on_disk(
     halves: tuple[Dataset, Dataset], cluster: DaskRunner, tmp_path: Path
 ) -> None:
     train, test = halves
-    model = Blend(crf=1, lambdamart=1)
+    model = Blend(crf=1, lambdamart=1, lambdarank=0)
     params = fit(model, train)
     apart = fit(model, train, runner=cluster)
     assert {k: v.tobytes() for k, v in apart.items()} == {k: v.tobytes() for k, v in params.items()}
@@ -269,12 +287,14 @@ def test_lambdarank_with_ranker_lightgbm_is_lambdamart_on_its_features() -> None
 @pytest.mark.usefixtures("_short_members")
 def test_members_of_a_blend_hold_out_the_parts_in_turn(hostile: Dataset) -> None:
     fold = make_folds(hostile, "letor5")[0]
-    model, chunk = Blend(crf=5, lambdamart=1), whole(fold.test)
+    model, chunk = Blend(crf=5, lambdamart=1, lambdarank=0, bestinput=False, rrf=False, combsum=False), whole(fold.test)
     ways = hold_outs(fold.train, fold.valid)
     learned = {
         name: fit(member, *ways[(int(name[-1]) - 1) % 4][:1], valid=ways[(int(name[-1]) - 1) % 4][1])
         for name, member in model.members.items()
     }
     params = fit(model, fold.train, valid=fold.valid)
-    assert {k: v.tobytes() for k, v in params.items()} == {k: v.tobytes() for k, v in model.joined(learned).items()}
+    weights = {kind: float(params[f"weight of {kind}"][0]) for kind in model.kinds}
+    expected = model.joined(learned, weights)
+    assert {k: v.tobytes() for k, v in params.items()} == {k: v.tobytes() for k, v in expected.items()}
     assert model.score(chunk, params).std() > 0.0
