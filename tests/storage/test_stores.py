@@ -30,8 +30,7 @@ from distagg.errors import InfrastructureError, InputError, UsageError
 from distagg.models import model_named
 from distagg.sources.synthetic import SyntheticSource
 from distagg.storage.atomic import staged_directory, staged_file
-from distagg.storage.filesystem import CONNECT_SECONDS, SILENT_SECONDS
-from distagg.storage.paths import Place, Sink, Store, place
+from distagg.storage.paths import CONNECT_SECONDS, SILENT_SECONDS, Place, Sink, Store, place
 
 BUCKET = "s3://distagg-tests"
 
@@ -387,8 +386,8 @@ def test_wrong_credentials(address: str, there: str, store: str, capsys: pytest.
 
 
 def test_a_silent_server_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("distagg.storage.filesystem.SILENT_SECONDS", 1.0)
-    monkeypatch.setattr("distagg.storage.filesystem.TRIES", 1)
+    monkeypatch.setattr("distagg.storage.paths.SILENT_SECONDS", 1.0)
+    monkeypatch.setattr("distagg.storage.paths.TRIES", 1)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
