@@ -21,9 +21,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from distagg.arrow import as_arrow
-from distagg.dataset.build.block import BlockTables, list_column, lists_schema, nullable
+from distagg.dataset.build.block import (
+    BlockCounts,
+    BlockTables,
+    count_labels,
+    count_values,
+    list_column,
+    lists_schema,
+    nullable,
+)
 from distagg.dataset.build.keyed import run_starts
-from distagg.dataset.build.tally import BlockCounts, count_labels, count_values
 from distagg.dataset.build.writer import (
     BLOCK_ENTRIES,
     FILE_BLOCKS,

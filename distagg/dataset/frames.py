@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 
 from distagg.arrow import as_arrow, as_scalar, as_words
 from distagg.columns import LABEL_NAMES, LIST_NAMES, PAIR_NAMES, Names, known_columns, not_understood
+from distagg.dataset.build.block import BlockCounts
 from distagg.dataset.build.intake import Progress, Regroup, RowSource
 from distagg.dataset.build.regroup import no_progress, regroup
-from distagg.dataset.build.tally import BlockCounts
 from distagg.dataset.build.writer import layout_of, make_block, make_manifest
 from distagg.dataset.chunk import Chunk, chunk_from_tables
 from distagg.dataset.dataset import CHUNK_ENTRIES, Dataset

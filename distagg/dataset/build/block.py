@@ -1,7 +1,11 @@
-"""Build one block of a dataset from the gathered rows of whole queries, or of whole experts of a single query."""
+"""Build one block of a dataset from the gathered rows of whole queries, or of whole experts of a single query.
+
+The counts of blocks add up to the counts in the manifest.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -14,7 +18,6 @@ from numpy.typing import NDArray
 from distagg.arrow import as_arrow, as_numpy, as_scalar, as_words
 from distagg.dataset.build.keyed import GroupedRows, KeyedRows, key_major, key_minor
 from distagg.dataset.build.positions import Clash, Mentions, NumberedItems, find_repeated, number_items, order_lists
-from distagg.dataset.build.tally import BlockCounts, count_labels, count_values
 from distagg.types import (
     LISTS_TABLE,
     NO_LABEL,
@@ -25,6 +28,35 @@ from distagg.types import (
     Indices,
     Labels,
 )
+
+
+@dataclass(slots=True)
+class BlockCounts:
+    """The counts of some blocks; ``add`` merges two."""
+
+    queries: int = 0
+    items: int = 0
+    lists: int = 0
+    entries: int = 0  # or pairs
+    ties: int = 0
+    positive: bool = True
+    labels: Counter[int] = field(default_factory=Counter)
+    list_lengths: Counter[int] = field(default_factory=Counter)
+    query_sizes: Counter[int] = field(default_factory=Counter)
+
+    def add(self, other: BlockCounts) -> None:
+        self.queries += other.queries
+        self.items += other.items
+        self.lists += other.lists
+        self.entries += other.entries
+        self.ties += other.ties
+        self.positive &= other.positive
+        self.labels.update(other.labels)
+        self.list_lengths.update(other.list_lengths)
+        self.query_sizes.update(other.query_sizes)
+
+    def label_counts(self) -> dict[str, int]:
+        return {str(label): self.labels[label] for label in sorted(self.labels)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -231,3 +263,17 @@ def list_column(offsets: NDArray[np.integer], values: pa.Array) -> pa.ListArray:
 def nullable(labels: Labels) -> pa.Array:
     """Labels, null for NO_LABEL."""
     return as_arrow(labels, labels != NO_LABEL)
+
+
+def count_values(values: np.ndarray) -> Counter[int]:
+    """How often each value occurs.
+
+    >>> count_values(np.array([3, 1, 3]))
+    Counter({3: 2, 1: 1})
+    """
+    distinct, counts = np.unique(values, return_counts=True)
+    return Counter(dict(zip(distinct.tolist(), counts.tolist(), strict=True)))
+
+
+def count_labels(labels: Labels) -> Counter[int]:
+    return count_values(labels[labels != NO_LABEL])

@@ -18,9 +18,11 @@ import pyarrow as pa
 from distagg.arrow import as_arrow, as_numpy
 from distagg.dataset.build.block import (
     BadRow,
+    BlockCounts,
     BlockTables,
     QueryRows,
     Runs,
+    count_labels,
     interleaved,
     list_rows,
     pair_rows,
@@ -41,7 +43,6 @@ from distagg.dataset.build.intake import (
 from distagg.dataset.build.keyed import GroupedRows, key_major
 from distagg.dataset.build.merge import Grouper
 from distagg.dataset.build.positions import Clash, Mentions, NumberedItems, number_items
-from distagg.dataset.build.tally import BlockCounts, count_labels
 from distagg.dataset.manifest import Kind, Partition
 from distagg.threads import ordered_map
 from distagg.types import INDEX, Indices

@@ -8,6 +8,7 @@ give the same bytes.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -15,15 +16,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from distagg.arrow import as_words
-from distagg.dataset.build.block import BlockTables, lists_schema
+from distagg.dataset.build.block import BlockCounts, BlockTables, lists_schema
 from distagg.dataset.build.intake import Progress, Regroup, RowSource
 from distagg.dataset.build.regroup import MEMORY_BYTES, no_progress, regroup
-from distagg.dataset.build.tally import BlockCounts, spread
 from distagg.dataset.dataset import ITEMS_FILE
 from distagg.dataset.manifest import MANIFEST, Block, File, Kind, Manifest, Partition
 from distagg.errors import DistaggError, InfrastructureError
@@ -249,3 +250,17 @@ def _describe(written: Path | Sink, rows: int) -> File:
     if isinstance(written, Sink):
         return File(path=written.name, rows=rows, bytes=written.bytes, sha256=written.sha256)
     return File(path=written.name, rows=rows, bytes=written.stat().st_size, sha256=digest(written))
+
+
+def spread(histogram: Counter[int]) -> dict[str, int]:
+    """Smallest, (lower) median and largest value of a histogram; zeros when it is empty.
+
+    >>> spread(Counter({2: 1, 5: 3}))
+    {'min': 2, 'median': 5, 'max': 5}
+    """
+    if not histogram:
+        return {"min": 0, "median": 0, "max": 0}
+    values = np.array(sorted(histogram))
+    seen = np.cumsum([histogram[int(value)] for value in values])
+    median = values[np.searchsorted(seen, (int(seen[-1]) + 1) // 2)]
+    return {"min": int(values[0]), "median": int(median), "max": int(values[-1])}
