@@ -11,7 +11,7 @@ from pathlib import Path
 
 from distagg.columns import LIST_NAMES, folder_columns, known_columns
 from distagg.errors import InputError, UsageError
-from distagg.sources.preflib import PREFLIB_SUFFIXES
+from distagg.sources.ranked_lists import PREFLIB_SUFFIXES
 from distagg.sources.ratings import NAMES as RATING_NAMES
 from distagg.sources.ratings import ratings_columns
 from distagg.sources.source import open_bytes

@@ -4,22 +4,30 @@ The suffix determines the format: .csv, .tsv, .jsonl, .ndjson (all also .gz), .p
 PrefLib. Ids stay text as written. With scores and no ranks, an item's rank is 1 + the number of larger scores in
 its list; that needs whole lists, so such entries get a null rank here and are ranked after grouping. Folders may name
 columns (``expert=bm25/part-0.parquet``), and of several tables without experts each is an expert's, named by its file.
+
+PrefLib's ordinal files have rows ``count: 1,2,{3,4},5`` below a header of ``# KEY: value`` lines. A row with count n
+becomes n experts with the same list, "v1", "v2", ... in file order, so the entries multiply with the counts; an order
+with count 0 is skipped. Alternatives in braces share a rank, as in competitions: 1, 2, 3, 3, 5. The file's stem is the
+query; its alternatives are the items, under their names where these are distinct, else under their numbers.
 """
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 import pyarrow as pa
 
 from distagg.arrow import repeated_word
 from distagg.columns import LIST_NAMES
 from distagg.errors import InputError
 from distagg.sources.cells import Column
-from distagg.sources.preflib import PREFLIB_SUFFIXES, locate_preflib, preflib_tables
-from distagg.sources.source import SourceTable, refuse_same_names
+from distagg.sources.source import SourceTable, open_bytes, refuse_same_names
 from distagg.sources.tables import FORMATS, LongTable, match_rows, open_long_table, suffix
 from distagg.types import ITEMS
 
@@ -35,6 +43,14 @@ COLUMNS = (
     Column("label", "integer", "a whole number of at least 0, or nothing", least=0, blank=True),
 )
 NO_QUERY = "all"  # the one query of a table without a query column
+log = logging.getLogger("distagg")
+PREFLIB_SUFFIXES = (".soc", ".soi", ".toc", ".toi")
+BATCH_ENTRIES = 1 << 20
+ROW_SHAPE = "'COUNT: ORDER' such as '3: 1,2,{3,4}'"
+_ROW = re.compile(r"([0-9]{1,12})\s*:\s*(.+)")
+_ORDER = re.compile(r"(\d+|\{\s*\d+(\s*,\s*\d+)*\s*\})(\s*,\s*(\d+|\{\s*\d+(\s*,\s*\d+)*\s*\}))*", re.ASCII)
+_NAME = re.compile(r"ALTERNATIVE NAME\s+([0-9]+)\s*:\s*(.*)", re.IGNORECASE)
+_COUNT = re.compile(r"NUMBER (ALTERNATIVES|VOTERS)\s*:\s*([0-9]+)\s*", re.IGNORECASE)
 
 
 class RankingsSource:
@@ -140,3 +156,144 @@ def _labels(query: pa.Array | pa.ChunkedArray, batch: pa.Table) -> pa.Table:
     """Each item of the batch in order, once per label; grouping refuses a second label."""
     rows = pa.table({"query": query, "item": batch["item"], "label": batch["label"]})
     return rows.group_by(["query", "item", "label"], use_threads=False).aggregate([]).cast(ITEMS)
+
+
+@dataclass(slots=True)
+class Header:
+    """The content of the ``#`` lines."""
+
+    names: dict[int, str] = field(default_factory=dict)
+    alternatives: int = 0
+    voters: int | None = None
+
+    def read(self, text: str) -> None:
+        if match := _NAME.fullmatch(text):
+            self.names[int(match[1])] = match[2].strip()
+        elif match := _COUNT.fullmatch(text):
+            if match[1].upper() == "VOTERS":
+                self.voters = int(match[2])
+            else:
+                self.alternatives = int(match[2])
+
+    def items(self) -> list[str]:
+        """Item ids of alternatives 1, 2, ..."""
+        n = self.alternatives or max(self.names, default=0)
+        names = [self.names.get(number, "") for number in range(1, n + 1)]
+        return names if len({*names} - {""}) == n else [str(number) for number in range(1, n + 1)]
+
+
+def preflib_query(file: Path) -> str:
+    return (file.with_suffix("") if file.suffix == ".gz" else file).stem
+
+
+def preflib_tables(file: Path) -> Iterator[SourceTable]:
+    """The items of the file's one query, then its entries in batches of about ``BATCH_ENTRIES``."""
+    query = preflib_query(file)
+    items: list[str] = []
+    voters = nobodys = 0
+    batch: list[tuple[int, int, np.ndarray, np.ndarray]] = []  # first voter, voters, alternatives, ranks
+    size = 0
+    header = Header()
+    for _, count, alternatives, ranks in _orders(file, header):
+        if not items:
+            items = header.items()
+            declared = pa.table(
+                [pa.array([query] * len(items)), pa.array(items), pa.nulls(len(items), pa.int32())], schema=ITEMS
+            )
+            yield SourceTable("items", declared, file.name)
+        step = max(1, BATCH_ENTRIES // len(alternatives))
+        for first in range(0, count, step):
+            n = min(step, count - first)
+            batch.append((voters + first, n, alternatives, ranks))
+            size += n * len(alternatives)
+            if size >= BATCH_ENTRIES:
+                yield SourceTable("entries", _entries(query, items, batch), file.name)
+                batch, size = [], 0
+        voters += count
+        nobodys += count == 0
+    if voters == 0:
+        raise InputError(str(file), found="no orders", expected=f"rows like {ROW_SHAPE} below the header")
+    if header.voters not in (None, voters):
+        raise InputError(
+            str(file),
+            found=f"orders of {voters} voters",
+            expected=f"{header.voters}, as its NUMBER VOTERS says",
+            remedy="the file may have been cut short; fetch it again",
+        )
+    if nobodys:
+        log.info("%s: skipped %d orders with a count of 0", file, nobodys)
+    if batch:
+        yield SourceTable("entries", _entries(query, items, batch), file.name)
+
+
+def locate_preflib(file: Path, query: str, expert: str | None, item: str) -> list[tuple[str, int]]:
+    """Line of the expert's order, if it lists the item; there are no labels."""
+    if expert is None or query != preflib_query(file) or not re.fullmatch("v[1-9][0-9]*", expert):
+        return []
+    voter, header, voters = int(expert[1:]), Header(), 0
+    for line, count, alternatives, _ in _orders(file, header):
+        voters += count
+        if voter <= voters:
+            listed = [header.items()[alternative] for alternative in alternatives]
+            return [(str(file), line)] if item in listed else []
+    return []
+
+
+def _entries(query: str, items: list[str], batch: list[tuple[int, int, np.ndarray, np.ndarray]]) -> pa.Table:
+    first = batch[0][0]
+    n_voters = batch[-1][0] + batch[-1][1] - first
+    voter = np.concatenate([np.repeat(np.arange(at - first, at - first + n), len(ranks)) for at, n, _, ranks in batch])
+    names = pa.array([f"v{number + 1}" for number in range(first, first + n_voters)])
+    return pa.table(
+        {
+            "query": pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(voter), np.int32)), pa.array([query])),
+            "expert": pa.DictionaryArray.from_arrays(pa.array(voter.astype(np.int32)), names),
+            "item": pa.array(items).take(pa.array(np.concatenate([np.tile(which, n) for _, n, which, _ in batch]))),
+            "rank": pa.array(np.concatenate([np.tile(ranks, n) for _, n, _, ranks in batch])),
+        }
+    )
+
+
+def _orders(file: Path, header: Header) -> Iterator[tuple[int, int, np.ndarray, np.ndarray]]:
+    """Line, count, alternatives (from 0) and ranks of every order; fills the header on the way."""
+    known = 0
+    with open_bytes(file) as stream:
+        for line, raw in enumerate(stream, start=1):
+            try:
+                text = raw.decode("utf-8-sig" if line == 1 else "utf-8").strip()
+            except UnicodeDecodeError:
+                raise InputError(
+                    str(file), line=line, found="bytes that are not UTF-8", expected="UTF-8 text"
+                ) from None
+            if text.startswith("#"):
+                header.read(text[1:].strip())
+            elif text:
+                known = known or len(header.items())
+                yield (line, *_order(file, line, text, known))
+
+
+def _order(file: Path, line: int, text: str, known: int) -> tuple[int, np.ndarray, np.ndarray]:
+    def refuse(found: str, expected: str, remedy: str = "") -> InputError:
+        return InputError(str(file), line=line, found=found, expected=expected, remedy=remedy)
+
+    if not known:
+        remedy = "files from before the 2022 format have no such header; fetch the present one"
+        raise refuse(f"'{text[:40]}'", "a header with '# NUMBER ALTERNATIVES: N' first", remedy)
+    row = _ROW.fullmatch(text)
+    if not row or not _ORDER.fullmatch(row[2]):
+        raise refuse(f"'{text[:40]}'", ROW_SHAPE)
+    alternatives: list[int] = []
+    ranks: list[float] = []
+    seen: set[int] = set()
+    for group in re.findall(r"\{[^}]*\}|\d+", row[2]):
+        rank = len(alternatives) + 1
+        for word in re.findall(r"\d+", group):
+            number = int(word)
+            if not 1 <= number <= known:
+                raise refuse(f"alternative {number}", f"a number from 1 to {known}")
+            if number in seen:
+                raise refuse(f"alternative {number} twice", "each alternative at most once in an order")
+            seen.add(number)
+            alternatives.append(number - 1)
+            ranks.append(float(rank))
+    return int(row[1]), np.array(alternatives), np.array(ranks)

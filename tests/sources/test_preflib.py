@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distagg.errors import InputError
-from distagg.sources import preflib
+from distagg.sources import ranked_lists
 from distagg.sources.ranked_lists import RankingsSource
 
 HEAD = """\
@@ -73,7 +73,7 @@ def test_names_that_do_not_tell_alternatives_apart(tmp_path: Path, change: tuple
 def test_batches_do_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch: int) -> None:
     file = write(tmp_path, GOOD.replace("VOTERS: 3", "VOTERS: 12").replace("2: 3", "11: 3"))
     whole = read(file)
-    monkeypatch.setattr(preflib, "BATCH_ENTRIES", batch)
+    monkeypatch.setattr(ranked_lists, "BATCH_ENTRIES", batch)
     assert read(file) == whole
     assert len(whole[1]) == 45
 
