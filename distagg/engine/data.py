@@ -191,7 +191,7 @@ def as_labels(labels: Any, columns: Columns = None, *, fractions: bool = False) 
     """
     paths = _paths(labels)
     if paths:
-        from distagg.sources.qrels import read_qrels  # late: files only
+        from distagg.sources.trec import read_qrels  # late: files only
 
         return read_qrels([Path(path) for path in paths], columns, fractions=fractions)
     if is_table(labels):

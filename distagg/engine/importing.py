@@ -67,7 +67,7 @@ def import_dataset(
     """
     from distagg.sources import SOURCES  # late: only imports need them
     from distagg.sources.about import read_about
-    from distagg.sources.qrels import JudgedSource
+    from distagg.sources.trec import JudgedSource
 
     if kind is not None and kind not in SOURCES:
         raise unknown("source kind", kind, SOURCES)

@@ -77,8 +77,7 @@ for file in sorted(pathlib.Path(sys.argv[1]).glob("input.*")):
 IMPORT = """
 import sys, pathlib
 from distagg.dataset.build.writer import write_dataset
-from distagg.sources.qrels import JudgedSource
-from distagg.sources.trec import TrecSource
+from distagg.sources.trec import JudgedSource, TrecSource
 folder, target = map(pathlib.Path, sys.argv[1:3])
 source = JudgedSource(TrecSource(sorted(folder.glob("input.*"))), [folder / "qrels.txt"])
 write_dataset(source, target)
