@@ -66,7 +66,7 @@ def import_dataset(
         The imported dataset.
     """
     from distagg.sources import SOURCES  # late: only imports need them
-    from distagg.sources.about import read_about
+    from distagg.sources.ratings import read_about
     from distagg.sources.trec import JudgedSource
 
     if kind is not None and kind not in SOURCES:

@@ -16,8 +16,7 @@ from distagg.columns import RANKING_NAMES, known_columns
 from distagg.dataset.dataset import read_groups
 from distagg.dataset.rankings import read_ranked_parts
 from distagg.errors import InputError
-from distagg.sources.about import typed
-from distagg.sources.cells import Column
+from distagg.sources.cells import Column, typed
 from distagg.sources.tables import FORMATS, open_long_table, suffix
 from distagg.sources.trec import read_run
 from distagg.storage.paths import Place

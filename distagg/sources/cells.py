@@ -166,3 +166,14 @@ def json_text(value: object) -> str:
         return json.dumps(value)
     except RecursionError:
         return "of too many brackets"
+
+
+def typed(column: pa.Array) -> pa.Array:
+    """Convert a column to integers or numbers if all its values are; an empty cell is null."""
+    column = pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), column)
+    for dtype in (pa.int64(), pa.float64()):
+        try:
+            return column.cast(dtype)
+        except pa.ArrowInvalid:
+            continue
+    return column
