@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from distagg.arrow import as_arrow, as_numpy, as_words
 from distagg.errors import UsageError
-from distagg.metrics.agreement import kendall_tau, rank_biased_overlap
 from distagg.metrics.evaluate import RankingIndex, index_rankings, refuse_twice
+from distagg.metrics.ranked import kendall_tau, rank_biased_overlap
 from distagg.types import OFFSET, Floats, Offsets
 
 TOP = 10

@@ -1,8 +1,11 @@
-"""A chunk in the order of its scores, and walks down that order: what all metrics share.
+"""A chunk in the order of its scores, walks down that order, and the agreement of two orders: what metrics share.
 
 Every metric except tau is a sum over positions, cut off at one or more depths: ``sums_at_cutoffs`` is the one walk, and
 the other functions turn labels into the summand of each position. All O(items) after one sort. Sums start from the
 first position and go one after the other.
+
+Kendall's tau-b (Knight 1966) takes three sorts and counts of ties, O(n log n). Rank-biased overlap (Webber, Moffat and
+Zobel 2010) is a sum over the items that both rankings have, O(n).
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ import pyarrow.compute as pc
 from distagg.arrow import as_arrow, as_numpy
 from distagg.errors import UsageError
 from distagg.metrics.metric import Protocol
-from distagg.ordering import by_length, order_items, order_spans
+from distagg.ordering import by_length, count_ascents, order_items, order_spans
 from distagg.types import LABEL, NO_LABEL, OFFSET, RANK, Bools, Floats, Indices, Labels, Offsets
 
 if TYPE_CHECKING:
@@ -224,3 +227,65 @@ def stop_probability(item_offsets: Offsets, satisfied: Floats) -> Floats:  # (Q 
         reached = np.cumprod(1.0 - rows[:, :-1], axis=1)
         stops[at[span].reshape(rows.shape)[:, 1:]] = reached * rows[:, 1:]
     return stops
+
+
+def kendall_tau(item_offsets: Offsets, scores: Floats, labels: Floats, used: Bools) -> Floats:
+    """tau-b over the used items of each query, shape (Q,); NaN where all scores or all labels are equal.
+
+    >>> import numpy as np
+    >>> kendall_tau(np.array([0, 3]), np.array([3.0, 2.0, 1.0]), np.array([2.0, 0.0, 1.0]), np.ones(3, bool)).round(3)
+    array([0.333])
+    """
+    offsets = np.concatenate([[0], np.cumsum(used)])[item_offsets].astype(OFFSET)
+    order, ordered = order_spans(offsets, scores[used])
+    tied_scores = ties_with_previous(offsets, ordered)
+    # Labels are sorted inside runs of equal scores first, so that only pairs with different scores are exchanged next.
+    runs = np.append(np.flatnonzero(~tied_scores), len(order)).astype(OFFSET)
+    in_runs = order_spans(runs, labels[used][rows_of(offsets, order)])[1]
+    by_label, exchanged = order_spans(offsets, in_runs)[1], count_ascents(offsets, in_runs)
+    of_scores = _tied_pairs(offsets, tied_scores)
+    of_labels = _tied_pairs(offsets, ties_with_previous(offsets, by_label))
+    of_both = _tied_pairs(offsets, ties_with_previous(offsets, ordered, in_runs))
+    n = np.diff(offsets)
+    pairs = n * (n - 1) // 2
+    agreement = (pairs - of_scores - of_labels + of_both - 2 * exchanged).astype(RANK)
+    # Two roots, not the root of a product: n**4 overflows int64 beyond 77,000 items.
+    scale = np.sqrt(pairs - of_scores) * np.sqrt(pairs - of_labels)
+    taus: Floats = np.divide(agreement, scale, out=np.full(len(n), np.nan), where=scale > 0)
+    return taus
+
+
+def rank_biased_overlap(
+    sizes_a: Offsets,  # (Q,) items of the one ranking
+    sizes_b: Offsets,  # (Q,) items of the other
+    query: Offsets,  # (C,) the query of every common item
+    depth: Offsets,  # (C,) the larger of its two ranks: from there on it belongs to the overlap
+    p: float,
+) -> Floats:  # (Q,)
+    """Extrapolated rank-biased overlap of two rankings of each query (equation 32); 0 where nothing is common.
+
+    Beyond the shorter ranking its agreement is carried on, beyond the longer one that of both.
+    """
+    shorter, longer = np.minimum(sizes_a, sizes_b), np.maximum(sizes_a, sizes_b)
+    powers = p ** np.arange(1.0, longer.max(initial=0) + 1)
+    before = np.concatenate([[0.0], np.cumsum(powers)])  # sums of p^d up to a depth
+    shares = np.concatenate([[0.0], np.cumsum(powers / np.arange(1, len(powers) + 1))])  # sums of p^d / d
+    n = len(sizes_a)
+    common = np.bincount(query, minlength=n)
+    early = np.bincount(query[depth <= shorter[query]], minlength=n)  # within the depth of the shorter ranking
+    seen = np.bincount(query, shares[longer[query]] - shares[depth - 1], minlength=n)
+    rate = np.divide(early, shorter, out=np.zeros(n), where=shorter > 0)
+    beyond = before[longer] - before[shorter] - shorter * (shares[longer] - shares[shorter])
+    late = np.divide(common - early, longer, out=np.zeros(n), where=longer > 0)
+    overlap: Floats = (1.0 - p) / p * (seen + rate * beyond) + (late + rate) * p**longer
+    return overlap
+
+
+def _tied_pairs(offsets: Offsets, follows: Bools) -> Offsets:
+    """Pairs inside runs of ties, per span; ``follows`` says that a position continues the run of the one before."""
+    starts = np.flatnonzero(~follows)
+    lengths = np.diff(np.append(starts, len(follows)))
+    before = np.zeros(len(follows) + 1, dtype=OFFSET)
+    before[starts + 1] = lengths * (lengths - 1) // 2
+    before = np.cumsum(before)
+    return before[offsets[1:]] - before[offsets[:-1]]

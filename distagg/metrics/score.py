@@ -43,9 +43,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from distagg.errors import UsageError
-from distagg.metrics.agreement import kendall_tau
 from distagg.metrics.metric import Metric, Protocol, check_protocol
-from distagg.metrics.ranked import NO_CUTOFF, Ranked, precision_at_hits, rank_chunk, span_sums, stop_probability
+from distagg.metrics.ranked import (
+    NO_CUTOFF,
+    Ranked,
+    kendall_tau,
+    precision_at_hits,
+    rank_chunk,
+    span_sums,
+    stop_probability,
+)
 from distagg.ordering import order_spans
 from distagg.types import LABEL, NO_LABEL, OFFSET, RANK, Floats, Labels, Offsets
 
