@@ -9,11 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from distagg.engine.export.elasticsearch import elasticsearch
-from distagg.engine.export.opensearch import opensearch
 from distagg.engine.export.plain import WINDOW, Export, Fusion, fusion_of, plain_json
-from distagg.engine.export.qdrant import qdrant
-from distagg.engine.export.vespa import vespa
+from distagg.engine.export.products import elasticsearch, opensearch, qdrant, vespa
 from distagg.errors import unknown
 from distagg.models import Model
 
