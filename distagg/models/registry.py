@@ -170,8 +170,8 @@ FAMILIES = {  # folders of distagg/models, or modules of them
 ALIASES = {"rankagg": "lambdarank", "wsum": "combsum", "wmnz": "combmnz"}
 COMPLETIONS: Registry[Completion] = Registry(
     {
-        "pmf": "completion.pmf:Pmf",
-        "neighbours": "completion.neighbours:Neighbours",
+        "pmf": "completion.model:Pmf",
+        "neighbours": "completion.model:Neighbours",
         "constant": "completion.model:Constant",
     }
 )
