@@ -123,7 +123,7 @@ MODELS: Registry[Model] = Registry(
         "mapfuse": "positional.placed:MapFuse",
         "bayesfuse": "positional.placed:BayesFuse",
         "rra": "positional.robust:Rra",
-        "dibra": "positional.dibra:Dibra",
+        "dibra": "positional.robust:Dibra",
         "stagg_bc": "positional.expected:StaggBorda",
         "stagg_rrf": "positional.expected:StaggRrf",
         "condorcet": "majority.model:Condorcet",
