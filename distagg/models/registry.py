@@ -128,7 +128,7 @@ MODELS: Registry[Model] = Registry(
         "stagg_rrf": "positional.expected:StaggRrf",
         "condorcet": "majority.model:Condorcet",
         "copeland": "majority.model:Copeland",
-        "outranking": "majority.outranking:Outranking",
+        "outranking": "majority.model:Outranking",
         "mc1": "majority.model:Mc1",
         "mc2": "majority.model:Mc2",
         "mc3": "majority.model:Mc3",

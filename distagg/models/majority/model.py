@@ -1,4 +1,4 @@
-"""Models on majorities: condorcet (Montague & Aslam 2002), copeland (1951) and the Markov chains mc1 to mc4.
+"""Models on majorities: condorcet (Montague & Aslam 2002), copeland (1951), the Markov chains mc1 to mc4, outranking.
 
 Lists and raw pairs both say who beats whom. On whole queries of lists without weights condorcet builds no matrix: it
 sorts by comparing rows of places. On an expert-partitioned dataset margins add up over chunks in an items x items
@@ -8,6 +8,9 @@ The chains (Dwork et al. 2001) are walks that move on to better items. mc1 moves
 any list; mc2 draws a list, then moves to any item that is at least as good in it; mc3 draws a list, then an item of it,
 and moves if that is better; mc4 draws any item, and moves if a majority of lists puts it over the present one.
 Teleporting makes every walk converge. Cost: mc1 to mc3 O(entries) a step, mc4 O(items^2).
+
+With outranking an item stands over another if enough lists agree and few object strongly (Farah & Vanderpooten 2007).
+Cost: items^2 x lists.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from distagg.errors import UsageError
 from distagg.models.base import Model, not_converged, param, reciprocals, sum_entries
 from distagg.models.lists import Lists, Pairs
 from distagg.models.majority.kernels import (
+    ROUNDING,
     chunk_margins,
     copeland_chunk,
     copeland_scores,
@@ -31,10 +35,12 @@ from distagg.models.majority.kernels import (
     majority_sort,
     majority_walk,
     majority_walks,
+    query_table,
     sort_chunk,
     step_lists,
     teleported,
 )
+from distagg.models.majority.outranking_kernels import agreement, outranking_chunk, outranking_scores
 from distagg.models.pairs import list_arrays, pair_arrays
 from distagg.models.pool import Pooled
 from distagg.models.rounds import Gathered, Params, Stage, Statistics
@@ -287,3 +293,48 @@ class Mc4(Pooled, Markov):
         scores, converged = majority_walk(margins, self.teleport, self.tolerance, self.steps)
         scores = self._finished(scores, int(not converged), np.array([len(scores)]))
         return self._sorted_margins(margins, scores, local=True) if self.local_kemeny else scores
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outranking(Pooled, Weighted):
+    """The lists that agree, summed over the items that an item outranks.
+
+    An item outranks another if at least the concordance's share of lists puts it before the other by the preference's
+    share of places, and at most the discordance's share puts it behind by the veto's share of places. Shares of places
+    are of the query's items; all are rounded down. Items that a list leaves out stand far behind the listed ones, and
+    level with each other. Farah & Vanderpooten go on to distil an order from the relation; as in FLAGR, the sum orders
+    the items here.
+    """
+
+    name: ClassVar[str] = "outranking"
+    summary: ClassVar[str] = "items outrank others that enough lists put behind and few put far ahead"
+    paper: ClassVar[str] = "Farah & Vanderpooten 2007"
+    cost: ClassVar[str] = "items^2 x lists"
+    additive: ClassVar[bool] = True
+
+    preference: float = param(0.0, "places, as a share of the items, by which an item must be ahead", least=0.0)
+    veto: float = param(0.75, "places, as a share of the items, behind which a list objects", least=0.0)
+    concordance: float = param(0.0, "least share of lists that agree", least=0.0)
+    discordance: float = param(0.25, "most share of lists that object", least=0.0)
+
+    def map(self, chunk: Chunk, params: Params) -> Statistics:
+        """The matrices of the one query of an expert-partitioned chunk."""
+        check_matrix(self.name, chunk.n_items, matrices=2)
+        weight, size = list_weight(chunk, params), chunk.n_items
+        places = int(self.preference * size), int(self.veto * size)
+        agree, objecting = agreement(query_table(0, list_arrays(chunk)), weight, *places)
+        total = weight.sum() if len(weight) else float(chunk.n_lists)
+        return {"agree": agree, "objecting": objecting, "total": np.array([total])}
+
+    def score_pool(self, chunk: Chunk, params: Params) -> Floats:
+        preference, veto = float(self.preference), float(self.veto)
+        concordance, discordance = float(self.concordance), float(self.discordance)
+        arrays = list_weight(chunk, params), list_arrays(chunk)
+        return outranking_chunk(preference, veto, concordance, discordance, *arrays)
+
+    def score_split(self, chunk: Chunk, gathered: Gathered) -> Floats:
+        known, score = gathered.statistics, np.zeros(chunk.n_items)
+        total = float(known["total"][0])
+        least, most = np.floor(self.concordance * total + ROUNDING), np.floor(self.discordance * total + ROUNDING)
+        outranking_scores(known["agree"], known["objecting"], least, most, score)
+        return score
