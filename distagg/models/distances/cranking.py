@@ -12,9 +12,8 @@ import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.models.base import not_converged, param
-from distagg.models.distances.cranking_kernels import Sampling, expect_chunk
 from distagg.models.distances.mallows import stages_of
-from distagg.models.distances.mallows_kernels import fit_theta
+from distagg.models.distances.mallows_kernels import Sampling, expect_chunk, fit_theta
 from distagg.models.lists import sum_by_item
 from distagg.models.pairs import list_arrays
 from distagg.models.pool import Pooled, pool_param

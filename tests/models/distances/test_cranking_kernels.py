@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import chunks
 
-from distagg.models.distances.cranking_kernels import Sampling, chances_apart, chances_sampled, expect_chunk, stream
+from distagg.models.distances.mallows_kernels import Sampling, chances_apart, chances_sampled, expect_chunk, stream
 from distagg.models.pairs import list_arrays
 
 THETA = np.array([0.7, 0.0, 1.3, 0.2, 0.05])
