@@ -15,8 +15,7 @@ from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
 from distagg.models.base import param
 from distagg.models.rounds import Params
-from distagg.models.scorers.kernels import Net
-from distagg.models.scorers.lambdarank_kernels import OBJECTIVES, Goal, climb
+from distagg.models.scorers.kernels import OBJECTIVES, Goal, Net, climb
 from distagg.models.scorers.scorer import Scorer, best_dcg
 from distagg.types import Floats
 

@@ -17,8 +17,7 @@ from distagg.dataset.chunk import Chunk
 from distagg.models.base import param
 from distagg.models.positional.kernels import size_class, terms_by_class
 from distagg.models.rounds import Params
-from distagg.models.scorers.kernels import Net
-from distagg.models.scorers.lambdarank_kernels import PERSISTENCE
+from distagg.models.scorers.kernels import PERSISTENCE, Net
 from distagg.models.scorers.scorer import Scorer, best_dcg, gains, longest_query
 from distagg.models.scorers.stagg_kernels import Metric, climb_expected
 from distagg.types import OFFSET, Floats, Offsets

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distagg.models.scorers.kernels import Net, Rows
-from distagg.models.scorers.lambdarank_kernels import OBJECTIVES, Goal, climb, lambdas
+from distagg.models.scorers.kernels import OBJECTIVES, Goal, Net, Rows, climb, lambdas
 from distagg.types import NO_LABEL
 
 METRICS = sorted(OBJECTIVES)
