@@ -145,8 +145,8 @@ MODELS: Registry[Model] = Registry(
         "theta_mpm": "mpm.model:ThetaMpm",
         "theta_sup_mpm": "mpm.model:ThetaSupMpm",
         "crf": "crf.model:Crf",
-        "lambdarank": "scorers.lambdarank:LambdaRank",
-        "stagg": "scorers.stagg:Stagg",
+        "lambdarank": "scorers.scorer:LambdaRank",
+        "stagg": "scorers.scorer:Stagg",
         "lambdamart": "boosted.model:LambdaMart",
         "blend": "boosted.blend:Blend",
     },
@@ -248,7 +248,7 @@ def model_named(name: str, settings: dict[str, Any] | None = None, *, seed: int 
         raise unknown("model", name, MODELS)
     settings = dict(settings or {})
     if name == "lambdarank" and settings.get("ranker") == "lightgbm":
-        from distagg.models.scorers.lambdarank import LambdaRank
+        from distagg.models.scorers.scorer import LambdaRank
 
         del settings["ranker"]
         return _seeded(MODELS["lambdamart"], {"features": LambdaRank().features, **settings}, seed)

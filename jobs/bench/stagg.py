@@ -27,7 +27,7 @@ from distagg.dataset import Dataset, write_dataset
 from distagg.dataset.chunk import Chunk
 from distagg.models import model_named
 from distagg.models.scorers.features import FeatureSettings, chunk_features
-from distagg.models.scorers.stagg import Stagg
+from distagg.models.scorers.scorer import Stagg
 from distagg.sources.synthetic import SyntheticSource
 
 LONGEST, LONGEST_RECURSION = 100_000, 1_280

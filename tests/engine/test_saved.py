@@ -15,7 +15,7 @@ from distagg.dataset import Dataset
 from distagg.engine import Fitted, load_model, save_model
 from distagg.errors import InputError, UsageError
 from distagg.models.crf.model import Crf
-from distagg.models.scorers.lambdarank import LambdaRank
+from distagg.models.scorers.scorer import LambdaRank
 from distagg.models.trained import Trained
 
 EXPERTS = ("google", "bing", "duck")

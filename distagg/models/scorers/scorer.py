@@ -1,21 +1,34 @@
-"""Models that score items by features of lists and are trained in rounds: what lambdarank and stagg share."""
+"""Models that score items by features of lists and are trained in rounds: lambdarank and stagg.
+
+lambdarank is trained for a metric (Volkovs & Zemel 2014, section 3.5). Cost: SVD features once for every list,
+O(entries) a step; then O(entries) for each query and round, and the pairs of differently labelled items.
+
+stagg is trained on the metric expected over uncertain ranks (Niu et al. 2013, section 4.3). Scores are normal with
+deviation ``sigma``, so the ranking is uncertain, and the expected NDCG, ERR or RBP is smooth in the scores. Its
+gradient is exact (``stagg_kernels``). Cost: a query of training takes items x relevant items x terms (about 20);
+ranking O(entries).
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
 
 from distagg.dataset.chunk import Chunk
+from distagg.errors import UsageError
 from distagg.models.base import param
 from distagg.models.lists import PAIR_FUNCTIONS
+from distagg.models.positional.kernels import size_class, terms_by_class
 from distagg.models.rounds import Params
 from distagg.models.scorers.features import KINDS, FeatureSettings, chunk_features
-from distagg.models.scorers.kernels import Net, Rows, score_rows
+from distagg.models.scorers.kernels import OBJECTIVES, PERSISTENCE, Goal, Net, Rows, climb, score_rows
+from distagg.models.scorers.stagg_kernels import Metric, climb_expected
 from distagg.models.trained import MODE_HELP, MODES, Trained
 from distagg.ordering import order_spans
-from distagg.types import Floats
+from distagg.types import OFFSET, Floats, Offsets
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,3 +161,111 @@ def best_dcg(chunk: Chunk) -> Floats:
     position = np.arange(chunk.n_items) - chunk.item_offsets[chunk.item_query()]
     best = order_spans(chunk.item_offsets, gains(chunk))[1] / np.log2(position + 2.0)
     return np.bincount(chunk.item_query(), best, chunk.n_queries).astype(np.float64)
+
+
+RANKERS = ("sgd", "lightgbm")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LambdaRank(Scorer):
+    """In training, unlabelled items hold their places and make no pairs.
+
+    LambdaRank's forces climb the metric itself. ``rankagg``, the baseline of Niu et al. 2013, is the same model.
+    """
+
+    name: ClassVar[str] = "lambdarank"
+    summary: ClassVar[str] = "features of every expert's list, weighted by LambdaRank from labels"
+    paper: ClassVar[str] = (
+        "Volkovs & Zemel 2014, section 3.5; Burges, Ragno & Le 2006; as rankagg: Niu et al. 2013, section 5.2"
+    )
+
+    ranker: str = param(
+        "sgd",
+        "what learns on them: sgd (LambdaRank), or lightgbm (an extra): the model lambdamart, with its settings",
+        choices=RANKERS,
+    )
+    objective: str = param("ndcg", "the metric to train for", choices=tuple(OBJECTIVES))
+    rate: float = param(
+        0.003, "length of a step; smaller than the papers' 0.01, which is too long for these gradients", above=0.0
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.ranker != "sgd":
+            raise UsageError("ranker=lightgbm is the model lambdamart: LambdaMart(features='svd')")
+
+    def _climb(self, chunk: Chunk, params: Params, queries: np.ndarray, net: Net, step: float, target: Net) -> int:
+        goal = Goal(OBJECTIVES[self.objective], float(params["highest"][0]), self._whole(chunk))
+        return climb(goal, bool(self.hidden), queries, chunk.grades(), self._rows(chunk), net, step, target)
+
+    def _whole(self, chunk: Chunk) -> Floats:
+        """What the metric of each query is divided by: the best gain there is, or the number of relevant items."""
+        if self.objective in ("err", "rbp"):
+            return np.ones(chunk.n_queries)
+        if self.objective == "map":
+            return np.bincount(chunk.item_query(), chunk.labels >= 1, chunk.n_queries).astype(np.float64)
+        return best_dcg(chunk)
+
+
+STRIDES = {"ndcg": 1.0, "err": 10.0, "rbp": 10.0}  # err and rbp are not divided by their best value: small gradients
+TOLERANCE = 1e-6  # of the exponentials that stand for a discount
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stagg(Scorer):
+    """In training, unlabelled items take part in contests and gain nothing.
+
+    Of a linear function, ``sigma`` and ``rate`` are one setting: what they learn depends on rate / sigma^2 alone, up to
+    the scale of the scores.
+    """
+
+    name: ClassVar[str] = "stagg"
+    summary: ClassVar[str] = "features of lists, weighted for the metric expected over uncertain ranks"
+    paper: ClassVar[str] = "Niu et al. 2013, section 4.3"
+
+    objective: str = param(
+        "ndcg", "the metric whose expectation is maximised (rbp's persistence is 0.95)", choices=("ndcg", "err", "rbp")
+    )
+    sigma: float = param(1.0, "standard deviation of a score", above=0.0)
+    ranks: str = param(
+        "exact", "distribution of a rank: exact, or normal (the paper's approximation)", choices=("exact", "normal")
+    )
+    rate: float = param(0.1, "length of a step of SGD, times 10 for err and rbp; Adam's is a tenth of it", above=0.0)
+
+    @property
+    def _step(self) -> float:
+        return float(self.rate) * STRIDES[self.objective]
+
+    def _climb(self, chunk: Chunk, params: Params, queries: np.ndarray, net: Net, step: float, target: Net) -> int:
+        longest = longest_query(chunk)
+        gain, keep = self._items(chunk, float(params["highest"][0]))
+        terms = discount_terms(self.objective, size_class(longest))
+        table = discounts(self.objective, np.arange(float(longest)))
+        metric = Metric(self.ranks == "normal", float(self.sigma), gain, keep, table, *terms)
+        return climb_expected(metric, bool(self.hidden), queries, chunk.grades(), self._rows(chunk), net, step, target)
+
+    def _items(self, chunk: Chunk, highest: float) -> tuple[Floats, Floats]:
+        """The gain of every item, and the probability that it does not satisfy (err; 1 for the others)."""
+        keep = np.ones(chunk.n_items)
+        if self.objective == "rbp":
+            return (1.0 - PERSISTENCE) * np.maximum(chunk.labels, 0), keep
+        gain = gains(chunk)
+        if self.objective == "err":
+            return gain / 2.0**highest, 1.0 - gain / 2.0**highest
+        whole = np.repeat(best_dcg(chunk), np.diff(chunk.item_offsets))
+        return np.divide(gain, whole, out=np.zeros_like(gain), where=whole > 0.0), keep
+
+
+def discounts(objective: str, rank: Floats) -> Floats:
+    """What the metric multiplies an item's gain by, at ranks from 0."""
+    if objective == "rbp":
+        return PERSISTENCE**rank
+    return 1.0 / (1.0 + rank) if objective == "err" else 1.0 / np.log2(2.0 + rank)
+
+
+@lru_cache(maxsize=64)
+def discount_terms(objective: str, largest: int) -> tuple[Offsets, Floats, Floats]:
+    """The discount as exponentials for each class of sizes up to the largest: where they start, ratios, weights."""
+    if objective == "rbp":
+        return np.arange(largest + 2, dtype=OFFSET), np.full(largest + 1, PERSISTENCE), np.ones(largest + 1)
+    return terms_by_class(lambda size: lambda rank: discounts(objective, rank), largest, 1.0, TOLERANCE)

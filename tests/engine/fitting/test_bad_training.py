@@ -18,8 +18,7 @@ from distagg.engine.runner import InlineRunner
 from distagg.errors import UsageError
 from distagg.models import NotConvergedWarning
 from distagg.models.crf.model import Crf
-from distagg.models.scorers.lambdarank import LambdaRank
-from distagg.models.scorers.stagg import Stagg
+from distagg.models.scorers.scorer import LambdaRank, Stagg
 from distagg.models.trained import MODES, Trained
 
 KINDS = {"crf": Crf, "lambdarank": LambdaRank, "stagg": Stagg}

@@ -20,7 +20,7 @@ from distagg.engine.inspect.quality import drop_experts, judge_experts, retrain,
 from distagg.errors import UsageError
 from distagg.models import Model
 from distagg.models.crf.model import Crf
-from distagg.models.scorers.lambdarank import LambdaRank
+from distagg.models.scorers.scorer import LambdaRank
 from distagg.models.trained import MODES
 
 SIGHT = {"good": 1.0, "fair": 0.6, "mirror": -1.0, "noise": 0.0, "coin": 0.0}

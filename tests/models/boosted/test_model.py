@@ -28,7 +28,7 @@ from distagg.models import MODELS, Model, model_named
 from distagg.models.boosted.blend import PLAIN, TOP, Blend
 from distagg.models.boosted.model import COMMON, LambdaMart, standardised
 from distagg.models.crf.model import Crf
-from distagg.models.scorers.lambdarank import LambdaRank
+from distagg.models.scorers.scorer import LambdaRank
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from distagg.engine.dask import DaskRunner
 from distagg.engine.fitting.fit import fit
 from distagg.errors import UsageError
 from distagg.models import model_named
-from distagg.models.scorers.lambdarank import LambdaRank
+from distagg.models.scorers.scorer import LambdaRank
 from distagg.models.trained import MODES
 
 RATES = {"serial": 0.01, "average": 0.01, "gradient": 0.05}

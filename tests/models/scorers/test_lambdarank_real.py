@@ -12,7 +12,7 @@ from distagg.engine.compare import evaluate_model
 from distagg.engine.fitting.fit import fit
 from distagg.engine.fitting.folds import make_folds
 from distagg.models import model_named
-from distagg.models.scorers.lambdarank import LambdaRank
+from distagg.models.scorers.scorer import LambdaRank
 
 
 @pytest.mark.real

@@ -19,8 +19,7 @@ from distagg.engine.dask import DaskRunner
 from distagg.engine.fitting.fit import fit
 from distagg.errors import UsageError
 from distagg.models import Model, Params, is_model, model_named
-from distagg.models.scorers.lambdarank import LambdaRank
-from distagg.models.scorers.stagg import Stagg
+from distagg.models.scorers.scorer import LambdaRank, Stagg
 from distagg.models.trained import MODES
 
 

@@ -13,7 +13,7 @@ from naive_stagg import recursion
 from strategies import Query, build_chunk
 
 from distagg.models.positional.kernels import exponential_terms, size_class
-from distagg.models.scorers.stagg import Stagg, discounts
+from distagg.models.scorers.scorer import Stagg, discounts
 from distagg.models.scorers.stagg_kernels import Metric, expected_metric
 from distagg.types import NO_LABEL
 
