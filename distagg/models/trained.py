@@ -24,8 +24,7 @@ import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.models.base import Model, param
-from distagg.models.chunk_cache import kept
-from distagg.models.rounds import Params, Statistics
+from distagg.models.rounds import Params, Statistics, kept
 
 MODES = ("serial", "average", "gradient")
 MODE_HELP = (

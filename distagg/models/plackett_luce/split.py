@@ -13,11 +13,10 @@ import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
-from distagg.models.chunk_cache import kept
 from distagg.models.outcome import ISOLATED, OK, UNBEATEN, WINLESS
 from distagg.models.plackett_luce.kernels import Choices, count_choices, examine, expect
 from distagg.models.plackett_luce.uncertainty import compared
-from distagg.models.rounds import Gathered, Params, Stage, Statistics
+from distagg.models.rounds import Gathered, Params, Stage, Statistics, kept
 from distagg.optimise.components import overlaid
 from distagg.optimise.convergence import Ended
 from distagg.optimise.lbfgs import Ascent

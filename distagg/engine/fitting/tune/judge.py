@@ -19,9 +19,9 @@ from distagg.engine.runner import InlineRunner, Round, Runner, Work
 from distagg.metrics import check_protocol, highest_label, parse_metric, parse_metrics, score_chunk
 from distagg.metrics.ladder import ladder_terms, ladder_value
 from distagg.models import Model, Params
-from distagg.models.chunk_cache import kept
 from distagg.models.lists import weighted_lines
 from distagg.models.positional.model import Points
+from distagg.models.rounds import kept
 from distagg.types import Floats, Indices, Offsets
 
 LINEAR = ("rrf", "combsum")  # their score is a sum of weight times points, where unlisted items get nothing

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from strategies import Query, build_chunk
 
-from distagg.models import chunk_cache as module
-from distagg.models.chunk_cache import kept
+from distagg.models import rounds as module
+from distagg.models.rounds import kept
 
 
 def test_other_keys_make_way_and_the_first_of_one_key_stay(monkeypatch: pytest.MonkeyPatch) -> None:
