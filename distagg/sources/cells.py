@@ -23,6 +23,7 @@ from distagg.errors import InputError
 from distagg.sources.source import open_bytes
 
 DELIMITER = {"csv": ",", "tsv": "\t"}
+ID = "an id: text that is not empty, or a whole number"  # what errors expect
 
 
 @dataclass(frozen=True, slots=True)

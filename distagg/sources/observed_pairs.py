@@ -17,11 +17,10 @@ import pyarrow.compute as pc
 
 from distagg.arrow import as_scalar, as_words, repeated_word
 from distagg.columns import BATTLE_NAMES, PAIR_NAMES
-from distagg.sources.cells import Column
+from distagg.sources.cells import ID, Column
 from distagg.sources.source import SourceTable
 from distagg.sources.tables import LongTable, open_long_table
 
-ID = "an id: text that is not empty, or a whole number"
 _SHARED = (
     Column("expert", "id", ID),
     Column("query", "id", ID),

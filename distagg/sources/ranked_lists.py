@@ -26,12 +26,11 @@ import pyarrow as pa
 from distagg.arrow import repeated_word
 from distagg.columns import LIST_NAMES
 from distagg.errors import InputError
-from distagg.sources.cells import Column
+from distagg.sources.cells import ID, Column
 from distagg.sources.source import SourceTable, open_bytes, refuse_same_names
 from distagg.sources.tables import FORMATS, LongTable, match_rows, open_long_table, suffix
 from distagg.types import ITEMS
 
-ID = "an id: text that is not empty, or a whole number"
 COLUMNS = (
     Column("query", "id", ID),
     Column("expert", "id", ID),

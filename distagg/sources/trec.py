@@ -20,7 +20,7 @@ import pyarrow as pa
 from distagg.arrow import as_arrow, as_words, no_rows
 from distagg.columns import LABEL_NAMES, label_columns
 from distagg.errors import InputError, UsageError, unknown
-from distagg.sources.cells import Column
+from distagg.sources.cells import ID, Column
 from distagg.sources.delimited import FINITE, POSITION, WHOLE, WORD, Layout, find_lines, read_tables
 from distagg.sources.source import Source, SourceTable, refuse_same_names
 from distagg.sources.tables import FORMATS, LongTable, match_rows, open_long_table, suffix
@@ -29,7 +29,6 @@ from distagg.types import ITEMS
 RUN_FIELDS = ("query", "Q0", "item", "rank", "score", "tag")
 RUN = Layout(RUN_FIELDS, {"query": WORD, "item": WORD, "score": FINITE})
 QRELS_LINES = Layout(("query", "0", "item", "label"), {"query": WORD, "item": WORD, "label": WHOLE})
-ID = "an id: text that is not empty, or a whole number"
 GRADE = "a whole number: labels are grades (for halves, multiply all labels by 2)"
 QRELS_COLUMNS = (Column("query", "id", ID), Column("item", "id", ID), Column("label", "integer", GRADE))
 
