@@ -257,6 +257,10 @@ class Tally(Model):
 
     additive: ClassVar[bool] = True
 
+    def learning(self, n_experts: int, params: Params) -> Stage:
+        """Subclasses that learn write it: ``map`` tallies items, and params are no tallies."""
+        raise NotImplementedError(f"{type(self).__name__} is a Tally that learns, and has to write 'learning'")
+
     def settle(self, chunk: Chunk, tally: Statistics, params: Params) -> Floats:
         return tally["sum"]
 
@@ -336,6 +340,8 @@ def _takes_numbers(field: dataclasses.Field[Any]) -> bool:
 
 def _check(model: str, field: dataclasses.Field[Any], value: Any) -> None:
     meta = field.metadata
+    if "help" not in meta:
+        raise TypeError(f"field {field.name} of {model}: found no help, expected a field that 'param' makes")
     if meta["text"] or value in meta["choices"]:
         return
     where = f"parameter {field.name} of {model}: found {value!r}, expected"

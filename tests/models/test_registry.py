@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
 from distagg.errors import UsageError
 from distagg.models import MODELS, Model
-from distagg.models.registry import ALIASES, COMPLETIONS, ENTRY_POINTS, Registry
+from distagg.models.registry import ALIASES, COMPLETIONS, ENTRY_POINTS, Registry, family_of
 
 TOY = '''
 from dataclasses import dataclass
@@ -75,6 +77,11 @@ def test_names_are_those_of_the_classes() -> None:
     assert set(ALIASES.values()) <= set(MODELS)
 
 
+def test_every_built_in_model_is_listed_in_its_family() -> None:
+    others = family_of("a model of another package")
+    assert [name for name in MODELS.built_in if family_of(name) == others] == []
+
+
 def test_names_and_one_model_import_no_other() -> None:
     script = (
         "import sys; from distagg.models import MODELS, is_model; assert is_model('crf') and len(list(MODELS)) > 30\n"
@@ -111,6 +118,16 @@ def test_a_package_that_cannot_be_imported_is_named(path: Path) -> None:
     assert "toy" in broken
     with pytest.raises(UsageError, match=r"'toy' of package 'toy-models' .*no_such_module.*uninstall"):
         broken["toy"]
+
+
+def test_a_parameter_that_says_nothing_of_itself_is_refused() -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Plain(Model):
+        name: ClassVar[str] = "plain"
+        power: float = 1.0
+
+    with pytest.raises(TypeError, match="field power of plain: found no help, expected a field that 'param' makes"):
+        Plain()
 
 
 @pytest.mark.parametrize("points", ["toy = toymodels:param", "other = toymodels:Toy"])
