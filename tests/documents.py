@@ -43,7 +43,7 @@ def run_page(page: str) -> list[str]:
         seen = io.StringIO()
         with redirect_stdout(seen), redirect_stderr(seen):
             if language == "python":
-                exec(compile(text, "<page>", "exec"), names)
+                exec(compile(text, "<page>", "exec", dont_inherit=True), names)
             elif not language:
                 told = [line for line in text.splitlines() if line.startswith(("distagg ", "python ", "cd "))]
                 for command in told:

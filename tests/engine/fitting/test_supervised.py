@@ -5,19 +5,20 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from documents import blocks
 
 from distagg.dataset import Chunk, Dataset, write_dataset
 from distagg.dataset.frames import TableSource
 from distagg.engine import Fitted, evaluate, explain, fit, judge_experts, rank
 from distagg.errors import UsageError
 from distagg.models import MODELS, Model, NotConvergedWarning, Params, model_named
-from distagg.models.base import Statistics, sum_entries
+from distagg.models.base import Statistics, Tally, sum_entries
 
 SMALL = {
     "crf": {"rounds": 2},
@@ -88,7 +89,7 @@ def test_labels_beyond_those_of_lightgbm_are_refused() -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe(Model):
-    """A supervised model as the guide says how to write one: it knows nothing of experts that it has not seen."""
+    """A supervised model that learns in one pass: it knows nothing of experts that it has not seen."""
 
     name: ClassVar[str] = "recipe"
     summary: ClassVar[str] = "lists that weigh what their experts were worth"
@@ -105,11 +106,23 @@ class Recipe(Model):
         return sum_entries(chunk, weight / chunk.entry_rank)
 
 
+def guides_model(name: str) -> Model:
+    """A model that the guide shows how to write."""
+    page = (Path(__file__).parents[3] / "jobs" / "guides" / "models.md").read_text(encoding="utf-8")
+    names: dict[str, Any] = {"__name__": __name__}
+    for language, text in blocks(page):
+        if language == "python":
+            exec(compile(text, "models.md", "exec", dont_inherit=True), names)
+    model: Model = names[name]()
+    return model
+
+
 BY_EXPERT = [
     *(model_named(name, settings) for name, settings in [*SUPERVISED, ("theta_mpm", {}), ("cranking", {"rounds": 2})]),
     *(model_named("crf", {"rounds": 2, "sharing": sharing}) for sharing in ("consensus", "mixed")),
     model_named("lambdarank", {"rounds": 2, "hidden": 2}),
     Recipe(),
+    guides_model("Earned"),
 ]
 LABELS = (2, 0, 1, 0)
 
@@ -166,6 +179,19 @@ def test_an_expert_that_is_renamed_is_a_new_one(fitted: Fitted) -> None:
     moved = pa.concat_tables([by(lists, "b", "c"), called(by(lists, "a"), "new")])
     assert np.isfinite(scored(fitted, renamed)).all()
     np.testing.assert_allclose(scored(fitted, renamed), scored(fitted, moved), rtol=1e-9, atol=1e-9)
+
+
+def test_a_tally_that_learns_does_not_take_its_tallies_for_params() -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Unfinished(Tally):
+        name: ClassVar[str] = "unfinished"
+        supervised: ClassVar[bool] = True
+
+        def map(self, chunk: Chunk, params: Params) -> Statistics:
+            return {"sum": sum_entries(chunk, -chunk.entry_rank)}
+
+    with pytest.raises(NotImplementedError, match="Unfinished is a Tally that learns, and has to write 'learning'"):
+        fit(Unfinished(), taught(LABELS))
 
 
 def test_most_of_the_data_by_unseen_experts_is_refused_unless_allowed() -> None:
