@@ -40,6 +40,7 @@ SECTIONS = {  # section: {command: (file in this folder, what it does)}
         "import": ("datasets", "sort source files into a dataset, for data that is large or used again"),
         "info": ("datasets", "print the size, labels and other facts of files or of a dataset"),
         "expand": ("datasets", "write a larger dataset: replicate each expert or item"),
+        "synthetic": ("datasets", "draw a dataset with a planted truth: labels, good, random and adversarial experts"),
     },
     "Jobs": {
         "run": ("jobs", "run a job, or finish it; a finished job is not run again"),

@@ -1,4 +1,4 @@
-"""The commands about data: import, info, expand."""
+"""The commands about data: import, info, expand, synthetic."""
 
 from __future__ import annotations
 
@@ -129,6 +129,40 @@ def expand_command(call: Call, dataset: str, output: str, experts: int, items: i
     refuse_existing(place(output))
     with metered("expand, entries", small.manifest.entries * experts * items) as progress:
         expand_dataset(small, output, experts=experts, items=items, progress=progress)
+    info = Dataset.open(output).info()
+    call.show(info, info_table(info))
+
+
+@command(
+    "synthetic",
+    Argument(
+        "shape",
+        type=click.Choice(("mq2008", "mq2007", "movielens", "deep")),
+        help="mq2008 or mq2007: short lists, as LETOR's; movielens: ratings of many users; deep: retrieval runs, 1,000 "
+        "out of 11,000 documents, judged in pools",
+    ),
+    TARGET,
+    option("--queries", type=int, metavar="N", help="number of queries (default: as the shape)"),
+    option("--items", type=int, metavar="N", help="items of a query, on average (default: as the shape)"),
+    option("--experts", type=int, metavar="N", help="number of experts (default: as the shape)"),
+    option("--depth", type=int, metavar="K", help="deep: length of a list (default 1000)"),
+    option("--missing", type=float, metavar="SHARE", help="share of the items that an expert does not know"),
+    cluster=False,
+    examples=("distagg synthetic deep -o runs --queries 20", "distagg synthetic mq2008 -o lists --seed 3"),
+)
+def synthetic_command(call: Call, shape: str, output: str, depth: int | None, **sizes: float | None) -> None:
+    from distagg.dataset.build.writer import write_dataset
+    from distagg.sources.deep import DeepSource
+    from distagg.sources.synthetic import SyntheticSource
+
+    if depth is not None and shape != "deep":
+        raise UsageError(f"--depth is the length of lists of the shape deep; {shape} has none")
+    refuse_existing(place(output))
+    given: dict[str, Any] = {name: value for name, value in {**sizes, "depth": depth}.items() if value is not None}
+    seed = call.seed or 0
+    source = DeepSource(seed=seed, **given) if shape == "deep" else SyntheticSource(shape=shape, seed=seed, **given)
+    with metered("synthetic, rows drawn and written", 0) as progress:
+        write_dataset(source, output, progress=progress)
     info = Dataset.open(output).info()
     call.show(info, info_table(info))
 
