@@ -1,6 +1,6 @@
 """Unsupervised models on planted lists of any depth and overlap: NDCG@10, and seconds.
 
-``python jobs/bench/deep.py [--queries N]`` prints the table of the models guide. Lists of 10 to 10,000 items are drawn by
+``python jobs/bench/deep.py [--queries N]`` prints the table of the models guide. Lists of 10 to 10,000 items come from
 ``distagg.sources.deep``; the overlap (the mean share of a list's items that another list has too) is set by how many
 documents there are and how many of them a run does not know.
 """
