@@ -32,8 +32,8 @@ SECTIONS = {  # section: {command: (file in this folder, what it does)}
     "Quality": {
         "evaluate": ("evaluating", "evaluate runs and rankings against judgements, with significance tests"),
         "compare": ("evaluating", "evaluate models side by side, with significance tests"),
-        "experts": ("understand", "which experts a model uses, inverts or ignores"),
-        "explain": ("understand", "which experts moved each item of a query up or down"),
+        "experts": ("understand", "show which experts a model uses, inverts or ignores"),
+        "explain": ("understand", "show which experts moved each item of a query up or down"),
         "features": ("understand", "write features of items as Parquet, for use with any other learner"),
     },
     "Data": {
@@ -43,7 +43,7 @@ SECTIONS = {  # section: {command: (file in this folder, what it does)}
         "synthetic": ("datasets", "draw a dataset with a planted truth: labels, good, random and adversarial experts"),
     },
     "Jobs": {
-        "run": ("jobs", "run a job, or finish it; a finished job is not run again"),
+        "run": ("jobs", "run a job, or finish one that stopped; a finished job does not run again"),
         "plan": ("jobs", "estimate a job's chunks, memory and time; writes nothing"),
         "resume": ("jobs", "resume a run that stopped"),
         "status": ("jobs", "show the state of a run"),
@@ -137,7 +137,7 @@ def flag(*names: str, help: str, **attributes: Any) -> click.Option:
 
 @dataclass(frozen=True)
 class Gathered:
-    """Parameters that belong together: the command receives them as one value, ``make`` of them all."""
+    """Parameters that belong together: the command receives one value, which ``make`` builds from them."""
 
     name: str
     make: Callable[..., Any]

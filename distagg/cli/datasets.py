@@ -43,8 +43,8 @@ def _scale(ctx: click.Context, param: click.Parameter, text: str | None) -> tupl
         metavar="[KIND] FILE...",
         nargs=-1,
         required=True,
-        help="files (.gz too), directories or patterns of files; KIND is told by their content unless it is given\n\n"
-        + "\n\n".join(ABOUT),
+        help="files (plain or .gz), directories of files, or patterns such as 'runs/*.run'; KIND is "
+        "detected from their content unless you give it\n\n" + "\n\n".join(ABOUT),
     ),
     TARGET,
     KIND,

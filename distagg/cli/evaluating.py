@@ -58,7 +58,7 @@ USER_METRICS = ("ndcg@1", "ndcg@5", "ndcg@10")
         nargs=-1,
         required=True,
         help="outputs of 'distagg rank', TREC runs, CSV (.gz too) or Parquet files; then the judgements: a file with "
-        "lines of query 0 item label, or a dataset with labels",
+        "lines 'QUERY 0 ITEM LABEL', or a dataset with labels",
     ),
     option("--qrels", metavar="FILE", help="the judgements; all arguments are then rankings"),
     METRICS,
@@ -137,7 +137,7 @@ def _compare_two(words: Sequence[str], metrics: Sequence[str]) -> dict[str, Any]
 def _refuse_labels(runs: Sequence[str], labels: str, *, told: bool) -> None:
     """Refuse a call without rankings, or whose last word is neither judgements nor a dataset.
 
-    The content of what is ``told`` to be judgements is not looked at, nor that of a pipe, which can be read only once.
+    The content is not checked if the user says that it is judgements (``told``), nor in a pipe, which can be read once.
     """
     if is_dataset(labels):
         if not runs:
@@ -152,7 +152,7 @@ def _refuse_labels(runs: Sequence[str], labels: str, *, told: bool) -> None:
         kind = QRELS if told or not file.is_file() else kind_of_file(file)
     if kind != QRELS:
         raise UsageError(
-            f"{labels}: found {kind}, expected judgements (lines of query 0 item label) or a dataset; name them last, "
+            f"{labels}: found {kind}, expected judgements (lines 'QUERY 0 ITEM LABEL') or a dataset; name them last, "
             "or by --qrels FILE"
         )
     if not runs:
@@ -318,7 +318,7 @@ def _without_queries(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def all_models(dataset: Dataset, folds: str | None) -> list[str]:
-    """The models that can use a dataset; those whose package is not installed are skipped, which is said."""
+    """The models that can use a dataset. A model whose package is not installed is skipped with a message."""
     kind, positive = dataset.manifest.kind, dataset.manifest.positive
     fits = [m for m in MODELS.values() if kind in m.inputs and (positive or not m.positive)]
     fits = [m for m in fits if folds or not m().needs_labels]

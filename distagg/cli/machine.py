@@ -54,7 +54,7 @@ def warm_command(call: Call, models: tuple[str, ...]) -> None:
     Argument("folder", metavar="FOLDER", help="the folder to create; DASK_CONFIG=FOLDER uses it"),
     option("--hosts", metavar="a,b,...", default="", help="host names and addresses in the certificate"),
     option("--days", type=int, default=365, metavar="N", help="days of validity (default 365)"),
-    option("--at", metavar="PATH", help="path of the folder on the hosts (default: FOLDER)"),
+    option("--at", metavar="PATH", help="path to which FOLDER will be copied on the hosts (default: FOLDER)"),
     cluster=False,
     examples=("distagg certificates certificates --hosts node-1.example,node-2.example",),
 )

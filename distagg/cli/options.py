@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 KINDS = ("letor", "trec", "ratings", "rankings", "pairs")
-UNZIPPED = 6  # times as large as gzipped text
+UNZIPPED = 6  # size of plain text relative to gzipped text
 SMALL, LARGE = 200_000_000, 2_000_000_000  # bytes of files, about 50 million lines
 
 
@@ -69,14 +69,14 @@ class Data:
         return expanded(dataset, **times) if times != {"experts": 1, "items": 1} else dataset
 
     def beside(self, path: str) -> Dataset:
-        """Open other data in the same way; a dataset beside files has its own labels and names of columns."""
+        """Open other data with the same options; those for files do not apply to a dataset."""
         if is_dataset(path):
             return Data((path,), expand_experts=self.expand_experts, expand_items=self.expand_items).open()
         return replace(self, sources=(path,)).open()
 
 
 def is_dataset(path: str) -> bool:
-    """Whether a path is that of a dataset, complete or not; source files are never in an object store."""
+    """Whether a path leads to a dataset, complete or not. A URL always does: source files must be local."""
     from distagg.dataset import manifest
     from distagg.storage.paths import Store, place
 
@@ -112,7 +112,7 @@ def refuse_unlabelled(data: Data, dataset: Dataset) -> None:
 
 
 def note_size(sources: Sequence[str]) -> None:
-    """Say that 'import' is the way for files that are large in memory."""
+    """Recommend 'distagg import' if the files are large in memory."""
     files = [file for source in map(Path, sources) for file in (source.iterdir() if source.is_dir() else (source,))]
     size = sum(file.stat().st_size * (UNZIPPED if file.suffix == ".gz" else 1) for file in files if file.is_file())
     if size < SMALL:
@@ -174,12 +174,12 @@ def complete_model(ctx: click.Context, param: click.Parameter, start: str) -> li
 
 SHORTCUTS = (
     option("--depth", type=int, metavar="K", help="take only the first K of each list; short for -p depth=K"),
-    option("--weights", metavar="NAME:W,...", help="weigh experts, as dense:2,bm25:1; short for -p weights=..."),
+    option("--weights", metavar="NAME:W,...", help="experts' weights, as in dense:2,bm25:1; short for -p weights=..."),
 )
 
 
 def with_shortcuts(settings: dict[str, str], **shortcuts: object) -> dict[str, str]:
-    """The settings and those of ``SHORTCUTS`` that are given."""
+    """The settings, with the options of ``SHORTCUTS`` that the user gave."""
     given = {name: str(value) for name, value in shortcuts.items() if value is not None}
     twice = next((name for name in given if name in settings), None)
     if twice:
@@ -220,14 +220,14 @@ KIND = option(
     "--kind",
     type=click.Choice(KINDS),
     metavar="KIND",
-    help=f"what the files are: {', '.join(KINDS)} (default: told by their content, never guessed)",
+    help=f"what the files are: {', '.join(KINDS)} (default: detected from their content; unclear content is an error)",
 )
-QRELS = option("--qrels", metavar="FILE", help="relevance judgements: lines of query 0 item label")
+QRELS = option("--qrels", metavar="FILE", help="a file of relevance judgements, with lines 'QUERY 0 ITEM LABEL'")
 COLUMNS = option(
     "--columns",
     metavar="THEIRS=OURS,...",
     callback=columns_of,
-    help="rename columns of the files, as qid=query,docno=item",
+    help="rename columns of the files, such as qid=query,docno=item",
 )
 SOURCES = (
     Argument(
@@ -235,7 +235,8 @@ SOURCES = (
         metavar="DATA...",
         nargs=-1,
         required=True,
-        help="files (.gz too), directories or patterns of files, or a dataset written by 'distagg import'",
+        help="files (plain or .gz), directories of files, patterns such as 'runs/*.run', or a dataset written by "
+        "'distagg import'",
     ),
     KIND,
     QRELS,
@@ -277,8 +278,8 @@ METRICS = option(
     "metrics",
     many=True,
     metavar="METRIC",
-    help="ndcg@10, ndcg(exp)@10, p@3, recall@100, success@1, map, mrr, rprec, bpref, infap, f1@5, dcg@10, err, "
-    "rbp(0.95), judged@10, tau, or a name of trec_eval or ir-measures; repeat for more",
+    help="a metric: ndcg@10, ndcg(exp)@10, p@3, recall@100, success@1, map, mrr, rprec, bpref, infap, f1@5, dcg@10, "
+    "err, rbp(0.95), judged@10, tau, or a name of trec_eval or ir-measures; repeat for more",
 )
 RESULT = option(
     "-o",

@@ -147,7 +147,7 @@ def _tried_table(tried: list[dict[str, Any]], metric: str) -> str:
         "--format",
         "fmt",
         type=click.Choice(FORMATS),
-        help="default: by the ending of RANKINGS, else parquet; on stdout trec if DATA are TREC runs, else csv",
+        help="output format (default: by the ending of RANKINGS, else parquet; on stdout trec for TREC runs, else csv)",
     ),
     option("--top", type=int, default=0, metavar="K", help="print or write only the first K items of each query"),
     settings_option("key=value", "set a model's parameter; repeat for more; 'distagg models MODEL' lists them"),
@@ -156,15 +156,16 @@ def _tried_table(tried: list[dict[str, Any]], metric: str) -> str:
     completion_options("complete every user's missing ratings before ranking"),
     flag(
         "--support",
-        help="add columns with the evidence for each item: for lists the number of experts that list it, and pairs won "
-        "and lost there; for pairs its comparisons (with ties), won and lost, each counted by weight",
+        help="add columns with the evidence for each item. From lists: the number of experts that list it, and the "
+        "pairs that it wins and loses in their lists. From pairs: its comparisons (with ties), won and lost, each "
+        "counted by weight",
     ),
     option(
         "--min-support",
         type=int,
         default=0,
         metavar="N",
-        help="omit items with fewer experts (for pairs: comparisons), and print how many",
+        help="omit items with fewer than N experts (for pairs: N comparisons), and print how many were omitted",
     ),
     flag("--titles", help="add the column title, if the dataset has titles"),
     option(
@@ -172,13 +173,14 @@ def _tried_table(tried: list[dict[str, Any]], metric: str) -> str:
         type=int,
         default=0,
         metavar="N",
-        help="draw the experts N times with replacement; adds the columns deviation (of the score), rank_low and "
-        "rank_high (95%) over the draws that contain the item, and draws, their number",
+        help="measure uncertainty: draw the experts N times with replacement, and rank each draw. Adds the columns "
+        "deviation (of the score), rank_low and rank_high (a 95% interval), and draws (how many draws contain the "
+        "item; the others are not counted)",
     ),
     option(
         "--report",
         metavar="FILE.html",
-        help="write a page with the top and bottom of the first ranking, and uncertainty",
+        help="write a page with the top and bottom of the first query's ranking, and its uncertainty",
     ),
     ALLOW_UNSEEN,
     examples=(
@@ -255,7 +257,7 @@ def _refuse_formats(target: Place | None, fmt: Format | None, report: str | None
 
 
 def _format_of_pipe(dataset: Dataset, shown: Shown) -> Format:
-    """Runs for runs; CSV for other data, and for columns that runs do not have."""
+    """The format on stdout: TREC runs if the data are runs; CSV for other data, and for columns that runs lack."""
     return "trec" if dataset.manifest.source == "trec" and not shown.columns else "csv"
 
 

@@ -1,4 +1,4 @@
-"""The command ``tune``: a plain rule's settings and weights chosen on labels, its held-out gain, and its export."""
+"""The command ``tune``: chooses a plain rule's settings and weights on labels, measures the gain, exports the rule."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FEW = 8  # experts whose weights in every fold are shown
     "tune",
     DATA,
     option("--models", default="rrf,combsum", metavar="a,b,...", help="rules to tune (default rrf,combsum)"),
-    option("--folds", default="5", metavar="letor5|K", help="held-out queries: letor5 (five files), or K folds"),
+    option("--folds", default="5", metavar="letor5|K", help="hold out queries: letor5 (five files), or K folds"),
     METRICS,
     PROTOCOL,
     option("--beside", metavar="a,b,...", help="trained models to test on the same folds, such as crf,blend"),
@@ -94,7 +94,7 @@ def tuned_text(tuned: Tuned) -> str:
         rows.append([row["rule"], *means, "" if row["rule"] == base else f"{gain} ({low} to {high})"])
     header = ["held out", *tuned.metrics, f"{tuned.metrics[0]} over {base}"]
     table = render_table(header, rows, "l" + "r" * len(tuned.metrics) + "l")
-    chosen = _settings(tuned.as_dict()["settings"]) or "as it is: what the labels suggest is within their noise"
+    chosen = _settings(tuned.as_dict()["settings"]) or "with its defaults: no tuning is better by more than noise"
     counts = f"{tuned.queries:,} labelled queries, {tuned.judged:,} settings tried"
     text = f"{table}\n{counted_by(tuned.protocol)}\n\n{tuned.model.name} {chosen}\n({counts})"
     if len(tuned.experts) > FEW:
@@ -104,7 +104,7 @@ def tuned_text(tuned: Tuned) -> str:
 
 
 def _settings(row: dict[str, Any]) -> str:
-    """Settings as one would type them."""
+    """Settings as the user would type them."""
     own = {name: value for name, value in row.items() if name not in ("fold", "rule", "stage")}
     return " ".join(
         f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}" for name, value in own.items()

@@ -1,4 +1,4 @@
-"""Data of any kind to datasets, and rankings back in the kind that came in."""
+"""Convert frames, tables, dictionaries and files to datasets, and rankings back to the type of the input."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ Columns = Mapping[str, str] | None
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What a user gave: a dataset, and how to answer in kind."""
+    """The user's data as a dataset, and the function that returns a ranking in the type of the input."""
 
     dataset: Dataset
     answer: Callable[[pa.Table], Any]
 
 
 def as_dataset(data: Any, *, columns: Columns = None, labels: Any = None) -> Dataset:
-    """A dataset of data of any kind.
+    """Convert data of any supported type to a dataset.
 
     Parameters
     ----------
@@ -57,8 +57,8 @@ def as_dataset(data: Any, *, columns: Columns = None, labels: Any = None) -> Dat
         interface (a DuckDB relation), with the columns of ``Dataset.from_arrow``, or of battles (model_a, model_b,
         winner); a dictionary of runs ``{expert: {query: {item: score}}}``, or of frames ``{expert: frame}``; paths.
     columns
-        Our names of columns that the data name otherwise: ``{"site": "item"}``. The names that TREC, PyTerrier,
-        ir_datasets, BEIR, MTEB and ranx use are understood without it.
+        distagg's names for columns that have other names in the data: ``{"site": "item"}``. The names that TREC,
+        PyTerrier, ir_datasets, BEIR, MTEB and ranx use are understood without it.
     labels
         Relevance judgements: a frame with the columns query, item and label, a dictionary ``{query: {item: label}}``,
         or the path of a file of qrels.
@@ -73,10 +73,10 @@ def as_dataset(data: Any, *, columns: Columns = None, labels: Any = None) -> Dat
 
 
 def given(data: Any, columns: Columns = None, labels: Any = None) -> Given:
-    """The dataset of data of any kind, and the function that answers in kind; the parameters are ``as_dataset``'s."""
+    """Like ``as_dataset``, with the function that returns a ranking in the type of the data."""
     if isinstance(data, Dataset):
         if columns:
-            raise UsageError("columns name those of a table, but a Dataset was given, whose columns have their names")
+            raise UsageError("found columns with a Dataset, expected them with a table only; omit columns")
         return Given(data if labels is None else _relabelled(data, as_labels(labels)), _as_is)
     paths = _paths(data)
     if paths:
@@ -102,7 +102,7 @@ def given(data: Any, columns: Columns = None, labels: Any = None) -> Given:
 def rows_of(data: Any, columns: Columns = None, *, all_there: bool = True) -> pa.Table:
     """The rows of a frame, table or stream under our names: lists, pairs, or battles as pairs.
 
-    A column that the caller names and the table lacks is an error if ``all_there``; else it may be one of the labels.
+    A column that the caller names but the table lacks is an error if ``all_there``; otherwise it may be in the labels.
     """
     rows = _read(data, lambda names: _found(names, _names_of(names, columns), columns, all_there))
     return _pairs_of_battles(rows) if "model_a" in rows.column_names else rows
@@ -153,7 +153,7 @@ def _found(names: Sequence[str], wanted: Names, columns: Columns, all_there: boo
     if missing:
         raise UsageError(
             f"the table has no column {', '.join(missing)}; it has {', '.join(names) or 'none'}; "
-            "name columns that are called otherwise: columns={'site': 'item'}"
+            "if a column has another name, give it: columns={'site': 'item'}"
         )
     return found
 
@@ -182,9 +182,9 @@ def _pairs_of_battles(battles: pa.Table) -> pa.Table:
 
 
 def as_labels(labels: Any, columns: Columns = None, *, fractions: bool = False) -> pa.Table:
-    """Labels of any kind as a table with the columns query, item, label; the kinds are those of ``as_dataset``.
+    """Labels of any type that ``as_dataset`` takes, as a table with the columns query, item and label.
 
-    With ``fractions``, labels in files may be any numbers; those of tables are checked by whoever uses them.
+    With ``fractions``, labels in files may be any numbers. Labels in tables are checked by the caller.
 
     >>> as_labels({"7": {"x": 1}}).to_pylist()
     [{'query': '7', 'item': 'x', 'label': 1.0}]
@@ -212,7 +212,7 @@ def _label_columns(names: Sequence[str], columns: Columns) -> dict[str, str]:
 
 
 def as_rankings(rankings: Any, columns: Columns = None) -> pa.Table:
-    """Rankings of any kind as a table with the columns query, item, and rank or score.
+    """Rankings of any supported type as a table with the columns query, item, and rank or score.
 
     >>> as_rankings({"7": {"x": 0.9}}).to_pylist()
     [{'query': '7', 'item': 'x', 'score': 0.9}]
@@ -235,7 +235,7 @@ def as_rankings(rankings: Any, columns: Columns = None) -> pa.Table:
 
 
 def labelled(data: Any, columns: Columns = None) -> Dataset | pa.Table:
-    """A table of labels (query, item, label) if the data are labels alone, else their dataset.
+    """A table of labels (query, item, label) if the data hold nothing but labels, otherwise a dataset of the data.
 
     >>> labelled({"7": {"x": 1}}).column_names, labelled({"bm25": {"7": {"x": 0.9}}}).experts
     (['query', 'item', 'label'], ('bm25',))
@@ -262,13 +262,13 @@ def _only_labels(data: Any, columns: Columns) -> bool:
 
 
 def _relabelled(dataset: Dataset, labels: pa.Table) -> Dataset:
-    """A copy in memory with these labels only."""
+    """A copy of the dataset in memory, with these labels instead of its own."""
     rows = dataset.to_arrow()
     return dataset_from_arrow(rows.drop_columns([n for n in ("label",) if n in rows.column_names]), judgements=labels)
 
 
 def _answer(ranking: pa.Table, given_as: pa.Schema, data: Any) -> Any:
-    """The ranking in the kind of the data, with ids that are numbers where they were numbers."""
+    """The ranking in the type of the data; ids that were numbers are numbers again."""
     for name, column in (("query", "query"), ("item", "item" if "item" in given_as.names else "winner")):
         kind = given_as.field(column).type if column in given_as.names else pa.null()
         if pa.types.is_integer(kind):

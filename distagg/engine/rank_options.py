@@ -39,9 +39,9 @@ class Shown:
     ``support`` adds the evidence for each item: for lists the number of experts that list it and the pairs that it won
     and lost there; for pairs its comparisons (with ties), won and lost, each counted by weight. ``least`` omits items
     with fewer experts, or comparisons. ``titles`` adds titles. ``resamples`` is the number of bootstrap draws of the
-    experts, seeded by ``seed``; it adds deviation, rank_low and rank_high over the draws that contain the item, and
-    draws, their number. ``top`` keeps the first items of each ranking. The engine sets ``kind`` (lists or pairs),
-    ``known`` (statistics gathered for each chunk) and ``names`` (the titles).
+    experts, seeded by ``seed``; it adds the columns deviation, rank_low and rank_high, computed over the draws that
+    contain the item, and the column draws, which counts these draws. ``top`` keeps the first items of each ranking.
+    The engine sets ``kind`` (lists or pairs), ``known`` (statistics of each chunk) and ``names`` (the titles).
     """
 
     support: bool = False
@@ -145,7 +145,7 @@ def _report_omitted(shown: Shown, dataset: Dataset, runner: Runner) -> None:
 
 
 def _omitted_task(chunk: Chunk, index: int, shown: Shown) -> Statistics:
-    """Counts of a chunk: items, omitted items, queries, queries without a remaining item; and the largest support."""
+    """Counts of a chunk (items, omitted items, queries, queries with no item left) and its largest support."""
     support = shown.items_of(chunk, index)[shown.unit]
     kept = np.bincount(chunk.item_query()[support >= shown.least], minlength=chunk.n_queries)
     sizes = np.diff(chunk.item_offsets)

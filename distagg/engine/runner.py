@@ -30,7 +30,7 @@ CACHE_BYTES = 512 << 20  # of chunks that rounds read again
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What to do with every chunk: the task, its payload, whether it needs item ids, whether to cache chunks."""
+    """The work to do on every chunk: the task, its payload, whether it needs item ids, whether to cache chunks."""
 
     task: Task[Any]
     payload: Any
@@ -43,7 +43,7 @@ NotedResult = tuple[Any, list[str]]  # a result, and the models' notes
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Work on chunks that are read every round, and the function that merges its results."""
+    """One pass over the data: the work to do on every chunk, the chunks, and the function that merges the results."""
 
     work: Work
     refs: Sequence[ChunkRef]

@@ -128,11 +128,15 @@ class Fitted:
     experts: tuple[str, ...]
 
     def params_for(self, experts: tuple[str, ...]) -> Params:
-        """Parameters in the order of these experts; an error if the model has seen none of them."""
+        """Parameters in the order of these experts; it is an error if the model has seen none of them."""
         return align_experts(self.model, self.params, self.experts, experts)
 
     def params_on(self, dataset: Dataset, runner: Runner | None = None, *, allow_unseen: bool = False) -> Params:
-        """Parameters for a dataset; reports unseen experts, and refuses a dataset where most entries are theirs."""
+        """Parameters in the order of the dataset's experts.
+
+        Logs which experts the model has not seen. If they made most of the entries, it is an error unless
+        ``allow_unseen``.
+        """
         params = self.params_for(dataset.experts)
         check_unseen(self.params, self.experts, dataset, runner, allow=allow_unseen)
         return params

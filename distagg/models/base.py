@@ -1,8 +1,8 @@
 """What a model is: frozen hyperparameters and pure functions on a chunk.
 
-``score(chunk, params) -> scores`` of whole queries; where statistics of a split query add up, ``map(chunk, params) ->
-statistics``, ``reduce(a, b)`` and ``score_split(chunk, gathered) -> scores``. A model never knows where it runs; the
-engine owns the loop.
+``score(chunk, params) -> scores`` scores whole queries. If the statistics of a split query add up over its chunks, the
+model also has ``map(chunk, params) -> statistics``, ``reduce(a, b)`` and ``score_split(chunk, gathered) -> scores``. A
+model does not know where it runs; the engine owns the loop.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _notes: ContextVar[list[str] | None] = ContextVar("notes", default=None)
 
 
 def not_converged(message: str) -> None:
-    """Say that a model did not converge: a warning, or a note where the engine collects them."""
+    """Report that a model did not converge: as a warning, or as a note if the engine collects notes."""
     notes = _notes.get()
     if notes is None:
         warnings.warn(message, NotConvergedWarning, stacklevel=3)
@@ -64,9 +64,9 @@ def param(
 ) -> T:
     """A hyperparameter of a model: its default, its meaning, and the values it may have.
 
-    The default's type is the parameter's. Beside it, a number may be one of the words in ``choices``, and a word may be
-    a number where ``above`` or ``least`` bounds it. The annotation says so: ``float | Literal["auto"]``. A ``text`` has
-    a form of its own, which the model checks; its commas do not separate values to try.
+    A parameter has the type of its default. A number may also be one of the words in ``choices``, and a word may be
+    a number if ``above`` or ``least`` bounds it; the annotation then says so: ``float | Literal["auto"]``. The model
+    itself checks the form of a ``text``, and the commas in it do not separate values to try.
     """
     metadata = {"help": help, "choices": tuple(choices), "above": above, "least": least, "text": text}
     return dataclasses.field(default=default, metadata=metadata)
@@ -94,8 +94,8 @@ class Model:
 
     depth: int = param(
         0,
-        "entries of each list to take, the first ones and those that tie with the last of them; 0 takes whole lists. "
-        "Items that are in no list then stay in their query, as unlisted ones",
+        "take only this many entries of each list, the first ones, and those that tie with the last of them; 0 takes "
+        "whole lists. Items that are then in no list stay in their query as unlisted items",
         least=0,
     )
 
@@ -144,7 +144,7 @@ class Model:
         return self.unseen
 
     def resolved(self, experts: tuple[str, ...]) -> Params:
-        """Parameters that the settings give by the names of experts; a name that is not among them is refused."""
+        """Parameters that the settings state by expert name, such as weights; an unknown name is refused."""
         return {}
 
     def candidates(self, n_experts: int) -> list[Params]:
@@ -156,22 +156,22 @@ class Model:
         return candidates[int(np.argmax(values))]
 
     def learning(self, n_experts: int, params: Params) -> Stage:
-        """The first round of learning; by default the only one, ``map``, ``reduce`` and ``learned``.
+        """The first round of learning. By default it is the only one: ``map``, ``reduce`` and ``learned``.
 
         ``params`` are those that come from the settings.
         """
         return LearningPass(self, params)
 
     def learned(self, statistics: Statistics) -> Params:
-        """The params that the sums over all chunks make; by default the sums themselves."""
+        """Compute the params from the sums over all chunks; by default they are the sums themselves."""
         return statistics
 
     def gathering(self, params: Params) -> Stage:
-        """The first round over the chunks of a split query; by default the only one, ``map`` and ``reduce``."""
+        """The first round over the chunks of a split query. By default it is the only one: ``map`` and ``reduce``."""
         return Pass(self, params)
 
     def map(self, chunk: Chunk, params: Params) -> Statistics:
-        """What a chunk adds to the statistics of a split query, or of learning."""
+        """Statistics of a chunk, for a split query or for learning; ``reduce`` merges those of two chunks."""
         raise NotImplementedError
 
     def reduce(self, a: Statistics, b: Statistics) -> Statistics:
@@ -181,7 +181,7 @@ class Model:
         raise NotImplementedError
 
     def score_split(self, chunk: Chunk, gathered: Gathered) -> Floats:
-        """Scores of a split query's items, which every chunk of it has."""
+        """Scores of the items of a split query; every chunk of the query has all its items."""
         raise NotImplementedError
 
     @property
@@ -199,7 +199,7 @@ class Model:
         return Outcome(self.score(chunk, params))
 
     def solve_split(self, chunk: Chunk, gathered: Gathered, *, trace: bool = False) -> Outcome:
-        """The same of a split query."""
+        """Like ``solve``, for a split query whose statistics were gathered over its chunks."""
         return Outcome(self.score_split(chunk, gathered))
 
 

@@ -1,8 +1,9 @@
-"""Large queries of lists: models that compare items with items take the first ones by reciprocal ranks, a pool.
+"""A pool of items for large queries: models that compare every item with every other one rank only the pool.
 
-Retrieval runs of 1,000 documents each make queries of more than 10,000 items, and 100 million pairs of them. What
-stands at the end of such a ranking is of no interest, so the pool (``pool`` items) is ranked by the model, and the rest
-follows in the order of reciprocal ranks. Ratings and raw pairs are taken whole. ``pool=0`` compares everything.
+Retrieval runs of 1,000 documents each can give a query more than 10,000 items, which make 100 million pairs. The end of
+such a ranking interests nobody. The pool is therefore the first ``pool`` items by reciprocal rank fusion; the model
+ranks these, and the other items follow in the order of the fusion. Queries of ratings and of raw pairs are never cut,
+and ``pool=0`` cuts no query.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from distagg.models.outcome import Outcome
 from distagg.ordering import order_items
 from distagg.types import Bools, Floats
 
-CONSTANT = 60.0  # of the reciprocal ranks
+CONSTANT = 60.0  # c of reciprocal rank fusion
 
 
 def pool_param(size: int) -> int:
     return param(
         size,
-        "in a query of lists with more items, compare only so many, the first by reciprocal ranks; the rest follows in "
-        "that order; 0 compares all",
+        "compare at most this many items of a query of lists, the first ones by reciprocal rank fusion; the others "
+        "follow in the order of the fusion; 0 compares all items",
         least=0,
     )
 
@@ -36,11 +37,11 @@ class Pooled(Model):
     pool: int = pool_param(1000)
 
     def pooled(self, chunk: Chunk) -> Chunk:
-        """The chunk to learn from; the chunks of a split query stay whole, since each has only some of its lists."""
+        """The chunk to learn from. Chunks of a split query must stay whole, because each has only some of its lists."""
         return Pool(chunk, self.pool).chunk
 
     def score_pool(self, chunk: Chunk, params: Params) -> Floats:
-        """Scores of a chunk whose large queries are cut."""
+        """Scores of a chunk whose large queries are cut to their pools."""
         return super().score(chunk, params)
 
     def score(self, chunk: Chunk, params: Params) -> Floats:
@@ -57,7 +58,7 @@ class Pooled(Model):
 
 
 class Pool:
-    """A chunk cut to the pools of its queries, and the way back to all items."""
+    """A chunk that is cut to the pools of its queries; it extends results for the pools to all items."""
 
     def __init__(self, whole: Chunk, size: int) -> None:
         self.whole, self.chunk = whole, whole
@@ -69,12 +70,12 @@ class Pool:
         place = np.arange(whole.n_items) - np.repeat(whole.item_offsets[:-1], sizes)
         self.kept: Bools = np.zeros(whole.n_items, dtype=np.bool_)
         self.kept[order[place < size]] = True
-        self.behind: Floats = np.zeros(whole.n_items)  # places behind the pool
+        self.behind: Floats = np.zeros(whole.n_items)  # how many places an item is behind the end of the pool
         self.behind[order] = place - size + 1.0
         self.chunk = whole.keep_items(self.kept)
 
     def extended(self, score: Floats) -> Floats:
-        """Scores of all items: those outside of the pool below its least one, in their order."""
+        """Scores of all items: items outside the pool follow its last item, in the order of the fusion."""
         if self.chunk is self.whole:
             return score
         worst = np.full(self.whole.n_queries, np.inf)
@@ -85,7 +86,7 @@ class Pool:
         return scores
 
     def spread(self, column: np.ndarray) -> np.ndarray:
-        """A column for all items: nothing is known of those outside of the pool (nan, or 0 in a column of codes)."""
+        """A column for all items; items outside the pool have NaN, or 0 in a column of codes."""
         if self.chunk is self.whole:
             return column
         spread = np.full(self.whole.n_items, np.nan if column.dtype.kind == "f" else 0, dtype=column.dtype)

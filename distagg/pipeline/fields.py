@@ -226,7 +226,7 @@ def _fit(values: dict[str, Any], where: str, seed: int) -> None:
     if len(models) > 1 and len(chosen_on) != 1:
         raise UsageError(f"{where}.settings: to choose from several, give either valid or folds")
     if "folds" in values and len(models) == 1:
-        raise UsageError(f"{where}.folds: there is one setting only, and nothing to choose by folds")
+        raise UsageError(f"{where}.folds: folds choose among several settings, but there is only one; omit folds")
     dataset = _opened(values["dataset"])
     if dataset is not None:
         _fits(f"{where}.dataset", models[0], dataset)
@@ -282,7 +282,7 @@ def _compare(values: dict[str, Any], where: str, seed: int) -> None:
             ),
         )
         if "folds" not in values and (len(group) > 1 or group[0].needs_labels):
-            raise UsageError(f"{where}.folds: is missing, but {name} learns from labels or has settings to choose from")
+            raise UsageError(f"{where}.folds: is missing; {name} learns from labels or has several settings to try")
         if dataset is not None:
             _fits(f"{where}.models", group[0], dataset)
     if "baseline" in values and values["baseline"] not in values["models"]:

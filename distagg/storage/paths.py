@@ -210,7 +210,7 @@ def is_url(where: str) -> bool:
 
 
 def is_found(reference: str) -> bool:
-    """Whether a resolved field of a job is a URL or an absolute path, and not the name of a step or model."""
+    """Whether a field of a job is a URL or an absolute path (a resolved one), and not the name of a step or model."""
     return _URL.match(reference) is not None or Path(reference).is_absolute()
 
 

@@ -1,7 +1,7 @@
-"""A tuned fusion as the query of a search engine: Elasticsearch, OpenSearch, Qdrant, Vespa, or plain JSON.
+"""Export a tuned fusion as the query of a search engine: Elasticsearch, OpenSearch, Qdrant, Vespa, or plain JSON.
 
-What an engine computes otherwise than the model stands in the notes; what it cannot compute at all is refused. The
-experts' own queries are placeholders in double braces, for the user to fill in.
+Notes list what the engine computes differently from the model. A model that the engine cannot compute at all is an
+error. The query of each expert is a placeholder in double braces, which the user fills in.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from distagg.models import Model
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """An engine: its name, how it writes a fusion, and the norms of scores that it has (by our names)."""
+    """A search engine: its name, the function that writes its query, and the norms that it offers (by our names)."""
 
     title: str
     write: Callable[[Fusion], Export]
@@ -35,14 +35,14 @@ PRODUCTS: dict[str, Product] = {
 
 
 def product_named(name: str) -> Product:
-    """The product, or a UsageError with the known ones."""
+    """The product of this name; a UsageError lists the known ones."""
     if name.lower() not in PRODUCTS:
         raise unknown("product", name, PRODUCTS)
     return PRODUCTS[name.lower()]
 
 
 def export(model: Model, product: str, experts: Sequence[str], *, window: int = WINDOW) -> Export:
-    """The query that makes an engine rank as the model does.
+    """Write the query with which a search engine ranks as the model does.
 
     Parameters
     ----------
@@ -53,12 +53,12 @@ def export(model: Model, product: str, experts: Sequence[str], *, window: int = 
     experts
         Names of the lists to fuse, in the order of the query's parts.
     window
-        Items to take from each list where the model takes whole lists (``depth=0``): engines need a number.
+        Number of items to take from each list if the model takes whole lists (``depth=0``): engines need a limit.
 
     Returns
     -------
     Export
-        ``value`` (a JSON value) and ``notes`` (what the engine does otherwise than the model).
+        ``value`` (a JSON value) and ``notes`` (what the engine does differently from the model).
 
     Examples
     --------

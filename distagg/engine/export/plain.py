@@ -1,4 +1,4 @@
-"""A fusion in plain numbers, taken from a model's settings, and as JSON of its own."""
+"""The settings of a fusion as plain numbers, read from a model, and their export as JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WINDOW = 100  # items of each list where the model takes whole lists
 
 
 class Export(NamedTuple):
-    """What an engine is to be sent, and what it does otherwise than the model."""
+    """The query to send to an engine, and notes on what the engine does differently from the model."""
 
     value: dict[str, Any]
     notes: tuple[str, ...]
@@ -24,17 +24,17 @@ class Export(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Fusion:
-    """A weighted sum over lists: of 1 / (c + rank) where ``norm`` is empty, else of normalised scores."""
+    """A weighted sum over lists, of 1 / (c + rank) if ``norm`` is empty, otherwise of normalised scores."""
 
     rule: str  # the model's name
     experts: tuple[str, ...]
     weights: tuple[float, ...]
     depth: int  # 0: whole lists
-    window: int  # items of each list: the depth, or a number in its place
+    window: int  # items to take from each list: the depth, or a limit for whole lists
     c: float = 0.0
     norm: str = ""
     unlisted: str = "zero"
-    bounds: tuple[tuple[float, float] | None, ...] = ()  # given ends of each expert's scale
+    bounds: tuple[tuple[float, float] | None, ...] = ()  # low and high of each expert's scores, if they were given
     notes: tuple[str, ...] = ()
 
     @property
@@ -42,7 +42,7 @@ class Fusion:
         return len(set(self.weights)) <= 1
 
     def weighing(self) -> Fusion:
-        """Without the lists of weight 0, as long as two others are left."""
+        """The fusion without its lists of weight 0, if at least two other lists remain."""
         kept = [n for n, weight in enumerate(self.weights) if weight]
         if len(kept) == len(self.weights) or len(kept) < 2:
             return self
@@ -54,14 +54,14 @@ class Fusion:
         )  # fmt: skip
 
     def depth_notes(self, field: str) -> tuple[str, ...]:
-        """What is to be said of the number of items taken from each list."""
+        """Notes on the number of items to take from each list."""
         if self.depth:
             return ()
-        return (f"the model takes whole lists; {field} {self.window} stands in their place",)
+        return (f"the model takes whole lists, but the query sets a limit: {field} is {self.window}",)
 
 
 def fusion_of(model: Model, experts: tuple[str, ...], window: int = WINDOW) -> Fusion:
-    """The fusion that a model is; other models than rrf, combsum and combmnz are refused."""
+    """The fusion that a model computes; a UsageError for models other than rrf, combsum and combmnz."""
     if not isinstance(model, Rrf | CombSum) or model.name not in RULES:
         raise UsageError(
             f"found the model {model.name}, expected rrf, combsum or combmnz: search engines can run these; "
@@ -90,7 +90,7 @@ def fusion_of(model: Model, experts: tuple[str, ...], window: int = WINDOW) -> F
 
 
 def whole(fusion: Fusion, field: str, most: int = 0) -> tuple[int, tuple[str, ...]]:
-    """The constant as the whole number that a product wants, from 1 to ``most``, and what is to be said of it."""
+    """The constant c rounded to a whole number from 1 to ``most``, as a product requires, and notes about it."""
     nearest = min(max(1, round(fusion.c)), most or round(fusion.c) + 1)
     if nearest == fusion.c:
         return nearest, ()
@@ -113,7 +113,7 @@ def check_sum(fusion: Fusion, product: str, norms: tuple[str, ...], *, bounds: b
 
 
 def plain_json(fusion: Fusion) -> Export:
-    """The settings and the formula, for an engine of one's own."""
+    """The settings and the formula as JSON, for any other engine."""
     if fusion.norm:
         formula = f"sum over lists of weight * {fusion.norm}(score)"
         if fusion.rule == "combmnz":

@@ -11,7 +11,7 @@ results" of its documentation (weights of the score ranker are newer than 2.19, 
 Qdrant 1.19 (``rrf`` with k since 1.16): the Query API's prefetches with ``rrf``, ``dbsf`` and ``formula``. After its
 OpenAPI description (POST /collections/NAME/points/query). Qdrant scores a position p, counted from 0, with
 1 / (p + k), so k is c + 1. Its own weights do not multiply: a list of weight w gives 1 / ((p + 1) / w + k - 1).
-Unequal weights therefore stand in a formula over fused lists of one prefetch each.
+Unequal weights are therefore written as a formula, over one fused prefetch per list.
 
 Vespa 8: a rank profile whose global phase adds ``reciprocal_rank`` or ``normalize_linear`` of rank features. After
 "Phased ranking: cross-hit normalization including reciprocal rank fusion" of its documentation. The value holds the
@@ -71,7 +71,7 @@ def opensearch(fusion: Fusion) -> Export:
                   f"{len(fusion.experts)}: leave out those of small weight and tune again",)  # fmt: skip
     weights = {} if fusion.equal else {"parameters": {"weights": _shares(fusion.weights)}}
     if weights:
-        notes += ("weights are divided by their sum, as OpenSearch wants; the order stays the same",)
+        notes += ("weights are divided by their sum, as OpenSearch requires; the order stays the same",)
     if not fusion.norm:
         constant, more = whole(fusion, "rank_constant", MOST_CONSTANT)
         processor: dict[str, Any] = {
@@ -109,7 +109,7 @@ def _normalization(fusion: Fusion) -> tuple[dict[str, Any], tuple[str, ...]]:
 
 
 def _shares(weights: tuple[float, ...]) -> list[float]:
-    """Weights that add up to 1; the largest takes what rounding leaves."""
+    """Weights that add up to 1; the largest one absorbs the rounding error."""
     total = sum(weights)
     shares = [round(weight / total, DIGITS) for weight in weights]
     most = shares.index(max(shares))
@@ -130,7 +130,7 @@ def qdrant(fusion: Fusion) -> Export:
     lists = [{"query": f"{{{{query for {name}}}}}", "using": name, "limit": fusion.window} for name in fusion.experts]
     if fusion.norm and any(fusion.bounds):
         check_sum(fusion, "Qdrant", ("dbsf",), bounds=True)
-        clipped = "scores outside their bounds go on beyond 0 and 1; the model stops there"
+        clipped = "scores outside their bounds become less than 0 or more than 1; the model cuts them off"
         return Export({"prefetch": lists, "query": _bounded(fusion)}, (*notes, clipped))
     if fusion.norm:
         check_sum(fusion, "Qdrant", ("dbsf",), bounds=False)
@@ -149,7 +149,7 @@ def qdrant(fusion: Fusion) -> Export:
 
 
 def _bounded(fusion: Fusion) -> dict[str, Any]:
-    """Scores between given ends: (score - low) / (high - low), 0 for items that a list leaves out."""
+    """Scores scaled by given bounds: (score - low) / (high - low), and 0 for items that a list leaves out."""
     terms, defaults = [], {}
     for n, (weight, ends) in enumerate(zip(fusion.weights, fusion.bounds, strict=True)):
         low, high = ends or (0.0, 1.0)

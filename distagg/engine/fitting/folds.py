@@ -43,7 +43,7 @@ def make_folds(dataset: Dataset, folds: str) -> list[Fold]:
         raise UsageError(f"--folds: found '{folds}', expected letor5 or a whole number of at least 3")
     count = int(folds)
     if count > dataset.manifest.queries:
-        raise UsageError(f"--folds {count}: the dataset has only {dataset.manifest.queries} queries")
+        raise UsageError(f"--folds {count}: the dataset has only {dataset.manifest.queries} queries; take fewer folds")
     result = []
     for k in range(count):
         valid = (k + 1) % count

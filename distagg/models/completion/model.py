@@ -246,16 +246,16 @@ class Neighbours(Completion):
     summary: ClassVar[str] = "user-based nearest neighbours on deviations from a baseline"
     paper: ClassVar[str] = "Volkovs & Zemel 2014, section 2.7; Koren 2010"
 
-    most: int = param(40, "neighbours for each prediction", least=1)
+    most: int = param(40, "number of neighbours for each prediction", least=1)
     shrink: float = param(100.0, "similarity is multiplied by n / (n + shrink) for n + 1 items in common", least=0.0)
     damp: float = param(
         0.3, "total similarity at which a prediction lies halfway between neighbours and baseline", least=0.0
     )
     offset: float = param(
-        5.0, "average ratings added to a user's or item's own before its offset is computed", above=0.0
+        5.0, "number of average ratings to add to those of a user or item before its offset is computed", above=0.0
     )
-    pool: int = param(5000, "most users to search for neighbours", least=1)
-    seed: int = param(0, "seed of the draw of the pool", least=0)
+    pool: int = param(5000, "largest number of users to search for neighbours", least=1)
+    seed: int = param(0, "seed for drawing the users to search", least=0)
 
     def learning(self, n_experts: int, params: Params) -> Stage:
         return Baseline(self)

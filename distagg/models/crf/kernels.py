@@ -1,8 +1,8 @@
 """Kernels of the CRF: potentials of entries, and the exact expectation of a metric over rankings of a few items.
 
 Potentials (Volkovs & Zemel 2014, equation 4) are one row for each entry; cost: O(entries). An item's score is a sum
-over the experts that list it. Those that do not would add their bias; subtracting it from those that do instead moves
-all items of a query by the same amount, which changes no ranking and no probability.
+over the experts that list it. In the paper an expert that does not list the item adds a bias. Here an expert that lists
+it subtracts the bias instead: this shifts all items of a query by the same amount, so rankings and probabilities agree.
 
 Expectations (equations 4 and 5): a ranking's log weight is sum_p score(item at p) / log(p + 1). That and every metric
 here are sums over positions of terms that depend only on the set placed before and the item placed now, so one pass
@@ -24,7 +24,7 @@ from distagg.types import NO_LABEL, Floats, Indices, Labels, Offsets
 
 @kernel
 def group_values(function: int, rank: Floats, values: Floats) -> float:
-    """What the ranks of a list's tie groups are worth, into ``values``; returns the sum over its entries."""
+    """Write the value of each tie group of a list to ``values``; returns the sum of the values of all entries."""
     largest = rank[len(rank) - 1]
     scale = 1.0
     if function == NORMALISED:
@@ -92,7 +92,7 @@ def score_lists(
     row: Offsets,  # (L,) the row of weights that each list takes
     weights: Floats,  # (rows, F)
 ) -> Floats:  # (I,)
-    """Weights times potentials, summed for each item: the numbers that ``won_and_lost`` gives, none of them written."""
+    """Sum of weights times potentials for each item. ``won_and_lost`` gives the same potentials, and stores them."""
     item_offsets, list_offsets, entry_offsets, entry_item, entry_rank = lists
     longest = 0
     for a in range(len(row)):
@@ -146,9 +146,9 @@ MOST = 12  # items
 
 
 def normalise(how: int, discount: Floats, gains: Floats) -> Floats:  # (most,), (N, most) -> (N, most)
-    """The discounts of each sample, divided by what its gains could reach; 0 where nothing can be reached.
+    """The discounts of each sample, divided by the normaliser of its gains; 0 where the normaliser is 0.
 
-    ``gains`` are 0 behind the end of a sample; those of AP are 1 or 0.
+    ``gains`` are 0 after the end of a sample; for AP they are 1 or 0.
     """
     reached = np.ones(len(gains)) if how == AS_IS else np.zeros(len(gains))
     for i in range(gains.shape[1] if how != AS_IS else 0):  # one after the other: the order of a sum is part of it
@@ -170,7 +170,7 @@ def draw_samples(
     picked: Offsets,  # (Q, most) zeros; filled in: items
     sizes: Offsets,  # (Q,) filled in
 ) -> None:
-    """``draw_items`` for every query."""
+    """Draw a sample of items for every query with ``draw_items``."""
     for q in range(len(sizes)):
         first, last = item_offsets[q], item_offsets[q + 1]
         sizes[q] = draw_items(first, last, picked.shape[1], labels, keys, kinds, picked[q])
@@ -186,9 +186,10 @@ def draw_items(
     kinds: Offsets,  # (longest query,) scratch
     picked: Offsets,  # (most,) filled in: items
 ) -> int:
-    """Up to ``most`` labelled items of a query, one of every label among them; how many, or 0 without two labels.
+    """Draw up to ``most`` labelled items of a query; returns their number, or 0 if all labels are equal.
 
-    Smallest keys first: one of every label (of random labels, where there are more than ``most``), then any.
+    Items with the smallest random keys are drawn first: one item of every label, then any others. If there are more
+    than ``most`` different labels, a random choice of labels is drawn.
     """
     n_kinds, n_labelled = 0, 0
     for i in range(first, last):  # kinds: the item with the smallest key of each label
@@ -222,7 +223,7 @@ def draw_items(
 
 @kernel
 def keep_smallest(item: int, lowest: int, size: int, most: int, keys: Floats, picked: Offsets) -> int:
-    """Insert an item among ``picked[lowest:size]``, sorted by key, keeping at most ``most``; the new size."""
+    """Insert an item into ``picked[lowest:size]``, sorted by key; keep at most ``most`` items, return their number."""
     if size == most and keys[item] >= keys[picked[most - 1]]:
         return size
     at = size if size < most else most - 1
@@ -234,7 +235,7 @@ def keep_smallest(item: int, lowest: int, size: int, most: int, keys: Floats, pi
 
 
 class Samples(NamedTuple):
-    """Some items of one query after the other."""
+    """Samples of items, one sample per query."""
 
     sizes: Offsets  # (N,)
     picked: Offsets  # (N, most) their items
@@ -243,16 +244,16 @@ class Samples(NamedTuple):
 
 
 class Potentials(NamedTuple):
-    """What lists say of items, item by item."""
+    """Potentials of all entries, grouped by item."""
 
     start: Offsets  # (I + 1,) from index_by_item
-    holder: Offsets  # (E,) likewise: the list
+    holder: Offsets  # (E,) the list of each entry, from index_by_item
     value: Floats  # (E, F)
     row: Offsets  # (L,) the row of weights that each list takes
 
 
 class Field(NamedTuple):
-    """What depends on nothing but the number of items of a sample."""
+    """Tables that depend only on the number of items of a sample."""
 
     weight: Floats  # (most,) of positions: 1 / log(position + 1)
     placed: Offsets  # (2^most,) how many items a set has
@@ -260,7 +261,7 @@ class Field(NamedTuple):
 
 
 class Room(NamedTuple):
-    """What the passes over the subsets of a sample leave for one another."""
+    """Scratch arrays that the passes over the subsets of a sample share."""
 
     score: Floats  # (most,)
     slope: Floats  # (most,) gradient of the expected metric by score
@@ -284,7 +285,7 @@ def climb(
     into: Floats,  # (rows, F) added to: ``weights`` itself for SGD, another array for the gradient
     means: Floats,  # (N,) filled in: the expected metric of each sample
 ) -> None:
-    """A step of length ``rate`` up the expected metric of each sample."""
+    """For each sample in turn, take a gradient step of length ``rate`` that raises its expected metric."""
     for n in range(len(samples.sizes)):
         size, gains, shares = samples.sizes[n], samples.gains[n], samples.shares[n]
         for k in range(size):

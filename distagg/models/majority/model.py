@@ -72,7 +72,7 @@ class Majority(Model):
 
     unlisted: str = param(
         "last",
-        "what it means that a list leaves an item out: last (it stands behind all listed ones) or ignore (the list "
+        "how to read a list that leaves an item out: last (the item ranks behind all listed ones) or ignore (the list "
         "says nothing about it)",
         choices=("last", "ignore"),
     )
@@ -179,7 +179,7 @@ class Markov(Majority, Weighted):
     )
     tolerance: float = param(1e-10, "stop when a step changes the scores by less than this in total", above=0.0)
     steps: int = param(2000, "most steps to take", least=1)
-    local_kemeny: bool = param(False, "afterwards move items above neighbours that a majority puts below them")
+    local_kemeny: bool = param(False, "finally move each item up past neighbours that a majority ranks below it")
 
     def _finished(self, scores: Floats, unfinished: int, sizes: np.ndarray) -> Floats:
         """Scores without their rounding noise, so that tied items have the same bits."""
@@ -216,7 +216,7 @@ class ListChain(Markov):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChainShape(Stage):
-    """The first round over a split query: how many lists hold an item and how far each item can go."""
+    """The first round over a split query: how many lists hold each item, and how many moves each item has."""
 
     model: ListChain
     params: Params

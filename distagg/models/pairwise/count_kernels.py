@@ -1,4 +1,4 @@
-"""Who beat whom how often: pair counts of a query, from lists and from raw pairs.
+"""Pair counts of a query, that is, how often each item beat each other item, from lists and from raw pairs.
 
 Counts stand in rows, each pair once, in the row of its lower item: ``ahead`` is what that item won against
 ``other`` and ``behind`` what it lost; ``won`` and ``lost`` are an item's sums. A tie of weight w adds ``share * w`` to
@@ -20,7 +20,7 @@ TIE = 2  # how a pair ended; 0 if the lower item won, 1 if the higher one did
 
 
 class Comparison(NamedTuple):
-    """What a list says of two items: ``scale``, or that times the difference of their values."""
+    """How a list compares two items: by ``scale`` if binary, else by ``scale`` times the difference of values."""
 
     binary: bool
     unlisted_last: bool  # whether the items that a list leaves out stand together at its end
@@ -51,9 +51,10 @@ class Dealt(NamedTuple):
 
 @kernel
 def expand(how: Comparison, lists: Lists, pairs: Pairs, first_query: int, end_query: int, room: int) -> Pairs:
-    """The lists of some queries as raw pairs, ``room`` at the most, each query's own raw pairs behind them.
+    """Turn the lists of some queries into raw pairs, and append each query's own raw pairs.
 
-    Entries that share a rank tie with the list's scale in the binary function; in the others their difference is 0.
+    ``room`` is the largest possible number of pairs. Entries of equal rank give a tie, weighted by the list's scale, if
+    comparisons are binary; otherwise their difference is 0.
     """
     offsets = np.zeros(end_query - first_query + 1, dtype=np.int64)
     winner, loser = np.empty(room, dtype=np.int32), np.empty(room, dtype=np.int32)
@@ -118,9 +119,9 @@ def copy_pairs(pairs: Pairs, q: int, target: Pairs, at: int) -> int:
 
 @kernel
 def count_squares(share: float, first_query: int, item_offsets: Offsets, pairs: Pairs, edges: int, rows: Rows) -> int:
-    """Counts of the queries from the first on that ``pairs`` holds, each in a square, into ``rows``.
+    """Count the pairs of each query that ``pairs`` holds in a square matrix, and write the counts to ``rows``.
 
-    It takes the number of edges counted before, and gives that number with its own.
+    Takes the number of edges that earlier calls wrote, and returns it with the new ones added.
     """
     for n in range(len(pairs.offsets) - 1):
         q = first_query + n
@@ -155,7 +156,7 @@ def fill_square(share: float, pairs: Pairs, n: int, square: Floats) -> float:
 
 @kernel
 def read_square(square: Floats, base: int, edges: int, rows: Rows) -> int:
-    """Fill the rows of the items from ``base`` on, whose edges begin at ``edges``; gives where they end."""
+    """Fill the rows of the items from ``base`` on, whose edges begin at ``edges``; returns where they end."""
     offsets, other, ahead, behind, won, lost, _ = rows
     size = len(square)
     for i in range(size):
@@ -174,7 +175,7 @@ def read_square(square: Floats, base: int, edges: int, rows: Rows) -> int:
 
 @kernel
 def deal(size: int, pairs: Pairs) -> Dealt:
-    """The pairs of one query, of so many items, dealt into the rows of their lower items."""
+    """The pairs of one query of ``size`` items, distributed to the rows of their lower items."""
     _, winner, loser, weight, tie = pairs
     start, code = np.zeros(size + 1, dtype=np.int64), np.empty(len(winner), dtype=np.int32)
     weighted = False

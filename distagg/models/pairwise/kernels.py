@@ -28,16 +28,16 @@ from distagg.optimise.linear import copy_to, dot
 from distagg.types import Floats, Indices, Offsets
 
 NONE, GAUSSIAN, GAMMA = 0, 1, 2
-UPHILL = 0.1  # a step may end this much of its first slope uphill
-TRIES = 60  # of shorter steps
+UPHILL = 0.1  # a step may end with an uphill slope of at most this share of its first slope
+TRIES = 60  # most times that a step is shortened
 SETTLED, CHANGES = 0.01, 100  # a weight is found when it changes by no larger part; the most changes
 
 
 @kernel
 def solve_step(graph: Graph, q: int, slopes: Slopes, closeness: float, x: Floats) -> None:
-    """x (size + 1,) with (second derivatives) x = -gradient, to a relative residual of ``closeness``.
+    """Solve (second derivatives) x = -gradient for x (size + 1,), to a relative residual of ``closeness``.
 
-    By conjugate gradients, preconditioned by the diagonal.
+    The method is conjugate gradients, preconditioned by the diagonal.
     """
     length, diagonal = len(x), slopes.diagonal
     rest, ahead, out, scale = np.empty(length), np.empty(length), np.empty(length), np.empty(length)
@@ -66,7 +66,7 @@ def solve_step(graph: Graph, q: int, slopes: Slopes, closeness: float, x: Floats
 
 @kernel
 def multiply(graph: Graph, q: int, slopes: Slopes, x: Floats, out: Floats) -> None:
-    """(second derivatives) x into ``out``."""
+    """Multiply the matrix of second derivatives by x, and write the product to ``out``."""
     other, (_, diagonal, cross, curve) = graph.other, slopes
     offsets = graph.offsets[graph.item_offsets[q] : graph.item_offsets[q + 1] + 1]
     size = len(x) - 1
@@ -83,7 +83,7 @@ def multiply(graph: Graph, q: int, slopes: Slopes, x: Floats, out: Floats) -> No
 
 
 class Fit(NamedTuple):
-    """What is minimised, and how closely."""
+    """The function to minimise, and when to stop."""
 
     link: int
     prior: int
@@ -199,7 +199,7 @@ def longest_step(gradient: Floats, diagonal: Floats) -> float:
 
 @kernel
 def better_weight(diagonal: Floats, weight: float, s: Floats) -> float:
-    """The weight that the scores at this one suggest: how many of them the data determine, over their squares."""
+    """The next prior weight: the number of scores that the data determine, divided by the sum of squared scores."""
     known, squares = 1.0, 1.0
     for i in range(len(s) - 1):
         known += (diagonal[i] - weight) / diagonal[i]
@@ -208,7 +208,7 @@ def better_weight(diagonal: Floats, weight: float, s: Floats) -> float:
 
 
 class ComparedLists(NamedTuple):
-    """Lists of one query, and what they say of two items: 1, or ``scale`` times the difference of their values."""
+    """Lists of one query, which compare two items by 1, or by ``scale`` times the difference of their values."""
 
     binary: bool
     tie_share: float  # of a tie that each side wins; only binary comparisons have ties
@@ -220,9 +220,9 @@ class ComparedLists(NamedTuple):
 
 @kernel
 def list_slopes(lists: ComparedLists, score: Floats, valued: bool) -> tuple[float, Floats, Floats]:  # (I,), (I,)
-    """Log likelihood of all pairs of listed items (0 unless ``valued``), its gradient and minus its Hessian's diagonal.
+    """Log likelihood of all pairs of listed items, its gradient, and minus the diagonal of its Hessian.
 
-    At scores (I,).
+    All are taken at the given scores (I,). The log likelihood is 0 unless ``valued``.
     """
     item, value, strength = lists.item, lists.value, strengths(score)
     total, slope, curve = 0.0, np.zeros(len(score)), np.zeros(len(score))
@@ -253,7 +253,7 @@ def list_slopes(lists: ComparedLists, score: Floats, valued: bool) -> tuple[floa
 
 @kernel
 def strengths(score: Floats) -> Floats:
-    """exp(score), the largest 1 or all below it."""
+    """exp(score), scaled down so that none is above 1."""
     top = 0.0
     for i in range(len(score)):
         top = max(top, score[i])
@@ -265,9 +265,9 @@ def strengths(score: Floats) -> Floats:
 
 @kernel
 def pair_slopes(weight: float, tied: bool, x: float, y: float, valued: bool) -> tuple[float, float, float]:
-    """What a pair adds to the slope of the one ahead, of strength x, and to both curves; and its log likelihood.
+    """Terms of one pair: gradient for the item ahead (strength x), second derivative for each item, log likelihood.
 
-    A tie is a win of that weight for each side.
+    A tie counts as one win for each side, both with the given weight.
     """
     p = y / (x + y)  # the chance of the one behind
     if tied:

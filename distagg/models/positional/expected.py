@@ -1,7 +1,7 @@
 """stagg_bc and stagg_rrf: Borda count and reciprocal rank as expectations over uncertain ranks.
 
-Niu et al. 2013, section 4.2. By default only listed items meet, and Borda's points are discounted: points measured in
-items of the query, or in items that nobody listed, would turn deep lists into mere votes.
+Niu et al. 2013, section 4.2. By default only listed items meet in contests, and Borda's points are discounted. If they
+counted all items of the query, listed or not, a deep list would be hardly more than a vote for each of its items.
 Cost: O(entries) and O(entries x terms), a dozen to a few dozen terms; see ``kernels``.
 """
 
@@ -51,7 +51,7 @@ class Expected(Tally, Weighted):
 
     @property
     def discounted(self) -> bool:
-        """Whether points begin at the place of the items that a list leaves out."""
+        """Whether points are discounted, and counted from the place of the items that a list leaves out."""
         return False
 
     def terms(self, largest: int, params: Params) -> tuple[Offsets, Floats, Floats]:
@@ -74,8 +74,8 @@ class StaggBorda(Expected):
 
     discount: bool = param(
         True,
-        "points fall with log(5 + place), down to nothing at the place of the items left out, which suits short and "
-        "deep lists; false: points are the items that meet less the rank (with unlisted=average always)",
+        "true: points fall with log(5 + place), to 0 at the place of the unlisted items, which suits short and deep "
+        "lists; false: points are the number of items that meet less the rank (always with unlisted=average)",
     )
 
     @property

@@ -1,9 +1,9 @@
-"""Models that look at the places of an item in the lists. Cost: one linear pass over entries.
+"""Models that use the places of an item in the lists. Cost: one linear pass over entries.
 
 Most add up points. rrf (Cormack et al. 2009), isr and log_isr (Mourao et al. 2015) and rbc (Bailey et al. 2017) are
-rows of ``Points`` that differ in what an entry is worth. borda (Aslam & Montague 2001) and mean also give points to the
-items that a list leaves out. median (Fagin et al. 2003) takes the middle rank, bestinput the best single expert (Niu et
-al. 2013, section 5.1). ``scores`` has the rules on scores.
+subclasses of ``Points`` that differ in the points of an entry. borda (Aslam & Montague 2001) and mean also give points
+to the items that a list leaves out. median (Fagin et al. 2003) takes the middle rank, bestinput the best single expert
+(Niu et al. 2013, section 5.1). ``scores`` has the rules on scores.
 """
 
 from __future__ import annotations
@@ -28,23 +28,24 @@ RRF_CANDIDATES = (1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 40.0, 60.0, 80.0, 100.0, 150.
 
 @dataclass(frozen=True, kw_only=True)
 class Borda(Tally, Weighted):
-    """Points for every item that a list leaves behind; pairs give their winner a point each."""
+    """A list gives an item points for the items that it ranks lower; a pair gives its winner one point."""
 
     name: ClassVar[str] = "borda"
-    summary: ClassVar[str] = "points for every item that a list leaves behind"
+    summary: ClassVar[str] = "points for the items that a list ranks lower"
     paper: ClassVar[str] = "Volkovs & Zemel 2014, section 2.2; Aslam & Montague 2001"
     inputs: ClassVar[tuple[str, ...]] = ("lists", "pairs")
 
     unlisted: str = param(
         "zero",
-        "what a list gives the items it leaves out: zero points; the average of the points left over; or "
-        "ignore (mean points over the lists that hold the item)",
+        "points of a list for the items it leaves out: zero; average (the mean of the points that remain); or ignore "
+        "(the score is the mean over the lists that hold the item)",
         choices=("zero", "average", "ignore"),
     )
     discount: bool = param(
         True,
-        "points fall with log(5 + place), down to nothing at the place of the items left out, which suits short and "
-        "deep lists; false, and for ratings and with other rules for items left out: the query's items less the place",
+        "true: points fall with log(5 + place), to 0 at the place of the unlisted items, which suits short and deep "
+        "lists; false: points are the number of the query's items less the place. Ratings, and unlisted=average or "
+        "ignore, always take the latter",
     )
 
     def map(self, chunk: Chunk, params: Params) -> Statistics:
@@ -93,9 +94,9 @@ class Mean(Tally, Weighted):
     )
     discount: bool = param(
         True,
-        "the mean of log(5 + rank), which suits short and deep lists; unlisted items are then as many ranks behind the "
-        "list as it leaves out items, at most twice its length; false, and for ratings: the mean rank, unlisted items "
-        "one rank behind the list",
+        "true: the mean of log(5 + rank), which suits short and deep lists; unlisted items rank behind the list by the "
+        "number of items it leaves out, at most twice its length. false: the mean rank; unlisted items rank one behind "
+        "the list. Ratings always take the latter",
     )
 
     def map(self, chunk: Chunk, params: Params) -> Statistics:
@@ -129,7 +130,7 @@ class Mean(Tally, Weighted):
 
 @dataclass(frozen=True, kw_only=True)
 class Points(Tally):
-    """The sum of the points of an item's entries. A model is a row: it says what an entry is worth."""
+    """The sum of the points of an item's entries. Each subclass defines the points of an entry."""
 
     counted: ClassVar[bool] = False  # whether ``settle`` asks how many lists hold an item
 
@@ -188,7 +189,7 @@ class Isr(Points, Weighted):
 
 @dataclass(frozen=True, kw_only=True)
 class LogIsr(Isr):
-    """Inverse square rank with the logarithm of the number of lists, so that one list more matters less and less.
+    """Inverse square rank with the logarithm of the number of lists, so that each further list matters less.
 
     As published (sigma = 0) items of a single list all score 0; a small sigma orders them too (ranx's logn_isr).
     """
@@ -223,12 +224,12 @@ class Rbc(Points, Weighted):
 
 
 def some(count: Floats) -> Floats:
-    """Counts to divide by: 1 where there is nothing."""
+    """Counts to divide by: 1 in place of 0."""
     return np.where(count > 0, count, 1.0)
 
 
 def worst_where(nowhere: Bools, score: Floats, chunk: Chunk) -> Floats:
-    """Scores (I,), with the items that no list holds 1 behind the last of their query."""
+    """Scores (I,), where items that no list holds score 1 less than the last item of their query."""
     sizes = np.diff(chunk.item_offsets)
     worst = np.full(chunk.n_queries, np.inf)
     np.minimum.at(worst, np.repeat(np.arange(chunk.n_queries), sizes), np.where(nowhere, np.inf, score))
@@ -238,14 +239,14 @@ def worst_where(nowhere: Bools, score: Floats, chunk: Chunk) -> Floats:
 
 @dataclass(frozen=True, kw_only=True)
 class Histogram(Tally):
-    """Base of models that look at all values that the lists give an item: a histogram by item, which adds up."""
+    """Base of models that need all values that the lists give an item. They gather histograms, which add up."""
 
     def values(self, chunk: Chunk, params: Params) -> Floats:
         """The value of every entry, shape (E,)."""
         raise NotImplementedError
 
     def map(self, chunk: Chunk, params: Params) -> Statistics:
-        """How often each item has each value: sorted (row, value) pairs with counts; and the number of lists."""
+        """How often each item has each value, as sorted (row, value) pairs with counts; and the number of lists."""
         rows = chunk.entry_row()
         lists = {"lists": np.diff(chunk.list_offsets).astype(float)}
         return _merged(rows, self.values(chunk, params), np.ones(len(rows))) | lists
@@ -274,7 +275,7 @@ def middles(chunk: Chunk, tally: Statistics, *, of_all: bool) -> tuple[Floats, F
 
 @dataclass(frozen=True, kw_only=True)
 class Median(Histogram):
-    """Median rank, smallest first; items without one come last, those in more lists first."""
+    """Median rank, smallest first. Items without a median come last, ordered by the number of lists that hold them."""
 
     name: ClassVar[str] = "median"
     summary: ClassVar[str] = "median rank"
@@ -282,7 +283,7 @@ class Median(Histogram):
 
     unlisted: str = param(
         "last",
-        "items a list leaves out: last (they stand behind all) or ignore (median over the lists that hold the item)",
+        "items a list leaves out: last (they rank behind all) or ignore (median over the lists that hold the item)",
         choices=("last", "ignore"),
     )
 
@@ -290,7 +291,7 @@ class Median(Histogram):
         return chunk.entry_rank
 
     def settle(self, chunk: Chunk, tally: Statistics, params: Params) -> Floats:
-        """From the histogram; whole queries take the kernel instead."""
+        """Scores of a split query, from its histogram; whole queries use the kernel in ``score`` instead."""
         return last_by_support(chunk, *middles(chunk, tally, of_all=self.unlisted == "last"))
 
     def score(self, chunk: Chunk, params: Params) -> Floats:
@@ -308,7 +309,7 @@ def _merged(row: np.ndarray, value: np.ndarray, count: np.ndarray) -> Statistics
 
 
 def last_by_support(chunk: Chunk, median: Floats, held: Floats) -> Floats:
-    """Minus the median; items without one stand behind all others of their query, by the lists that hold them."""
+    """Minus the median. Items without one rank last in their query, ordered by the number of lists that hold them."""
     finite = np.isfinite(median)
     queries = chunk.item_query()
     worst = np.zeros(chunk.n_queries)
@@ -318,7 +319,7 @@ def last_by_support(chunk: Chunk, median: Floats, held: Floats) -> Floats:
 
 @dataclass(frozen=True, kw_only=True)
 class BestInput(Model):
-    """The expert that did best on labelled data; in queries where it has no list, the best one that has."""
+    """The ranking of the expert that is best on labelled data, or of the best one that has a list for the query."""
 
     name: ClassVar[str] = "bestinput"
     summary: ClassVar[str] = "the single expert that is best on labelled data"

@@ -1,12 +1,12 @@
 """Rules that learn from labels what a place in an expert's lists is worth. Cost: one linear pass over entries.
 
-How often an expert's lists hold a relevant item at a place, or in a segment of places, adds up over lists, so learning
-is one round of map and reduce. probfuse (Lillis et al. 2006) divides each list into segments, segfuse (Shokouhi 2007)
-and bayesfuse (Aslam & Montague 2001) cut at fixed places, posfuse and mapfuse (Lillis et al. 2010) take single places
-and the mean average precision, slidefuse (Lillis et al. 2008) the places around.
+The models count how often an expert's lists hold a relevant item at a place, or in a segment of places. Counts add up
+over lists, so learning is one round of map and reduce. probfuse (Lillis et al. 2006) divides each list into segments;
+segfuse (Shokouhi 2007) and bayesfuse (Aslam & Montague 2001) cut lists at fixed places. posfuse and mapfuse (Lillis et
+al. 2010) use single places and the mean average precision; slidefuse (Lillis et al. 2008) averages neighbouring places.
 
 A label of 1 or more is relevant, an unjudged item is not. The lists of labelled queries count; an expert without a list
-in a query is not charged for it (ranx divides by all queries). Tied entries share their places.
+in a query loses nothing by it (ranx divides by all queries). Tied entries share their places.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ class Placed(Points):
         return {"hits": hits.reshape(chunk.n_experts, width), "lists": judged.lists}
 
     def segments(self, place: Offsets, length: Offsets) -> tuple[Offsets, Floats]:
-        """The segment of each entry, -1 for none, and what a hit in it counts, (E,) each."""
+        """The segment of each entry (-1 for none), and the weight of a hit in it, (E,) each."""
         raise NotImplementedError
 
     def worth(self, sums: Statistics) -> Floats:
-        """What is learned of each expert."""
+        """What the model learns about each expert."""
         return sums["hits"] / some(sums["lists"])[:, None]
 
     def points(self, chunk: Chunk, params: Params) -> Floats:
@@ -172,13 +172,13 @@ class PosFuse(Placed):
 
 @dataclass(frozen=True, kw_only=True)
 class SlideFuse(PosFuse):
-    """The mean chance of a relevant item over the places around, as far as the list goes."""
+    """The chance of a relevant item, averaged over an item's place and its neighbours within the list."""
 
     name: ClassVar[str] = "slidefuse"
     summary: ClassVar[str] = "chance of a relevant item around each place of a list"
     paper: ClassVar[str] = "Lillis et al. 2008"
 
-    window: int = param(5, "places before and after that count", least=0)
+    window: int = param(5, "number of places before and after an item's own place that are averaged with it", least=0)
 
     def points(self, chunk: Chunk, params: Params) -> Floats:
         place, length = places(chunk)
@@ -253,7 +253,7 @@ def tied_means(chunk: Chunk, values: Floats) -> Floats:
 
 
 def entries_judged(chunk: Chunk) -> Judged:
-    """What the lists of labelled queries show."""
+    """The entries in the lists of labelled queries, with their places and whether their items are relevant."""
     counted = labelled(chunk)[np.repeat(np.arange(chunk.n_queries), np.diff(chunk.list_offsets))]
     kept = np.repeat(counted, np.diff(chunk.entry_offsets))
     place, length = places(chunk)
@@ -270,7 +270,7 @@ def _hits(chunk: Chunk) -> Floats:
 
 
 def _segments_at(cuts: tuple[int, ...], place: Offsets) -> tuple[Offsets, Floats]:
-    """Segments between fixed cuts; a hit counts 1 over the segment's size, and none behind the last cut."""
+    """Segments between fixed cuts. A hit counts 1 / (size of the segment), and nothing behind the last cut."""
     segment = np.searchsorted(cuts, place, side="right") - 1
     inside = segment < len(cuts) - 1
     segment = np.where(inside, segment, -1)
@@ -285,7 +285,7 @@ def _looked_up(worth: Floats, expert: Offsets, segment: Offsets) -> Floats:
 
 
 def _added(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The sum of two arrays; one with fewer columns has zeros there."""
+    """The sum of two arrays; the one with fewer columns is padded with zeros."""
     if a.shape == b.shape:
         return a + b
     total = np.zeros((len(a), max(a.shape[1], b.shape[1])))

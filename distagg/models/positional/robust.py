@@ -26,9 +26,9 @@ from distagg.types import Floats
 class Rra(Histogram):
     """Minus the logarithm of the item's rho, times the number of lists: Kolde's p-value is min(1, exp(-score)).
 
-    The k-th best of n places, over the number of items, would be so good in random lists with the chance of a beta
-    distribution; rho is the least of these chances over k. A list that leaves the item out gives it the last place.
-    Scores below 0, which the p-value makes equal, still order the items.
+    Divide the k-th best of an item's n places by the number of items. In random lists it follows a beta distribution,
+    which gives the chance of a place so good; rho is the least of these chances over k. A list that leaves the item out
+    gives it the last place. Scores below 0 all have the p-value 1, but still order the items.
     """
 
     name: ClassVar[str] = "rra"
@@ -47,19 +47,19 @@ class Rra(Histogram):
         row, count = tally["row"], np.cumsum(tally["count"])
         held = np.bincount(row, tally["count"], chunk.n_items)
         lists = np.repeat(some(tally["lists"]), np.diff(chunk.item_offsets))
-        better = count - (np.cumsum(held) - held)[row]  # places of the item so good or better
+        better = count - (np.cumsum(held) - held)[row]  # how many places of the item are as good or better
         chance = betainc(better, lists[row] - better + 1.0, tally["value"])
         rho = np.ones(chunk.n_items)
         np.minimum.at(rho, row, chance)
         return -np.log(np.maximum(rho, np.finfo(float).tiny) * lists)
 
 
-DIGITS = 9  # behind the point, of scores of the size of some lists: what differs beyond is rounding
+DIGITS = 9  # decimal places of scores; smaller differences are rounding
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dibra(Model):
-    """Borda points of the lists, weighted by how near each list stands to the consensus of the query.
+    """Borda points of the lists, weighted by how near each list is to the consensus of the query.
 
     All weights start at 1. In round t a list gains exp(-gamma t d), d its scaled footrule distance from the consensus:
     twice the mean of |place in the consensus / items - place in the list / its length|. Rounds end when no list that
@@ -77,7 +77,7 @@ class Dibra(Model):
     cost: ClassVar[str] = "rounds x (entries + items log items)"
 
     gamma: float = param(1.5, "how fast gains fall with the distance and with the rounds", above=0.0)
-    tolerance: float = param(0.01, "rounds end when gains are no larger", above=0.0)
+    tolerance: float = param(0.01, "stop when no gain is larger than this", above=0.0)
     rounds: int = param(50, "most rounds", least=1)
 
     def score(self, chunk: Chunk, params: Params) -> Floats:

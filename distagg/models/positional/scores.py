@@ -1,8 +1,8 @@
 """Rules on the experts' scores, each list brought to one scale first. Cost: one linear pass over entries.
 
 combsum, combmnz, combanz, combmax, combmin and combmed are Fox & Shaw's (1994), combgmnz is Lee's (1997). A list's
-scale is its ``norm``: a function of the list's scores alone, or of given bounds. Where experts gave no scores, minus
-the rank stands for them.
+scale is set by ``norm`` from the list's scores alone, or by given bounds. If experts gave no scores, minus the
+rank is the score.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from distagg.models.weights import Named, Weighted
 from distagg.types import Bools, Floats, Offsets
 
 BOUNDS = Named("bounds", ("low", "high"), "bm25:0:40,dense:-1:1")
-NO_BOUNDS = 1.0  # as low and as high: also what an unseen expert has
+NO_BOUNDS = 1.0  # low and high of an expert without bounds, such as an unseen one
 
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """The scores of a chunk's lists that have entries: L of E entries."""
+    """The scores of the lists of a chunk that are not empty: L lists with E entries in all."""
 
     value: Floats  # (E,)
     starts: Offsets  # (L,) first entry
@@ -43,7 +43,7 @@ class Scores:
         return self.spread(reduce.reduceat(values, self.starts))
 
     def unit(self) -> tuple[Floats, Bools]:
-        """Scores from 0 to 1, and where a list is flat: one item, or all tied, which then have 1."""
+        """Scores from 0 to 1, and whether each list is flat (one item, or all tied); items of a flat list get 1."""
         lifted = self.value - self.of_lists(np.minimum, self.value)
         reach = self.of_lists(np.maximum, lifted)
         flat = reach <= 0
@@ -107,7 +107,7 @@ class Scored(Tally):
         "(divided by the largest), sum (shifted to 0, divided by the sum), l2 (divided by the root of the sum of "
         "squares), zmuv (mean 0, variance 1) or dbsf (from the mean less 3 deviations to the mean plus 3, as Qdrant's "
         "distribution-based score fusion); auto is minmax where every list has scores, else rank. Where experts gave "
-        "no scores, minus the rank stands for them",
+        "no scores, minus the rank is the score",
         choices=("auto", "rank", "borda", *NORMS),
     )
     bounds: str = param(
@@ -123,7 +123,7 @@ class Scored(Tally):
         if not self.bounds:
             return
         if self.norm not in ("auto", "minmax"):
-            raise UsageError(f"parameter bounds of {self.name}: bounds are of norm=minmax, found norm={self.norm}")
+            raise UsageError(f"parameter bounds of {self.name}: bounds need norm=minmax, found norm={self.norm}")
         for name, (low, high) in BOUNDS.numbers(self.bounds).items():
             if not low < high:
                 raise UsageError(
@@ -159,7 +159,7 @@ class Scored(Tally):
     def _bounded(self, chunk: Chunk, params: Params) -> Scaled:
         if chunk.n_entries and not len(chunk.entry_score):
             raise UsageError(
-                f"parameter bounds of {self.name} is about scores, but some lists have none; import them with their "
+                f"parameter bounds of {self.name} needs scores, but some lists have none; import them with their "
                 "scores, or omit bounds"
             )
         if not chunk.n_entries:
@@ -171,7 +171,7 @@ class Scored(Tally):
         return np.where(given, inside, value), bottom
 
     def outside(self, chunk: Chunk, params: Params) -> Floats:  # (experts, 2)
-        """For every expert, its scores outside of its bounds, and all its scores."""
+        """For every expert, the number of its scores outside its bounds, and the number of all its scores."""
         if not len(chunk.entry_score):
             return np.zeros((chunk.n_experts, 2))
         low, high = _entry_bounds(chunk, params)
@@ -189,7 +189,7 @@ def _scores(chunk: Chunk) -> Scores:
 
 
 def _entry_bounds(chunk: Chunk, params: Params) -> tuple[Floats, Floats]:
-    """The bounds of every entry's expert, (E,) each; low is not below high where none are given."""
+    """The bounds of every entry's expert, (E,) each; if low is not below high, the expert has no bounds."""
     rows = np.repeat(params["expert_bounds"][chunk.list_expert], np.diff(chunk.entry_offsets), axis=0)
     return rows[:, 0], rows[:, 1]
 
@@ -200,7 +200,7 @@ class CombSum(Scored, Points, Weighted):
 
     A list of one item, or of tied items only, gives them 1 under minmax and sum, so that they stand above the items
     that it leaves out; ranx gives them 0. Under max and l2 a list of zeros likewise gives 1, and scores below 0 are
-    divided by the largest absolute value. dbsf gives them 0.5, as Qdrant does, and like Qdrant's clips nothing.
+    divided by the largest absolute value. dbsf gives the items of such lists 0.5 and clips no score, as Qdrant does.
     """
 
     name: ClassVar[str] = "combsum"
@@ -210,8 +210,8 @@ class CombSum(Scored, Points, Weighted):
 
     unlisted: str = param(
         "least",
-        "what a list gives the items it leaves out: least (the bottom of its scale: 0, with zmuv the list's least "
-        "value, with borda the mean of the points left over; scores are counted from there), zero (0, which with zmuv "
+        "score of a list for the items it leaves out: least (the bottom of its scale, where scores begin: 0; with zmuv "
+        "the list's least value; with borda the mean of the points that remain), zero (0, which with zmuv "
         "is the list's mean) or ignore (the mean over the lists that hold the item)",
         choices=("least", "zero", "ignore"),
     )
@@ -286,7 +286,7 @@ class CombAnz(Scored, Points, Weighted):
 
 @dataclass(frozen=True, kw_only=True)
 class CombMax(Scored):
-    """The best of the experts' scores for the item; items in no list come last. No sum, so it takes no weights."""
+    """The best of the experts' scores for the item; items in no list come last. Weights do not apply to a maximum."""
 
     name: ClassVar[str] = "combmax"
     summary: ClassVar[str] = "the largest of the normalised scores"

@@ -45,7 +45,7 @@ class Svp(Solver):
 
     ``gradient`` is the last change: of the leading singular vector where every pair is observed, of the residual
     relative to Y elsewhere. ``likelihood`` is minus the loss up to a constant of the data: half of what the fit
-    explains of the squared entries of Y above the diagonal. Items about which nothing is said get 0, the mean.
+    explains of the squared entries of Y above the diagonal. Items that no expert mentions get 0, the mean.
     """
 
     name: ClassVar[str] = "svp"
@@ -60,15 +60,15 @@ class Svp(Solver):
     unlisted: str = unlisted_param()
     joint: str = param(
         "mean",
-        "how experts are joined: mean of those that compare a pair, or sum (with unlisted=last only the scale differs)",
+        "how experts are combined: the mean of those that compare a pair, or the sum (the same order if unlisted=last)",
         choices=("mean", "sum"),
     )
-    step: float = param(1.0, "length of a step; up to 1 the loss never rises", above=0.0)
+    step: float = param(1.0, "length of a step; at a length of 1 or less the loss never rises", above=0.0)
     steps: int = param(1000, "most steps to take", least=1)
     tolerance: float = param(
         1e-4,
-        "stop when a step changes the residual, relative to the matrix, by no more; where every pair is observed, when "
-        "it moves the leading singular vector by no more than the square of this",
+        "stop when a step changes the residual, relative to the matrix, by no more than this; if every pair is "
+        "observed, when a step moves the leading singular vector by no more than the square of this",
         above=0.0,
     )
 
@@ -126,7 +126,7 @@ class Svp(Solver):
         return _outcome(score, ended, tolerance, trace)
 
     def _of_differences(self, chunk: Chunk, trace: bool) -> Outcome:
-        """Y = e m' - m e' with m the mean value of an item over lists: of rank 2, so nothing is left to project."""
+        """Y = e m' - m e', where m is the mean value of each item over lists; it has rank 2 already."""
         sizes, length = np.diff(chunk.item_offsets), np.diff(chunk.entry_offsets)
         function = discounted_function(self.name, self.pairs, self.unlisted, chunk)
         out = left_out(self.unlisted, chunk)

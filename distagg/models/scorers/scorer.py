@@ -213,10 +213,10 @@ TOLERANCE = 1e-6  # of the exponentials that stand for a discount
 
 @dataclass(frozen=True, kw_only=True)
 class Stagg(Scorer):
-    """In training, unlabelled items take part in contests and gain nothing.
+    """In training, unlabelled items compete for ranks, but have no gain.
 
-    Of a linear function, ``sigma`` and ``rate`` are one setting: what they learn depends on rate / sigma^2 alone, up to
-    the scale of the scores.
+    For a linear scoring function, ``sigma`` and ``rate`` act as one setting: up to the scale of the scores, the result
+    depends on rate / sigma^2 alone.
     """
 
     name: ClassVar[str] = "stagg"
@@ -230,7 +230,7 @@ class Stagg(Scorer):
     ranks: str = param(
         "exact", "distribution of a rank: exact, or normal (the paper's approximation)", choices=("exact", "normal")
     )
-    rate: float = param(0.1, "length of a step of SGD, times 10 for err and rbp; Adam's is a tenth of it", above=0.0)
+    rate: float = param(0.1, "length of a step of SGD (for err and rbp times 10, for Adam times 0.1)", above=0.0)
 
     @property
     def _step(self) -> float:
@@ -245,7 +245,7 @@ class Stagg(Scorer):
         return climb_expected(metric, bool(self.hidden), queries, chunk.grades(), self._rows(chunk), net, step, target)
 
     def _items(self, chunk: Chunk, highest: float) -> tuple[Floats, Floats]:
-        """The gain of every item, and the probability that it does not satisfy (err; 1 for the others)."""
+        """The gain of every item, and the probability that it does not satisfy the reader (1 except for err)."""
         keep = np.ones(chunk.n_items)
         if self.objective == "rbp":
             return (1.0 - PERSISTENCE) * np.maximum(chunk.labels, 0), keep
@@ -257,7 +257,7 @@ class Stagg(Scorer):
 
 
 def discounts(objective: str, rank: Floats) -> Floats:
-    """What the metric multiplies an item's gain by, at ranks from 0."""
+    """The factor by which the metric multiplies an item's gain, for each rank from 0 on."""
     if objective == "rbp":
         return PERSISTENCE**rank
     return 1.0 / (1.0 + rank) if objective == "err" else 1.0 / np.log2(2.0 + rank)

@@ -1,13 +1,15 @@
 """Leading singular triplets of pair matrices, without the matrices.
 
-Y(i, j) is what the lists give the pair "i over j": value_j - value_i where i stands before j (binary: 1), summed over
-the lists. Along a sorted list Y x and Y' x are running sums: O(entries) a product, only numbers of one sign are added
-while x has one, and tied items get the same bits. Triplets come one after the other by power iteration on what the
-earlier ones leave. Y has no negative entry, so the first triplet has none either and no start of positive numbers can
-miss it; pair matrices of one list have well separated singular values (about 6 steps), sums of lists need not.
+Y(i, j) is the sum over all lists that rank i before j of value_j - value_i, or of 1 if pairs are binary. Along a sorted
+list Y x and Y' x are running sums, so a product costs O(entries). If x has no negative entry, only numbers of one sign
+are added. Tied items get the same bits.
 
-Signs: a triplet's U has a non-negative sum; where that is 0 its V has; where both are, the first entry of U that is
-not 0 is positive.
+Power iteration finds one triplet after the other, with the earlier ones projected out. Y has no negative entry, so the
+first triplet has none either, and an iteration that starts from positive numbers cannot miss it. The pair matrix of one
+list has well separated singular values (about 6 steps); a sum of several lists may need more steps.
+
+Signs: the sum of U is positive. If it is 0, the sum of V is positive. If both are 0, the first nonzero entry of U is
+positive.
 """
 
 from __future__ import annotations
@@ -38,18 +40,18 @@ class Groups(NamedTuple):
 
     lists: Offsets  # (G + 1,)
     rows: Offsets  # (G + 1,) rows of the summed matrix
-    scale: Offsets  # (G,) items of the query: U and V grow by its root, singular values shrink by it
+    scale: Offsets  # (G,) items of the query: U and V are multiplied by its root, singular values divided by it
     ordered: bool  # groups are single lists, and their rows stand in their order
 
 
 class Room(NamedTuple):
-    """The triplets of one group, and what it takes to find them. N: rows of the largest group."""
+    """The triplets of one group, and scratch arrays to find them. N is the number of rows of the largest group."""
 
     u: Floats  # (rank, N)
     v: Floats  # (rank, N)
     product: Floats  # (N,) Y' u
-    gap: Floats  # (N,) from the value of one group of tied items to the next
-    many: Floats  # (N,) items of each
+    gap: Floats  # (N,) difference between the values of a group of tied items and the group before
+    many: Floats  # (N,) items of each group
 
 
 @kernel
@@ -77,9 +79,9 @@ def walk(lists: SortedLists, a: int, turned: bool, weight: float, x: Floats, y: 
 def multiply(
     lists: SortedLists, first: int, last: int, turned: bool, size: int, x: Floats, base: Floats, known: int, out: Floats
 ) -> float:
-    """Y x, or Y' x when ``turned``, into ``out``, less its share of the first ``known`` rows of ``base``; its length.
+    """Write Y x (Y' x when ``turned``) to ``out``, where Y is the sum over the lists first .. last - 1.
 
-    Y is the sum of the lists first..last.
+    The projection on the first ``known`` rows of ``base`` is subtracted. Returns the length of the result.
     """
     for i in range(size):
         out[i] = 0.0
@@ -99,9 +101,10 @@ def multiply(
 
 @kernel
 def leap(taken: int, move: float, before: float) -> float:
-    """How many times its last move the iteration still has to go: its error soon shrinks by one factor a step.
+    """The factor by which to lengthen the last step, so that the iteration jumps to its estimated limit.
 
-    0 but for every LEAP steps, when all the steps to come are taken at once.
+    After a few steps every step shrinks the error by the same ratio, so the remaining steps form a geometric series.
+    Returns 0 (no jump) except at every LEAP-th step.
     """
     ratio = np.sqrt(move / before) if taken % LEAP == 0 else 0.0
     return ratio / (1.0 - ratio) if ratio < 1.0 else 0.0
@@ -109,7 +112,7 @@ def leap(taken: int, move: float, before: float) -> float:
 
 @kernel
 def group_ties(begin: int, size: int, value: Floats, room: Room) -> int:
-    """Fill ``gap`` and ``many`` for the groups of tied entries of a list, and v with its start; how many groups."""
+    """Fill ``gap``, ``many`` and the start of v for every group of tied entries; returns the number of groups."""
     groups = 0
     for i in range(size):
         step = value[begin + i] - value[begin + i - 1] if i > 0 else 0.0
@@ -122,9 +125,9 @@ def group_ties(begin: int, size: int, value: Floats, room: Room) -> int:
 
 @kernel
 def spread_ties(groups: int, size: int, room: Room) -> None:
-    """Give every row of u and v the number of its group."""
+    """Copy the values of u and v from each group of tied items to the rows of the group."""
     k, left = groups - 1, room.many[groups - 1]
-    for i in range(size - 1, -1, -1):  # from the end: a group's number stands before its rows
+    for i in range(size - 1, -1, -1):  # from the end: the value of a group is stored at or before its rows
         room.u[0, i], room.v[0, i] = room.u[0, k], room.v[0, k]
         left -= 1.0
         if left == 0.0 and k > 0:
@@ -134,10 +137,10 @@ def spread_ties(groups: int, size: int, room: Room) -> None:
 
 @kernel
 def first_triplet(lists: SortedLists, a: int, steps: int, tolerance: float, room: Room) -> tuple[float, float]:
-    """The first triplet of one list, whose rows stand in its order: what ``next_triplet`` does, in two passes a step.
+    """Find the first triplet of a single list whose rows are in the order of the list.
 
-    Tied items share their numbers, so a step costs as much as there are different values. Fills v, and u times the
-    first number given; returns the lengths of the last Y v and Y' u.
+    The method and the result are those of ``next_triplet``, but a step takes two passes over the groups of tied items
+    only, because tied items have equal values in u and v.
     """
     begin, size = lists.entry_offsets[a], lists.entry_offsets[a + 1] - lists.entry_offsets[a]
     groups = group_ties(begin, size, lists.value, room)
@@ -172,9 +175,10 @@ def first_triplet(lists: SortedLists, a: int, steps: int, tolerance: float, room
 
 @kernel
 def start_triplet(t: int, size: int, root: float, room: Room) -> None:
-    """Where the first triplet starts, ones; triplet t from 1 / (1 + t V), V the first one's.
+    """Fill row t of ``room.v`` with the unit vector that the power iteration starts from.
 
-    The same for tied items, whatever their order.
+    The first triplet (t = 0) starts from equal values, triplet t from 1 / (1 + t V), where V is that of the first
+    triplet. Tied items start from equal values, whatever their order.
     """
     length = 0.0
     for i in range(size):
@@ -188,10 +192,10 @@ def start_triplet(t: int, size: int, root: float, room: Room) -> None:
 def next_triplet(
     lists: SortedLists, groups: Groups, g: int, t: int, steps: int, tolerance: float, least: float, room: Room
 ) -> tuple[float, float]:
-    """Triplet t of group g by power iteration on what the earlier ones leave.
+    """Find triplet t of group g by power iteration, with the earlier triplets projected out.
 
-    Fills v, and u times the first number given; returns the lengths of the last Y v and Y' u. The first is 0 where
-    nothing longer than ``least`` is left.
+    Fills row t of ``room.v``, and row t of ``room.u`` with Y v, which is not yet divided by its length. Returns the
+    lengths of Y v and Y' u in the last step, or two zeros if one of them is at most ``least``: no triplet is left.
     """
     first, last, size = groups.lists[g], groups.lists[g + 1], groups.rows[g + 1] - groups.rows[g]
     start_triplet(t, size, np.sqrt(groups.scale[g]), room)
@@ -217,7 +221,7 @@ def next_triplet(
 
 @kernel
 def turn(size: int, along: float, u: Floats, v: Floats) -> None:
-    """Divide u by its length ``along``, and give u and v the sign that the module's text says."""
+    """Divide u by its length ``along``, and give u and v the sign that the module's docstring defines."""
     over, under, lead = 0.0, 0.0, 0.0
     for i in range(size):
         u[i] /= along
@@ -234,7 +238,7 @@ def turn(size: int, along: float, u: Floats, v: Floats) -> None:
 def group_triplets(
     lists: SortedLists, groups: Groups, g: int, steps: int, tolerance: float, room: Room, out: Floats, at: int
 ) -> None:
-    """The leading triplets of one group; what is beyond the rank of its matrix stays as it is."""
+    """Write the leading triplets of one group to ``out``; columns beyond the rank of its matrix stay unchanged."""
     rank, top, size = len(room.u), groups.rows[g], groups.rows[g + 1] - groups.rows[g]
     largest, root = 0.0, np.sqrt(groups.scale[g])
     for t in range(rank):

@@ -112,12 +112,12 @@ def test_wrong_bounds_are_refused():
     for settings, said in (
         ({"bounds": "bm25:40:0"}, "40:0 for expert 'bm25', expected low:high"),
         ({"bounds": "bm25:40"}, "expected name:low:high"),
-        ({"bounds": "bm25:0:1", "norm": "zmuv"}, "bounds are of norm=minmax, found norm=zmuv"),
+        ({"bounds": "bm25:0:1", "norm": "zmuv"}, "bounds need norm=minmax, found norm=zmuv"),
     ):
         with pytest.raises(UsageError, match=said):
             model_named("combsum", settings)
     with pytest.raises(UsageError, match="unknown expert in bounds 'bm26'; did you mean 'bm25'"):
         rank("combmax", dataset({"bm25": {"i0": 1.0}}), bounds="bm26:0:1")
     ranks = Dataset.from_arrow(pa.table({"expert": ["a", "a"], "item": ["x", "y"], "rank": [1, 2]}))
-    with pytest.raises(UsageError, match="bounds of combsum is about scores"):
+    with pytest.raises(UsageError, match="bounds of combsum needs scores"):
         rank("combsum", ranks, bounds="a:0:1")

@@ -1,15 +1,14 @@
-"""Tuning what is deployed: c, norm, depth and weights of a plain fusion rule, chosen on labels.
+"""Tune plain fusion rules on labels: c, norm, depth and the experts' weights.
 
-Guard against few labels. A search gives four rules, from the plainest on: the rule as it is; its settings tuned with
-equal weights; weights halfway between equal and tuned; tuned weights. Which of the four to use is chosen on queries
-that the search did not see: the plainest one whose metric is within one standard error (of the paired differences
-between queries) of the best one's (the one-standard-error rule of Breiman et al. 1984). With few labels that is the
-rule as it is.
+Overfitting. A search gives four versions of a rule, from the simplest on: the rule with its defaults; tuned settings
+with equal weights; weights halfway between equal and tuned; tuned weights. The choice among the four uses
+queries that the search did not see. It takes the simplest version whose metric is within one standard error of the best
+(the one-standard-error rule of Breiman et al. 1984; the error is that of paired differences over queries). With few
+labels this is the rule with its defaults.
 
-Held-out figures. For every fold the search and the choice among the four use the other folds only (for the choice,
-each of these is held out in turn); the fold's queries are then ranked by what came out. The settings that are kept come
-from all labelled queries in the same way. Every pair of folds is left out once, so K folds take 1 + K + K(K - 1) / 2
-searches, which go side by side.
+Held-out figures. For every fold, the search and the choice use the other folds only; for the choice, each of these is
+held out in turn. The result then ranks the queries of the fold. The final settings come from all labelled queries, in
+the same way. Every pair of folds is left out once, so K folds need 1 + K + K(K - 1) / 2 searches, run side by side.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ STAGES = ("as it is", "settings", "half-tuned weights", "weights")
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """The outcome of ``tune``; ``model`` is the winner, with the settings found on all labelled queries."""
+    """The result of ``tune``; ``model`` is the best rule, with the settings tuned on all labelled queries."""
 
     model: Model
     experts: tuple[str, ...]
@@ -64,11 +63,11 @@ class Tuned:
 
     @property
     def fitted(self) -> Fitted:
-        """The winner, as ``rank`` and ``save_model`` take it."""
+        """The best rule, in the form that ``rank`` and ``save_model`` take."""
         return Fitted(self.model, self.model.resolved(self.experts), self.experts)
 
     def export(self, product: str) -> Export:
-        """The winner as the query of a search engine, and what the engine does otherwise."""
+        """The best rule as the query of a search engine, and notes on what the engine does differently."""
         return export(self.model, product, self.experts)
 
     def as_dict(self) -> dict[str, Any]:
@@ -103,23 +102,23 @@ def tune(
     runner: Runner | None = None,
     progress: Progress = silent,
 ) -> Tuned:
-    """Tune plain fusion rules on labels, and say what that gains on held-out queries.
+    """Tune plain fusion rules on labels, and measure the gain on held-out queries.
 
     Parameters
     ----------
     data
-        Lists of any kind that ``rank`` takes, with labels.
+        Lists in any form that ``rank`` takes, with labels.
     models
-        Rules that take weights: ``rrf``, ``combsum``, ``combmnz`` and others. The first one, as it is, is what all are
-        measured against.
+        Rules that take weights: ``rrf``, ``combsum``, ``combmnz`` and others. The first one with its
+        defaults is the baseline of all.
     labels
         Relevance judgements that are not in the data, of the kinds that ``fit`` takes.
     columns
-        Our names of columns that a table names otherwise, ``{"site": "item"}``.
+        distagg's names for columns that have other names in a table: ``{"site": "item"}``.
     folds
         ``letor5``, or the number of folds, at least 3.
     metric
-        What to tune for.
+        The metric to tune for.
     metrics
         More metrics to report.
     protocol
@@ -177,7 +176,7 @@ def tune(
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """A rule's outcome: values (queries, metrics) as it is and tuned, and the settings."""
+    """The results of a rule: values (queries, metrics) with its defaults and when tuned, and the settings."""
 
     plain: Floats
     tuned: Floats
@@ -188,7 +187,7 @@ class _Result:
 
 
 def _tune_rule(rule: Model, axes: Mapping[str, Sequence[Any]], judge: Judge, metrics: tuple[str, ...]) -> _Result:
-    """Search on every set of training folds, choose how far to go on those left out, test on the last."""
+    """Search on every set of training folds, choose a version on a fold that was left out, test it on another."""
     dataset, count = judge.dataset, judge.folds.count
     sets = [frozenset(out) for size in (0, 1, 2) for out in itertools.combinations(range(count), size)]
     searches = [climb(rule, axes, len(dataset.experts), sorted(set(range(count)) - out)) for out in sets]
@@ -225,7 +224,7 @@ def _tune_rule(rule: Model, axes: Mapping[str, Sequence[Any]], judge: Judge, met
 
 
 def _within_one_error(values: Sequence[Floats]) -> int:
-    """The first of several (queries,) that is within a standard error of the best: of their paired differences."""
+    """The first of several arrays (queries,) within one standard error (of paired differences) of the best."""
     means = [float(np.nanmean(value)) if np.isfinite(value).any() else -np.inf for value in values]
     best = values[int(np.argmax(means))]
     for n, value in enumerate(values):
@@ -236,7 +235,7 @@ def _within_one_error(values: Sequence[Floats]) -> int:
 
 
 def _stages(climbed: Climbed) -> list[Found]:
-    """From the plainest on; weights halfway are the mean of equal weights and tuned ones of the same sum."""
+    """The versions, simplest first; halfway weights are the mean of tuned weights and equal ones of the same sum."""
     tuned = climbed.weights
     total = sum(tuned.weights) / len(tuned.weights)
     half = tuple(0.5 + 0.5 * weight / total for weight in tuned.weights)
@@ -244,7 +243,7 @@ def _stages(climbed: Climbed) -> list[Found]:
 
 
 def _as_model(found: Found, experts: tuple[str, ...]) -> Model:
-    """The model with its weights as a setting, the largest one 1."""
+    """The model with these weights as a setting, scaled so that the largest is 1."""
     if len(set(found.weights)) == 1:
         return found.model
     shares = [float(f"{weight / max(found.weights):.{DIGITS}g}") for weight in found.weights]
@@ -259,12 +258,12 @@ def _changed(model: Model) -> dict[str, Any]:
 
 
 def rule_named(name: str | Model) -> Model:
-    """A rule that can be tuned, or a UsageError."""
+    """The rule of this name; a UsageError if it cannot be tuned."""
     model = model_named(name) if isinstance(name, str) else name
     if not isinstance(model, Weighted):
         raise UsageError(f"{model.name} takes no weights; tune rrf, combsum or another rule whose score is a sum")
     if model.learns:
-        raise UsageError(f"{model!r} learns by itself; give the rule without 'auto'")
+        raise UsageError(f"{model!r} chooses a setting on labels itself; give the rule without 'auto'")
     return model
 
 
@@ -272,11 +271,11 @@ def _rule(named: str | Model, dataset: Dataset, product: Product | None) -> Mode
     model = rule_named(named)
     check_fits(model, dataset)
     if not dataset.manifest.labels:
-        raise UsageError(f"{dataset.path or 'the dataset'} has no labels to tune on; import it with them (--qrels)")
+        raise UsageError(f"{dataset.path or 'the dataset'} has no labels to tune on; import it with labels (--qrels)")
     if dataset.manifest.partition == "expert" and len(dataset.plan()) > 1:
         raise UsageError(f"{model.name} is tuned on whole queries, but the dataset is partitioned by expert")
     if len(dataset.experts) > MOST_EXPERTS:
-        raise UsageError(f"found {len(dataset.experts):,} experts, expected at most {MOST_EXPERTS} to tune weights of")
+        raise UsageError(f"found {len(dataset.experts):,} experts, expected at most {MOST_EXPERTS} to tune weights")
     norm = getattr(model, "norm", None)
     if product is None or norm is None or norm in product.norms:
         return model
@@ -288,10 +287,10 @@ def _rule(named: str | Model, dataset: Dataset, product: Product | None) -> Mode
 
 
 def _axes(rule: Model, depths: tuple[int, ...], product: str | None) -> dict[str, tuple[Any, ...]]:
-    """The values to try of each setting that the rule has."""
+    """The values to try for each setting of the rule."""
     axes: dict[str, tuple[Any, ...]] = {"c": RRF_CANDIDATES} if hasattr(rule, "c") else {}
     norms = _norms(rule)
-    if norms and not getattr(rule, "bounds", ""):  # which are of one norm
+    if norms and not getattr(rule, "bounds", ""):  # bounds need norm=minmax
         axes["norm"] = tuple(norm for norm in norms if product is None or norm in product_named(product).norms)
     return axes | ({"depth": depths} if depths else {})
 
@@ -303,14 +302,14 @@ def _norms(rule: Model) -> list[str]:
 
 
 def _folds(dataset: Dataset, folds: str) -> Folds:
-    count = len(make_folds(dataset, folds))  # refuses what cannot be
+    count = len(make_folds(dataset, folds))  # refuses impossible folds
     return Folds(count, tuple(sorted(dataset.manifest.parts)) if folds == "letor5" else ())
 
 
 def _table(
     values: Mapping[str, Floats], fold: Indices, metrics: tuple[str, ...], count: int, seed: int
 ) -> list[dict[str, Any]]:
-    """Means over queries, then folds, of every rule; the difference to the first with its interval, over queries."""
+    """For every rule: means over queries, then folds; the difference to the first rule, with its interval."""
     first = next(iter(values.values()))
     rows = []
     for name, value in values.items():

@@ -1,11 +1,11 @@
 """Coordinate search over a rule's settings and its experts' weights.
 
-Weights move on a short ladder of round numbers; the settings (c, norm, depth) on theirs. Every sweep tries all values
-of one coordinate after the other and keeps the best, of equals the plainest. Sweeps end when none gains. There are two
-starts: equal weights, and weights by how good each expert is alone.
+Each weight and each setting (c, norm, depth) takes its values from a short list. A sweep goes through the coordinates,
+tries all values of one and keeps the best; among equally good weights it keeps the one nearest to 1. The search ends
+when a sweep gains nothing. It has two starts: equal weights, and weights by the quality of each expert alone.
 
-A search is a generator that asks for values and is sent them, so that several searches (one for each set of training
-queries) go side by side, and what two of them ask is judged once.
+A search is a generator: it yields the settings that it wants judged and receives their values. So several searches (one
+for each set of training queries) run side by side, and settings that two of them ask for are judged once.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from distagg.types import Floats
 
 WEIGHTS = (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 7.0, 10.0)
 SWEEPS = 6
-GAIN = 1e-9  # of the metric: less is rounding
+GAIN = 1e-9  # smaller differences of the metric are rounding
 STEEP = 3.0  # a weight of the second start is the expert's metric, divided by the best one's, to this power
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Settings of a rule, and what they score on the queries they were found on."""
+    """Settings of a rule, and their metric on the queries of the search."""
 
     model: Model
     weights: tuple[float, ...]
@@ -37,7 +37,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Climbed:
-    """The results of a search, from the plainest: the rule as it is, its settings tuned, its weights as well."""
+    """The results of a search: the rule with its defaults, with tuned settings, and with tuned weights too."""
 
     plain: Found
     settings: Found
@@ -48,11 +48,11 @@ Search = Generator[list[Ask], list[Floats], Climbed]
 
 
 def climb(model: Model, axes: Mapping[str, Sequence[Any]], experts: int, train: Sequence[int]) -> Search:
-    """Search on the queries of the folds ``train``; ``axes`` has the values to try of each setting."""
+    """Search on the queries of the folds ``train``; ``axes`` holds the values to try for each setting."""
     folds = list(train)
 
     def means(sums: Floats) -> Floats:
-        """Of (values, 2, folds)."""
+        """The means over the training folds, from sums and counts (values, 2, folds)."""
         total = sums[:, :, folds].sum(axis=2)
         return np.asarray(total[:, 0] / np.maximum(total[:, 1], 1.0))
 
@@ -76,7 +76,7 @@ def climb(model: Model, axes: Mapping[str, Sequence[Any]], experts: int, train: 
             before = found.value
             for expert in range(experts):
                 others = any(found.weights[:expert]) or any(found.weights[expert + 1 :])
-                ladder = WEIGHTS if others else WEIGHTS[1:]  # somebody has to weigh something
+                ladder = WEIGHTS if others else WEIGHTS[1:]  # not all weights may be 0
                 found = yield from tried(found, Ask(found.model, found.weights, expert, ladder))
             found = yield from set_axes(found)
             if found.value <= before + GAIN:
@@ -101,7 +101,7 @@ def climb(model: Model, axes: Mapping[str, Sequence[Any]], experts: int, train: 
 
 
 def _plainest(values: Floats, weights: Sequence[float]) -> int:
-    """The weight nearest to 1 (by its logarithm) of those that score best."""
+    """Among the weights that score best, the one nearest to 1 (by its logarithm)."""
     best = np.flatnonzero(values >= values.max() - GAIN)
     away = np.abs(np.log(np.maximum(np.asarray(weights)[best], 1e-6)))
     return int(best[np.argmin(away)])
@@ -112,7 +112,7 @@ def _only(expert: int, experts: int) -> tuple[float, ...]:
 
 
 def _by_quality(quality: Floats) -> tuple[float, ...]:
-    """Weights on the ladder, the best expert's 1; equal ones where nobody is good alone."""
+    """Weights from WEIGHTS, 1 for the best expert; equal weights if no expert scores above 0 alone."""
     if quality.max() <= 0.0:
         return (1.0,) * len(quality)
     share = np.maximum(quality, 0.0) / quality.max()
@@ -121,7 +121,7 @@ def _by_quality(quality: Floats) -> tuple[float, ...]:
 
 
 def climb_all(searches: Sequence[Search], judge: Callable[[Sequence[Ask]], list[Floats]]) -> list[Climbed]:
-    """Run several searches side by side: what they ask in a turn is judged together, in one pass over the data."""
+    """Run several searches side by side; one pass over the data judges what they all ask in a turn."""
     results: dict[int, Climbed] = {}
     asked = {n: next(search) for n, search in enumerate(searches)}
     while asked:

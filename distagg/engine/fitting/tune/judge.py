@@ -1,6 +1,7 @@
-"""What settings score on labelled queries: sums by fold for a search, values of each query for a report.
+"""The metric of settings on labelled queries: sums by fold for a search, values of each query for a report.
 
-Tasks on chunks; the driver merges their sums in the fixed tree, so that every number of workers gives the same bits.
+Tasks on chunks do the work. The driver merges their sums in the fixed tree, so that every number of workers gives the
+same bits.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ LINEAR = ("rrf", "combsum")  # their score is a sum of weight times points, wher
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Settings to judge: a model, weights of its experts, and for one of these (or none, -1) several values."""
+    """Settings to judge: a model, its experts' weights, and values to try for the weight of one ``expert`` (or -1)."""
 
     model: Model
     weights: tuple[float, ...]
@@ -37,7 +38,7 @@ class Ask:
     values: tuple[float, ...] = (1.0,)
 
     def rows(self) -> list[tuple[float, ...]]:
-        """The weights of every value."""
+        """The weights of all experts, for every value to try."""
         if self.expert < 0:
             return [self.weights]
         before, after = self.weights[: self.expert], self.weights[self.expert + 1 :]
@@ -46,7 +47,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Folds:
-    """The fold of every query: by the source parts, or dealt out in turn, as ``make_folds`` does."""
+    """Assigns queries to folds as ``make_folds`` does: by source part, or in turn."""
 
     count: int
     parts: tuple[str, ...] = ()
@@ -61,7 +62,7 @@ class Folds:
 
 @dataclass(slots=True)
 class Judge:
-    """A dataset, its folds and the metric: judges settings, each only once."""
+    """Computes the metric of settings on a dataset by fold; judges each setting only once."""
 
     dataset: Dataset
     folds: Folds

@@ -225,7 +225,7 @@ def test_somebody_weighs_something() -> None:
 def test_refusals(planted_lists: Dataset, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="median takes no weights"):
         tune(planted_lists, ["median"])
-    with pytest.raises(UsageError, match="learns by itself"):
+    with pytest.raises(UsageError, match="chooses a setting on labels itself"):
         tune(planted_lists, [model_named("rrf", {"weights": "auto"})])
     with pytest.raises(UsageError, match="rrf is named 2 times"):
         tune(planted_lists, ["rrf"], beside=["rrf"])
