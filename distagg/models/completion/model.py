@@ -4,13 +4,13 @@ A completion learns in rounds as a model does and, once fitted, gives dense rows
 held. Cost of rows: users x items.
 
 pmf is probabilistic matrix factorisation (Salakhutdinov & Mnih 2008), with offsets of users and items: the maximum of
-the posterior under Gaussian priors, by alternating least squares. Users are fitted where their chunk is, sums for the
-items add up over chunks. Only items' factors travel. Cost of a round: entries x factors^2; statistics:
+the posterior under Gaussian priors, by alternating least squares. Each chunk fits its own users, and sums for the items
+add up over chunks, so only the items' factors are sent to workers. Cost of a round: entries x factors^2; statistics:
 items x factors^2.
 
-neighbours predicts ratings from the users who are most alike. Deviations are from a baseline, mean + c_u + b_i, both
-offsets shrunk. A pool of users, drawn by the seed where there are more, is all that travels: memory is bounded by it,
-cost is users x ratings of the pool.
+neighbours predicts ratings from the most similar users. It compares deviations from a baseline, mean + c_u + b_i, whose
+offsets are shrunk. Neighbours come from a pool of users, a random sample if there are many. Only the pool is sent to
+workers, which bounds memory. Cost: users x ratings of the pool.
 """
 
 from __future__ import annotations
