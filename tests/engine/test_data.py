@@ -222,7 +222,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     "series": (pd.Series([1]), "found a Series, which is no table"),
     "no such file": ("nowhere", r"nowhere: found no such file"),
     "no match": ("*.nothing", r"\*.nothing: found no file that matches the pattern"),
-    "no item": (FRAME.drop(columns="item"), r"no column item; it has query, expert, score; if a column has another name.*columns="),
+    "no item": (FRAME.drop(columns="item"), r"no column item; it has query, expert, score; if a column .* columns="),
     "neither rank nor score": (FRAME.drop(columns="score"), r"no column rank or score; it has query, expert, item"),
     "no expert": (FRAME.drop(columns="expert"), r"no column expert \(for one table by expert, .* \{expert: table\}"),
     "one of several": ({"a": FRAME.drop(columns=["expert", "score"])}, "table of a has no column rank or score"),
