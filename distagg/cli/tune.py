@@ -24,7 +24,12 @@ FEW = 8  # experts whose weights in every fold are shown
     "tune",
     DATA,
     option("--models", default="rrf,combsum", metavar="a,b,...", help="rules to tune (default rrf,combsum)"),
-    option("--folds", default="5", metavar="letor5|K", help="hold out queries: letor5 (five files), or K folds"),
+    option(
+        "--folds",
+        default="5",
+        metavar="letor5|K",
+        help="how to hold out queries: letor5 (five files), or K folds (default 5)",
+    ),
     METRICS,
     PROTOCOL,
     option("--beside", metavar="a,b,...", help="trained models to test on the same folds, such as crf,blend"),

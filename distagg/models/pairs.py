@@ -53,7 +53,7 @@ def discounted_pairs_param() -> str:
 def unlisted_param() -> str:
     return param(
         "auto",
-        "what it means that a list leaves an item out: last (it stands one place behind the last listed item), ignore "
+        "how to read a list that leaves an item out: last (it ranks one place behind the last listed item), ignore "
         "(the list says nothing about it) or auto (ratings: ignore; other lists: last); raw pairs leave nothing out",
         choices=("auto", "last", "ignore"),
     )

@@ -43,9 +43,9 @@ class Trained(Model):
     adam: ClassVar[tuple[float, float, float, float]] = (0.1, 0.9, 0.999, 1e-8)  # step, decay of both moments, floor
 
     mode: str = param("serial", MODE_HELP, choices=MODES)
-    rounds: int = param(100, "most rounds of training", least=1)
+    rounds: int = param(100, "largest number of rounds of training", least=1)
     patience: int = param(20, "stop after this many rounds without a better value on the validation queries", least=1)
-    rate: float = param(0.1, "length of a step of SGD; Adam's is a tenth of it", above=0.0)
+    rate: float = param(0.1, "length of a step of SGD (for Adam times 0.1)", above=0.0)
     seed: int = param(0, "seed of all random draws", least=0)
 
     @property

@@ -158,7 +158,7 @@ class Pmf(Completion):
     factors: int = param(10, "number of factors of every user and item", least=1)
     weight: float = param(12.0, "weight of the Gaussian priors on factors, in squared ratings", above=0.0)
     offset: float = param(2.0, "weight of the Gaussian priors on offsets", above=0.0)
-    rounds: int = param(100, "most rounds to take", least=1)
+    rounds: int = param(100, "largest number of rounds to take", least=1)
     tolerance: float = param(1e-4, "stop when a round lowers the objective by a smaller share", above=0.0)
     seed: int = param(0, "seed of the initial factors", least=0)
 

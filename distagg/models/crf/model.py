@@ -86,7 +86,7 @@ class Crf(Trained):
         "experts have their own, unseen ones the consensus)",
         choices=("individual", "consensus", "mixed"),
     )
-    rate: float = param(4.0, "length of a step of SGD; Adam's is a tenth of it", above=0.0)
+    rate: float = param(4.0, "length of a step of SGD (for Adam times 0.1)", above=0.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()

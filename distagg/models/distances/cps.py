@@ -57,7 +57,7 @@ class Cps(Pooled):
         above=0.0,
     )
     prior: float = param(1.0, "weight of the Gaussian prior on learned weights", above=0.0)
-    rounds: int = param(100, "most rounds of learning", least=1)
+    rounds: int = param(100, "largest number of rounds of learning", least=1)
     tolerance: float = param(1e-8, "stop when a round promises to raise the log likelihood per item by less", above=0.0)
 
     @property

@@ -144,7 +144,7 @@ class Mallows(Kemeny):
 
     scores: str = param("expected", "expected (items behind) or places (in the centre)", choices=("expected", "places"))
     tolerance: float = param(1e-10, "stop when the slope for each entry is no larger", above=0.0)
-    steps: int = param(100, "most Newton steps to take", least=1)
+    steps: int = param(100, "largest number of Newton steps to take", least=1)
 
     @property
     def query_columns(self) -> tuple[str, ...]:
@@ -248,21 +248,21 @@ class Cranking(Pooled):
     pool: int = pool_param(200)
     unlisted: str = param(
         "last",
-        "what it means that a list leaves an item out: last (it stands behind all listed ones) or ignore (the list "
+        "how to read a list that leaves an item out: last (the item ranks behind all listed ones) or ignore (the list "
         "says nothing about it)",
         choices=("last", "ignore"),
     )
     sweeps: int = param(10, "sweeps of Gibbs sampling over a query's items, after five that do not count", least=1)
     largest: float = param(
         0.2,
-        "most that a theta may be: it bounds how far experts whose lists are nearly the same confirm each other; of "
+        "largest theta: it bounds how far experts whose lists are nearly the same confirm each other; of "
         "0.05 to 10 the best on MQ2007 and good on MQ2008",
         above=0.0,
     )
     seed: int = param(0, "seed of the sampling", least=0)
     start: float = param(0.1, "theta of every expert in the first round", above=0.0)
     tolerance: float = param(1e-3, "stop when no theta changes by a larger share of the largest", above=0.0)
-    rounds: int = param(100, "most rounds to take", least=1)
+    rounds: int = param(100, "largest number of rounds to take", least=1)
 
     @property
     def learns(self) -> bool:

@@ -178,7 +178,7 @@ class Markov(Majority, Weighted):
         0.3, "chance to jump anywhere at each step; 0.3 is better on MQ2007 and MQ2008 than 0.05, and faster", above=0.0
     )
     tolerance: float = param(1e-10, "stop when a step changes the scores by less than this in total", above=0.0)
-    steps: int = param(2000, "most steps to take", least=1)
+    steps: int = param(2000, "largest number of steps to take", least=1)
     local_kemeny: bool = param(False, "finally move each item up past neighbours that a majority ranks below it")
 
     def _finished(self, scores: Floats, unfinished: int, sizes: np.ndarray) -> Floats:
@@ -312,10 +312,10 @@ class Outranking(Pooled, Weighted):
     cost: ClassVar[str] = "items^2 x lists"
     additive: ClassVar[bool] = True
 
-    preference: float = param(0.0, "places, as a share of the items, by which an item must be ahead", least=0.0)
-    veto: float = param(0.75, "places, as a share of the items, behind which a list objects", least=0.0)
-    concordance: float = param(0.0, "least share of lists that agree", least=0.0)
-    discordance: float = param(0.25, "most share of lists that object", least=0.0)
+    preference: float = param(0.0, "smallest lead at which a list agrees, in places as a share of the items", least=0.0)
+    veto: float = param(0.75, "smallest lag at which a list objects, in places as a share of the items", least=0.0)
+    concordance: float = param(0.0, "smallest share of lists that must agree", least=0.0)
+    discordance: float = param(0.25, "largest share of lists that may object", least=0.0)
 
     def map(self, chunk: Chunk, params: Params) -> Statistics:
         """The matrices of the one query of an expert-partitioned chunk."""

@@ -65,7 +65,7 @@ class Mpm(Solver):
         "is reported)",
         choices=("lbfgs", "gradient"),
     )
-    steps: int = param(500, "most steps to take", least=1)
+    steps: int = param(500, "largest number of steps to take", least=1)
     rate: float = param(1.0, "length of a gradient step", above=0.0)
     tolerance: float = param(1e-10, "stop when no gradient entry is larger, for each observed preference", above=0.0)
     prior: float = param(1e-3, "weight of the Gaussian prior on scores, beside an average item's evidence", above=0.0)
@@ -212,7 +212,7 @@ class ThetaMpm(Adherent):
     summary: ClassVar[str] = "mpm with each expert's adherence learned, without labels"
     paper: ClassVar[str] = "Volkovs & Zemel 2014, section 2.5; Volkovs & Zemel 2012"
     cost: ClassVar[str] = "(entries + items x experts x steps) x rounds"
-    rounds: int = param(100, "most rounds of learning adherence", least=1)
+    rounds: int = param(100, "largest number of rounds of learning adherence", least=1)
 
     @property
     def learns(self) -> bool:

@@ -77,7 +77,7 @@ class Pairwise(Pooled, Solver):
         "rounds; no memory for pairs) or auto (the cheaper by an estimate, which is logged)",
         choices=("auto", "counts", "lists"),
     )
-    steps: int = param(10_000, "most steps to take; Newton's method needs about a dozen", least=1)
+    steps: int = param(10_000, "largest number of steps to take; Newton's method needs about a dozen", least=1)
     tolerance: float = param(1e-8, "stop when no score alone would move by more", above=0.0)
     errors: str = param(
         "none",

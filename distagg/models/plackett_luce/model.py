@@ -65,7 +65,7 @@ class PlackettLuce(Solver):
     seed: int = param(
         0, "seed of bootstrap and gibbs; every query has its own stream, by its position in the dataset", least=0
     )
-    steps: int = param(2000, "most steps to take", least=1)
+    steps: int = param(2000, "largest number of steps to take", least=1)
     tolerance: float = param(1e-11, "stop when no gradient entry is larger, for each observed choice", above=0.0)
 
     def __post_init__(self) -> None:

@@ -78,7 +78,7 @@ class Dibra(Model):
 
     gamma: float = param(1.5, "how fast gains fall with the distance and with the rounds", above=0.0)
     tolerance: float = param(0.01, "stop when no gain is larger than this", above=0.0)
-    rounds: int = param(50, "most rounds", least=1)
+    rounds: int = param(50, "largest number of rounds", least=1)
 
     def score(self, chunk: Chunk, params: Params) -> Floats:
         points, length = CombSum(norm="borda").points(chunk, {}), np.diff(chunk.entry_offsets)

@@ -64,7 +64,7 @@ class Svp(Solver):
         choices=("mean", "sum"),
     )
     step: float = param(1.0, "length of a step; at a length of 1 or less the loss never rises", above=0.0)
-    steps: int = param(1000, "most steps to take", least=1)
+    steps: int = param(1000, "largest number of steps to take", least=1)
     tolerance: float = param(
         1e-4,
         "stop when a step changes the residual, relative to the matrix, by no more than this; if every pair is "

@@ -63,7 +63,7 @@ class Scorer(Trained):
     mode: str = param(
         "average", MODE_HELP, choices=MODES
     )  # better than serial on validation queries of both LETOR sets
-    rounds: int = param(200, "most rounds of training", least=1)
+    rounds: int = param(200, "largest number of rounds of training", least=1)
 
     @property
     def weight_names(self) -> tuple[str, ...]:
