@@ -160,9 +160,9 @@ def as_paths(paths: str | Path | Sequence[str | Path]) -> list[Path]:
 
 
 def source_files(sources: str | Path | Sequence[str | Path], columns: Mapping[str, str] | None = None) -> list[Path]:
-    """The files that are meant: files, the files of folders, and those that match a pattern, in name order.
+    """The files that paths stand for, in name order: files, the files in folders, and files that match a pattern.
 
-    Folders in a folder are read if their names give a column, ``expert=bm25``, as Hive and Spark lay out tables.
+    A folder inside a folder is read if its name sets a column, such as ``expert=bm25`` (the layout of Hive and Spark).
     """
     paths = [sources] if isinstance(sources, str | Path) else sources
     return [file for source in paths for file in _files(local(str(source), "source files"), columns or {})]

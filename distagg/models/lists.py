@@ -96,12 +96,13 @@ def borda_points(
     entry_rank: Floats,  # (E,)
     list_weight: Floats,  # (L,); empty where each list counts 1
 ) -> tuple[Floats, Floats, Floats]:  # (I,), (I,), (Q,)
-    """Borda points: size - position in every list, ties sharing theirs; with ``average`` less the leftover.
+    """Borda points: a list gives an item the number of the query's items less its position; ties share the mean.
 
-    With ``discount`` points are differences of ``discounted_places`` to the items left out.
+    With ``discount``, points are the differences of ``discounted_places`` between the item and the unlisted items. With
+    ``average``, each list divides the points that it did not give equally among its unlisted items. This mean is
+    subtracted from its listed items, and the query's sum of means is returned as the leftover, to add to all items.
 
-    Returns every item's points, how many lists hold it (by weight), and, with ``average``, every query's leftover: the
-    sum over lists of the mean of the points that a list has left over.
+    Returns every item's points, the number of lists that hold it (by weight), and every query's leftover.
     """
     lists, length = np.diff(list_offsets), np.diff(entry_offsets)
     most: Floats = np.repeat(np.diff(item_offsets).astype(np.float64), lists)  # points of each list

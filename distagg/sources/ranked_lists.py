@@ -74,7 +74,7 @@ class RankingsSource:
         refuse_same_names(named, _name, "rename one of them")
 
     def tables(self) -> Iterator[SourceTable]:
-        """Per batch of rows its labels, where there are any, and its entries."""
+        """For each batch of rows, a table of its labels (if it has any) and a table of its entries."""
         for file in self.files:
             if file in self._tables:
                 yield from self._long(self._tables[file])

@@ -235,7 +235,10 @@ def solve_component(matrix: Floats, step: float, budget: int, search: Search) ->
 
 
 def _prove(matrix: Floats, budget: int, search: Search, solution: Solution) -> None:
-    """Sweep and search, kick, and sweep and search again; where a search cannot get deep, only kick."""
+    """Tighten the bound by sweeps and search for the best order, perturb the order, then sweep and search again.
+
+    A query that is too large for the budget of the search is swept and perturbed only.
+    """
     size = len(matrix)
     bound = Bound(matrix, matrix.copy(), np.zeros((size, size, size)))
     sweeps, a_sweep, deep = 0, size**3 // 3, size**3 <= budget // 4

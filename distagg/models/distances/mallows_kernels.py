@@ -268,7 +268,7 @@ def expected_behind(before: Floats, score: Floats) -> Offsets:  # (size,)
 
 @kernel
 def stream(seed: int, position: int) -> np.uint64:
-    """Where a query's random numbers start: its own place for every seed and position in the dataset."""
+    """The start of a query's random numbers, which depends only on the seed and the query's position in the dataset."""
     mixed = np.uint64(seed) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(position)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -275,7 +275,7 @@ def entries_by_item(
 
 @kernel
 def most_pairs(lists: WeightedLists, first: int, last: int, size: int) -> int:
-    """No more pairs than these can be observed."""
+    """An upper bound on the number of observed pairs of a query."""
     most = 0
     for a in range(first, last):
         length = lists.entry_offsets[a + 1] - lists.entry_offsets[a]
