@@ -26,6 +26,7 @@ from distagg.types import OFFSET, Floats, Offsets
 PAIRS, RECIPROCAL = ("log", "binary"), 10.0
 UNLABELLED = ("rrf", "borda", "mpm")
 DIGITS = 6  # decimals of their scores: trees must not tell apart what rounding does
+ROUNDING = 1e-12  # scores that differ by less than this share of the largest are equal
 COMMON = (*UNLABELLED, "lists")
 
 
@@ -148,8 +149,11 @@ def _common(chunk: Chunk) -> Floats:
 
 
 def standardised(chunk: Chunk, score: Floats) -> Floats:
-    """Scores with mean 0 and deviation 1 in every query; zeros where all are equal."""
+    """Scores with mean 0 and deviation 1 in every query; zeros where all are equal, up to rounding."""
     owner, size = chunk.item_query(), np.maximum(np.diff(chunk.item_offsets), 1)
     centred = score - (np.bincount(owner, score, chunk.n_queries) / size)[owner]
     deviation = np.sqrt(np.bincount(owner, centred**2, chunk.n_queries) / size)
-    return np.asarray(centred / np.where(deviation > 0.0, deviation, 1.0)[owner])
+    largest = np.zeros(chunk.n_queries)
+    np.maximum.at(largest, owner, np.abs(score))
+    apart = deviation > ROUNDING * largest
+    return np.asarray(np.where(apart[owner], centred, 0.0) / np.where(apart, deviation, 1.0)[owner])

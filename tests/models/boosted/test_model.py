@@ -298,3 +298,9 @@ def test_members_of_a_blend_hold_out_the_parts_in_turn(hostile: Dataset) -> None
     expected = model.joined(learned, weights)
     assert {k: v.tobytes() for k, v in params.items()} == {k: v.tobytes() for k, v in expected.items()}
     assert model.score(chunk, params).std() > 0.0
+
+
+def test_scores_that_differ_by_rounding_alone_are_equal_when_standardised() -> None:
+    chunk = build_chunk([Query(3, {0: {0: 1.0}}), Query(2, {0: {0: 1.0}})])
+    scores = standardised(chunk, np.array([0.3, 0.1 + 0.2, 0.3, 1.0, 3.0]))
+    assert scores.tolist() == [0.0, 0.0, 0.0, -1.0, 1.0]
