@@ -1,14 +1,15 @@
 """The base of models that are trained in rounds, and what they give the engine.
 
 Volkovs & Zemel 2014, algorithms 1 and 2, and their map-reduce forms.
-A model's weights are arrays in its params, named by ``weight_names``. It writes ``start`` (the first weights),
-``learn`` (one pass of SGD over a chunk's queries), ``slope`` (the summed gradient at fixed weights) and ``score``;
-``prepare`` computes what depends on the chunk alone (features, potentials). The engine (``engine.fitting.train``) owns
-the rounds; params also hold ``round`` (rounds done) and ``highest`` (the highest label of the training data).
-Objectives are maximised: a slope points up.
+A model's weights are arrays named by ``weight_names``. A model writes ``start`` (the first weights), ``learn`` (one
+pass of SGD over a chunk's queries), ``slope`` (the summed gradient at fixed weights) and ``score``; ``prepare``
+computes the arrays that depend on the chunk alone (features, potentials). ``TrainingState`` holds everything that the
+next round depends on; the engine (``engine.fitting.train``) runs the rounds. Objectives are maximised: a slope points
+up.
 
 - ``serial``: the weights go through all chunks one after the other, the papers' algorithm.
-- ``average``: every chunk learns from the round's weights; the mean of what they reach, by queries, is the next.
+- ``average``: every chunk learns from the round's weights; the next weights are the mean of those that the chunks
+  reach, in proportion to their queries.
 - ``gradient``: the mean gradient of all queries makes one step of Adam; it needs several times the rounds and patience.
 
 Params named ``expert_*`` hold a row for each expert and are aligned by name; an expert unseen in training has
@@ -17,14 +18,14 @@ Params named ``expert_*`` hold a row for each expert and are aligned by name; an
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.models.base import Model, param
-from distagg.models.rounds import Params, Statistics, kept
+from distagg.models.rounds import Params, Stage, Statistics, kept
 
 MODES = ("serial", "average", "gradient")
 MODE_HELP = (
@@ -64,19 +65,19 @@ class Trained(Model):
         """The first weights, by name."""
         raise NotImplementedError
 
-    def first(self, n_experts: int, highest: float) -> Params:
-        """The params before the first round; ``highest`` is the highest label of the training data."""
-        return {**self.start(n_experts), "round": np.zeros(1), "highest": np.array([float(highest)])}
+    def first(self, n_experts: int, highest: float) -> TrainingState:
+        """The state before the first round; ``highest`` is the highest label of the training data."""
+        return TrainingState(self, self.start(n_experts), float(highest))
 
     def prepare(self, chunk: Chunk) -> dict[str, np.ndarray]:
         """Arrays that depend on the chunk and the settings alone."""
         return {}
 
-    def learn(self, chunk: Chunk, params: Params) -> tuple[Params, int]:
+    def learn(self, chunk: Chunk, state: TrainingState) -> tuple[Params, int]:
         """The weights after one pass of SGD over the chunk's queries, and how many queries had a gradient."""
         raise NotImplementedError
 
-    def slope(self, chunk: Chunk, params: Params) -> tuple[Params, int]:
+    def slope(self, chunk: Chunk, state: TrainingState) -> tuple[Params, int]:
         """The gradient of the objective, by weight, summed over the queries that have one; and their number."""
         raise NotImplementedError
 
@@ -84,41 +85,82 @@ class Trained(Model):
         """The arrays of ``prepare``, cached while the chunk is in memory."""
         return kept(chunk, self, self.prepare)
 
-    def draws(self, chunk: Chunk, params: Params) -> np.random.Generator:
+    def draws(self, chunk: Chunk, state: TrainingState) -> np.random.Generator:
         """The random numbers of this round for this chunk, the same on every worker."""
         first = int(chunk.positions[0]) if chunk.n_queries else 0
-        return np.random.default_rng(np.random.SeedSequence([self.seed, int(params["round"][0]), first]))
+        return np.random.default_rng(np.random.SeedSequence([self.seed, state.round, first]))
 
-    def map(self, chunk: Chunk, params: Params) -> Statistics:
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TrainingState(Stage):
+    """The state of training between two rounds, and the round that follows: its ``map``, ``reduce`` and ``finish``."""
+
+    model: Trained
+    weights: Params  # by name
+    highest: float  # the highest label of the training data
+    round: int = 0  # rounds done
+    mean: Params = field(default_factory=dict)  # Adam's mean of gradients, by weight; empty before its first step
+    square: Params = field(default_factory=dict)  # Adam's mean of squared gradients
+
+    @property
+    def done(self) -> bool:
+        return self.round >= self.model.rounds
+
+    @property
+    def params(self) -> Params:
+        """What the model scores with, and what is saved of it."""
+        return {**self.weights, "highest": np.array([self.highest])}
+
+    def sent(self) -> TrainingState:
+        return replace(self, mean={}, square={})
+
+    def map(self, chunk: Chunk) -> Statistics:
         """Sums over chunks: of gradients, or of learned weights times the number of queries that they come from."""
-        if self.mode == "gradient":
-            slope, count = self.slope(chunk, params)
+        if self.model.mode == "gradient":
+            slope, count = self.model.slope(chunk, self)
             return {**slope, "count": np.array([float(count)])}
-        reached, count = self.learn(chunk, params)
-        return {**{name: reached[name] * count for name in self.weight_names}, "count": np.array([float(count)])}
+        reached, count = self.model.learn(chunk, self)
+        return {**{name: reached[name] * count for name in self.weights}, "count": np.array([float(count)])}
 
-    def finish(self, statistics: Statistics, params: Params) -> Params:
-        """The next round's params."""
-        count = max(float(statistics["count"][0]), 1.0)
-        mean = {name: statistics[name] / count for name in self.weight_names}
-        if self.mode == "gradient":
-            return self._adam(mean, params)
-        if not statistics["count"][0]:
-            mean = {name: params[name] for name in self.weight_names}
-        return {**params, **mean, "round": params["round"] + 1.0}
+    def finish(self, statistics: Statistics) -> TrainingState:
+        """The state after the round; without any query that had a gradient, the weights stay."""
+        count = float(statistics["count"][0])
+        mean = {name: statistics[name] / max(count, 1.0) for name in self.weights}
+        if self.model.mode == "gradient":
+            return self._adam(mean)
+        return replace(self, weights=mean if count else self.weights, round=self.round + 1)
 
-    def done(self, params: Params) -> bool:
-        return bool(params["round"][0] >= self.rounds)
-
-    def _adam(self, slope: Params, params: Params) -> Params:
-        share, first, second, floor = self.adam
-        state = {**params, "round": params["round"] + 1.0}
-        step = float(state["round"][0])
-        for name in self.weight_names:
-            zero = np.zeros_like(params[name])
-            mean = first * params.get(f"mean of {name}", zero) + (1.0 - first) * slope[name]
-            square = second * params.get(f"square of {name}", zero) + (1.0 - second) * slope[name] ** 2
+    def _adam(self, slope: Params) -> TrainingState:
+        """One step of Adam (Kingma & Ba 2015) uphill."""
+        share, first, second, floor = self.model.adam
+        step = self.round + 1
+        weights, means, squares = {}, {}, {}
+        for name, weight in self.weights.items():
+            zero = np.zeros_like(weight)
+            mean = first * self.mean.get(name, zero) + (1.0 - first) * slope[name]
+            square = second * self.square.get(name, zero) + (1.0 - second) * slope[name] ** 2
             length = np.sqrt(square / (1.0 - second**step)) + floor
-            state[name] = params[name] + share * self.rate * (mean / (1.0 - first**step)) / length
-            state[f"mean of {name}"], state[f"square of {name}"] = mean, square
-        return state
+            weights[name] = weight + share * self.model.rate * (mean / (1.0 - first**step)) / length
+            means[name], squares[name] = mean, square
+        return replace(self, weights=weights, round=step, mean=means, square=squares)
+
+    def state(self) -> Params:
+        """All fields but the model as arrays, for a checkpoint."""
+        means = {f"mean of {name}": value for name, value in self.mean.items()}
+        squares = {f"square of {name}": value for name, value in self.square.items()}
+        return {**self.params, "round": np.array([float(self.round)]), **means, **squares}
+
+    def resumed(self, state: Params) -> TrainingState:
+        """The state that a checkpoint holds."""
+
+        def named(prefix: str) -> Params:
+            return {name: state[prefix + name] for name in self.weights if prefix + name in state}
+
+        return TrainingState(
+            self.model,
+            named(""),
+            float(state["highest"][0]),
+            int(state["round"][0]),
+            named("mean of "),
+            named("square of "),
+        )

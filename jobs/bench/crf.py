@@ -74,10 +74,10 @@ def steps(chunk: Chunk, turns: int, queries: int) -> list[dict[str, Any]]:
     rows = []
     for size in SIZES:
         model = Crf(sample=size)
-        params = {**model.start(chunk.n_experts), "round": np.zeros(1), "highest": np.full(1, 2.0)}
+        state = model.first(chunk.n_experts, 2.0)
         part = chunk.select(np.arange(chunk.n_queries) < max(queries >> (size - 6), 10))
-        taught = model.learn(part, params)[1]
-        ours = timed(lambda: model.learn(part, params), turns)  # noqa: B023
+        taught = model.learn(part, state)[1]
+        ours = timed(lambda: model.learn(part, state), turns)  # noqa: B023
         row = {"sample": size, "queries": taught, "microseconds": [1e6 * s / taught for s in ours]}
         if size <= ENUMERATED:
             row["enumerated"] = [1e6 * s for s in timed(enumerated(size), turns)]

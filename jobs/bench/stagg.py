@@ -96,9 +96,9 @@ def measure_training(folder: Path, rounds: int, queries: int) -> list[dict[str, 
         for objective in ("ndcg", "err", "rbp"):
             for ranks in ("exact", "normal"):
                 model = Stagg(objective=objective, ranks=ranks)
-                params = {**model.start(chunk.n_experts), "round": np.zeros(1), "highest": np.full(1, 2.0)}
-                taught = model.learn(chunk, params)[1]
-                step: Callable[[], object] = lambda m=model, p=params, c=chunk: m.learn(c, p)  # noqa: E731
+                state = model.first(chunk.n_experts, 2.0)
+                taught = model.learn(chunk, state)[1]
+                step: Callable[[], object] = lambda m=model, s=state, c=chunk: m.learn(c, s)  # noqa: E731
                 items = chunk.n_items / chunk.n_queries
                 row = {"data": shape, "items": items, "objective": objective, "ranks": ranks}
                 rows.append(row | {"seconds": timed(step, rounds, taught)})

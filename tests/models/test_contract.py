@@ -106,10 +106,10 @@ def ready(model: Model) -> Params:
     if isinstance(model, Fusion):
         return model.as_params(model.plain, (1.0, 0.5, 0.25, 1.0, 0.125))
     if isinstance(model, Trained):
-        begin = model.first(TRAINING.n_experts, 2.0)
-        while not model.done(begin):
-            begin = model.finish(model.map(TRAINING, begin), begin)
-        return begin
+        state = model.first(TRAINING.n_experts, 2.0)
+        while not state.done:
+            state = state.finish(state.sent().map(TRAINING))
+        return state.params
     return run(model.learning(TRAINING.n_experts, {}), [TRAINING]) if model.learns else {}
 
 

@@ -6,6 +6,7 @@ The driver runs the loop, workers process chunks, and their sums merge in the fi
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,7 +23,7 @@ from distagg.metrics import highest_label, parse_metric, score_chunk
 from distagg.models import Model, Params
 from distagg.models.base import not_converged
 from distagg.models.rounds import Statistics
-from distagg.models.trained import Trained
+from distagg.models.trained import Trained, TrainingState
 
 TRAIN_ENTRIES = 1 << 17  # smaller chunks than in a single pass: a round should keep all workers busy
 
@@ -106,27 +107,27 @@ def train(model: Trained, data: Training) -> Params:
     ``keeper`` after each round, and resumes from the state that ``keeper`` stored.
     """
     train, judged, runner, keeper = data.train, data.judged, data.runner, data.keeper
-    params = model.first(train.manifest.experts, highest_label(train.manifest))
-    align_experts(model, params, train.experts, judged.experts)  # refuses unknown experts before any work
+    state = model.first(train.manifest.experts, highest_label(train.manifest))
+    align_experts(model, state.params, train.experts, judged.experts)  # refuses unknown experts before any work
     curve: list[float] = []
-    best, value, reached = params, -np.inf, 0
+    best, value, reached = state.params, -np.inf, 0
     kept = keeper.load()
     if kept is not None:
-        params, best = unpacked(kept, "params"), unpacked(kept, "best")
+        state, best = state.resumed(unpacked(kept, "params")), unpacked(kept, "best")
         curve = [float(point) for point in kept["curve"]]
         reached = int(kept["reached"][0])
         value = curve[reached - 1] if reached else -np.inf
-    ahead: Iterator[Any] = runner.rounds([_learning(model, params, train)])
+    ahead: Iterator[Any] = runner.rounds([_learning(state, train)])
     with saving_on_stop(keeper):
-        while not model.done(params) and len(curve) - reached < model.patience:
-            params = _round(model, params, train, ahead, data.progress)
-            finite, now = all(np.isfinite(params[name]).all() for name in model.weight_names), -np.inf
+        while not state.done and len(curve) - reached < model.patience:
+            state = _round(state, train, ahead, data.progress)
+            finite, now = all(np.isfinite(weights).all() for weights in state.weights.values()), -np.inf
             if finite:
-                aligned = align_experts(model, params, train.experts, judged.experts)
+                aligned = align_experts(model, state.params, train.experts, judged.experts)
                 # Validation and the next round use the same weights: send both in one message.
-                last = model.mode == "serial" or model.done(params)
+                last = model.mode == "serial" or state.done
                 validation = judging(model, [aligned], judged, data.goal)
-                ahead = runner.rounds([validation] if last else [validation, _learning(model, params, train)])
+                ahead = runner.rounds([validation] if last else [validation, _learning(state, train)])
                 now = float(values_of(model, next(ahead))[0])
             if now == -np.inf:
                 not_converged(
@@ -136,46 +137,43 @@ def train(model: Trained, data: Training) -> Params:
                 break
             curve.append(now)
             if curve[-1] > value:
-                best, value, reached = params, curve[-1], len(curve)
+                best, value, reached = state.params, curve[-1], len(curve)
             history = {"curve": np.array(curve), "reached": np.array([float(reached)])}
-            keeper.offer(len(curve), {**packed(params=params, best=best), **history})
+            keeper.offer(len(curve), {**packed(params=state.state(), best=best), **history})
     learned = {name: best[name] for name in (*model.weight_names, "highest")}
     return {**learned, "round": np.array([float(reached)]), "curve": np.array(curve)}
 
 
-def _round(model: Trained, params: Params, dataset: Dataset, ahead: Iterator[Any], progress: Progress) -> Params:
+def _round(state: TrainingState, dataset: Dataset, ahead: Iterator[Any], progress: Progress) -> TrainingState:
     """One round: through all chunks one after the other (serial), or with the next sums from the workers."""
     refs = dataset.plan(TRAIN_ENTRIES)
-    if model.mode == "serial":
+    if state.model.mode == "serial":
         learned = 0
         for n, ref in enumerate(refs):
-            work = Work(_learn_task, (model, params), repeated=True)
-            weights, count = next(run_span(work, [ref], n))
-            params, learned = {**params, **weights}, learned + count
+            weights, count = next(run_span(Work(_learn_task, state, repeated=True), [ref], n))
+            state, learned = replace(state, weights=weights), learned + count
             progress(1)
-        params = {**params, "round": params["round"] + 1.0}
+        state = replace(state, round=state.round + 1)
     else:
         statistics = next(ahead)
         progress(len(refs))
         learned = 0 if statistics is None else int(statistics["count"][0])
-        params = params if statistics is None else model.finish(statistics, params)
+        state = state if statistics is None else state.finish(statistics)
     if not learned:
         raise UsageError(
-            f"nothing to train {model.name} on: no query of {dataset.path or 'the dataset'} has two items with "
+            f"nothing to train {state.model.name} on: no query of {dataset.path or 'the dataset'} has two items with "
             "different labels"
         )
-    return params
+    return state
 
 
-def _learning(model: Trained, params: Params, dataset: Dataset) -> Round:
-    return Round(Work(_map_task, (model, params), repeated=True), dataset.plan(TRAIN_ENTRIES), model.reduce)
+def _learning(state: TrainingState, dataset: Dataset) -> Round:
+    return Round(Work(_map_task, state.sent(), repeated=True), dataset.plan(TRAIN_ENTRIES), state.reduce)
 
 
-def _learn_task(chunk: Chunk, index: int, payload: tuple[Trained, Params]) -> tuple[Params, int]:
-    model, params = payload
-    return model.learn(chunk, params)
+def _learn_task(chunk: Chunk, index: int, state: TrainingState) -> tuple[Params, int]:
+    return state.model.learn(chunk, state)
 
 
-def _map_task(chunk: Chunk, index: int, payload: tuple[Trained, Params]) -> Statistics:
-    model, params = payload
-    return model.map(chunk, params)
+def _map_task(chunk: Chunk, index: int, state: TrainingState) -> Statistics:
+    return state.map(chunk)

@@ -44,7 +44,7 @@ from distagg.models.crf.kernels import (
 from distagg.models.lists import NORMALISED, PAIR_FUNCTIONS
 from distagg.models.pairs import check_ranks, list_arrays, pair_ranks, won_and_lost, won_and_lost_names
 from distagg.models.rounds import Params
-from distagg.models.trained import Trained
+from distagg.models.trained import Trained, TrainingState
 from distagg.types import Bools, Floats, Labels, Offsets
 
 OBJECTIVES = ("ndcg", "ndcg@1", "ndcg@3", "ndcg@5", "ndcg@10", "p@1", "p@3", "p@5", "p@10", "map", "err", "rbp")
@@ -131,27 +131,27 @@ class Crf(Trained):
         score: Floats = score_lists(functions, float(self.reciprocal), lists, row, weights)
         return score
 
-    def learn(self, chunk: Chunk, params: Params) -> tuple[Params, int]:
-        weights = np.concatenate([params[name] for name in self.weight_names])
-        count = self._climb(chunk, params, self.rate, weights, weights)
-        return self._named(weights, params), count
+    def learn(self, chunk: Chunk, state: TrainingState) -> tuple[Params, int]:
+        weights = np.concatenate([state.weights[name] for name in self.weight_names])
+        count = self._climb(chunk, state, self.rate, weights, weights)
+        return self._named(weights, state.weights), count
 
-    def slope(self, chunk: Chunk, params: Params) -> tuple[Params, int]:
-        weights = np.concatenate([params[name] for name in self.weight_names])
+    def slope(self, chunk: Chunk, state: TrainingState) -> tuple[Params, int]:
+        weights = np.concatenate([state.weights[name] for name in self.weight_names])
         total = np.zeros_like(weights)
-        count = self._climb(chunk, params, 1.0, weights, total)
-        return self._named(total, params), count
+        count = self._climb(chunk, state, 1.0, weights, total)
+        return self._named(total, state.weights), count
 
-    def _climb(self, chunk: Chunk, params: Params, rate: float, weights: Floats, into: Floats) -> int:
+    def _climb(self, chunk: Chunk, state: TrainingState, rate: float, weights: Floats, into: Floats) -> int:
         """Add a gradient step for every query's sample to ``into``; returns how many queries had a gradient."""
         prepared = self.prepared(chunk)
-        draws = self.draws(chunk, params)
+        draws = self.draws(chunk, state)
         order, keys = draws.permutation(chunk.n_queries), draws.random(chunk.n_items)
         row = self._rows(chunk)
         if self.sharing == "mixed":
             row = np.where(draws.random(chunk.n_lists) < HIDDEN, chunk.n_experts, row)
         most = int(self.sample)
-        gain, discount, kind, how = metric_terms(self.metric, most, chunk.grades(), float(params["highest"][0]))
+        gain, discount, kind, how = metric_terms(self.metric, most, chunk.grades(), state.highest)
         sizes, picked, gains = samples(chunk, order, keys, gain, most)
         climb(
             rate,
@@ -172,8 +172,8 @@ class Crf(Trained):
             return np.zeros(chunk.n_lists, dtype=np.int64)
         return chunk.list_expert.astype(np.int64)
 
-    def _named(self, rows: Floats, params: Params) -> Params:
-        ends = np.cumsum([len(params[name]) for name in self.weight_names])
+    def _named(self, rows: Floats, weights: Params) -> Params:
+        ends = np.cumsum([len(weights[name]) for name in self.weight_names])
         return dict(zip(self.weight_names, np.split(rows, ends[:-1]), strict=True))
 
 

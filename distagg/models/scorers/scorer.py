@@ -26,7 +26,7 @@ from distagg.models.rounds import Params
 from distagg.models.scorers.features import KINDS, FeatureSettings, chunk_features
 from distagg.models.scorers.kernels import OBJECTIVES, PERSISTENCE, Goal, Net, Rows, climb, score_rows
 from distagg.models.scorers.stagg_kernels import Metric, climb_expected
-from distagg.models.trained import MODE_HELP, MODES, Trained
+from distagg.models.trained import MODE_HELP, MODES, Trained, TrainingState
 from distagg.ordering import order_spans
 from distagg.types import OFFSET, Floats, Offsets
 
@@ -108,16 +108,16 @@ class Scorer(Trained):
         score_rows(bool(self.hidden), self._rows(chunk), net, score)
         return score
 
-    def learn(self, chunk: Chunk, params: Params) -> tuple[Params, int]:
-        net = self._net(params)
-        queries = self.draws(chunk, params).permutation(chunk.n_queries)
-        taught = self._climb(chunk, params, queries, net, self._step, net)
+    def learn(self, chunk: Chunk, state: TrainingState) -> tuple[Params, int]:
+        net = self._net(state.weights)
+        queries = self.draws(chunk, state).permutation(chunk.n_queries)
+        taught = self._climb(chunk, state.highest, queries, net, self._step, net)
         return self._named(net), taught
 
-    def slope(self, chunk: Chunk, params: Params) -> tuple[Params, int]:
-        net = self._net(params)
+    def slope(self, chunk: Chunk, state: TrainingState) -> tuple[Params, int]:
+        net = self._net(state.weights)
         slope = Net(*(np.zeros_like(part) for part in net))
-        taught = self._climb(chunk, params, np.arange(chunk.n_queries), net, 1.0, slope)
+        taught = self._climb(chunk, state.highest, np.arange(chunk.n_queries), net, 1.0, slope)
         return self._named(slope), taught
 
     @property
@@ -125,8 +125,11 @@ class Scorer(Trained):
         """The length of a query's step, in multiples of its gradient."""
         return float(self.rate)
 
-    def _climb(self, chunk: Chunk, params: Params, queries: np.ndarray, net: Net, step: float, target: Net) -> int:
-        """Add ``step`` times the gradient of every query, in that order, to ``target``; returns how many had one."""
+    def _climb(self, chunk: Chunk, highest: float, queries: np.ndarray, net: Net, step: float, target: Net) -> int:
+        """Add ``step`` times the gradient of every query, in that order, to ``target``; returns how many had one.
+
+        ``highest`` is the highest label of the training data.
+        """
         raise NotImplementedError
 
     def _net(self, params: Params) -> Net:
@@ -194,8 +197,8 @@ class LambdaRank(Scorer):
         if self.ranker != "sgd":
             raise UsageError("ranker=lightgbm is the model lambdamart: LambdaMart(features='svd')")
 
-    def _climb(self, chunk: Chunk, params: Params, queries: np.ndarray, net: Net, step: float, target: Net) -> int:
-        goal = Goal(OBJECTIVES[self.objective], float(params["highest"][0]), self._whole(chunk))
+    def _climb(self, chunk: Chunk, highest: float, queries: np.ndarray, net: Net, step: float, target: Net) -> int:
+        goal = Goal(OBJECTIVES[self.objective], highest, self._whole(chunk))
         return climb(goal, bool(self.hidden), queries, chunk.grades(), self._rows(chunk), net, step, target)
 
     def _whole(self, chunk: Chunk) -> Floats:
@@ -236,9 +239,9 @@ class Stagg(Scorer):
     def _step(self) -> float:
         return float(self.rate) * STRIDES[self.objective]
 
-    def _climb(self, chunk: Chunk, params: Params, queries: np.ndarray, net: Net, step: float, target: Net) -> int:
+    def _climb(self, chunk: Chunk, highest: float, queries: np.ndarray, net: Net, step: float, target: Net) -> int:
         longest = longest_query(chunk)
-        gain, keep = self._items(chunk, float(params["highest"][0]))
+        gain, keep = self._items(chunk, highest)
         terms = discount_terms(self.objective, size_class(longest))
         table = discounts(self.objective, np.arange(float(longest)))
         metric = Metric(self.ranks == "normal", float(self.sigma), gain, keep, table, *terms)

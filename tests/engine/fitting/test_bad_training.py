@@ -19,7 +19,7 @@ from distagg.errors import UsageError
 from distagg.models import NotConvergedWarning
 from distagg.models.crf.model import Crf
 from distagg.models.scorers.scorer import LambdaRank, Stagg
-from distagg.models.trained import MODES, Trained
+from distagg.models.trained import MODES, Trained, TrainingState
 
 KINDS = {"crf": Crf, "lambdarank": LambdaRank, "stagg": Stagg}
 every = pytest.mark.parametrize("mode", MODES)
@@ -134,15 +134,15 @@ def test_the_last_good_weights_are_kept(kind: type[Trained], mode: str, poison: 
     """From round 3 on every weight is poisoned."""
     learn, slope = kind.learn, kind.slope
 
-    def spoiled(made: Any, params: dict[str, np.ndarray]) -> Any:
+    def spoiled(made: Any, state: TrainingState) -> Any:
         weights, count = made
-        late = params["round"][0] >= 2.0
+        late = state.round >= 2
         return ({key: value + poison for key, value in weights.items()} if late else weights), count
 
     model, dataset = kind(mode=mode, rounds=9, patience=9), Dataset.from_arrow(table(GOOD))
     good = fit(replace(model, rounds=2), dataset)
-    monkeypatch.setattr(kind, "learn", lambda self, chunk, params: spoiled(learn(self, chunk, params), params))
-    monkeypatch.setattr(kind, "slope", lambda self, chunk, params: spoiled(slope(self, chunk, params), params))
+    monkeypatch.setattr(kind, "learn", lambda self, chunk, state: spoiled(learn(self, chunk, state), state))
+    monkeypatch.setattr(kind, "slope", lambda self, chunk, state: spoiled(slope(self, chunk, state), state))
     said = f"{kind.name}: weights were no longer finite after round 3; the weights of round 1 are kept"
     with np.errstate(all="ignore"), pytest.warns(NotConvergedWarning, match=said):
         kept = fit(model, dataset)

@@ -24,7 +24,7 @@ from distagg.errors import UsageError
 from distagg.models import NotConvergedWarning
 from distagg.models.base import Params
 from distagg.models.crf.model import Crf
-from distagg.models.trained import MODES, Trained
+from distagg.models.trained import MODES, Trained, TrainingState
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,8 +52,8 @@ class Votes(Trained):
         weight = params["expert_weight"]
         return self.prepared(chunk)["features"] @ np.where(np.isfinite(weight), weight, 0.0)
 
-    def _pairs(self, chunk: Chunk, params: Params) -> Iterator[np.ndarray]:
-        draws, features = self.draws(chunk, params), self.prepared(chunk)["features"]
+    def _pairs(self, chunk: Chunk, state: TrainingState) -> Iterator[np.ndarray]:
+        draws, features = self.draws(chunk, state), self.prepared(chunk)["features"]
         for q in range(chunk.n_queries):
             span = slice(chunk.item_offsets[q], chunk.item_offsets[q + 1])
             labels, other = chunk.labels[span], int(draws.integers(chunk.item_offsets[q + 1] - chunk.item_offsets[q]))
@@ -61,16 +61,16 @@ class Votes(Trained):
             if labels[best] > labels[other]:
                 yield features[span][best] - features[span][other]
 
-    def learn(self, chunk: Chunk, params: Params) -> tuple[Params, int]:
-        weight, count = params["expert_weight"].copy(), 0
-        for difference in self._pairs(chunk, params):
+    def learn(self, chunk: Chunk, state: TrainingState) -> tuple[Params, int]:
+        weight, count = state.weights["expert_weight"].copy(), 0
+        for difference in self._pairs(chunk, state):
             weight += self.rate * difference / (1.0 + np.exp(weight @ difference))
             count += 1
         return {"expert_weight": weight}, count
 
-    def slope(self, chunk: Chunk, params: Params) -> tuple[Params, int]:
-        weight, total, count = params["expert_weight"], np.zeros(chunk.n_experts), 0
-        for difference in self._pairs(chunk, params):
+    def slope(self, chunk: Chunk, state: TrainingState) -> tuple[Params, int]:
+        weight, total, count = state.weights["expert_weight"], np.zeros(chunk.n_experts), 0
+        for difference in self._pairs(chunk, state):
             total += difference / (1.0 + np.exp(weight @ difference))
             count += 1
         return {"expert_weight": total}, count

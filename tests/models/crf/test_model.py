@@ -115,10 +115,6 @@ def test_a_dataset_of_strangers(sharing: str, train: Dataset, test: Dataset) -> 
     assert np.isfinite(solve(model, aligned, replace(test, experts=names)).ranking["score"].to_numpy()).all()
 
 
-def begun(model: Crf, n_experts: int) -> dict[str, np.ndarray]:
-    return {**model.start(n_experts), "round": np.zeros(1), "highest": np.full(1, 2.0)}
-
-
 NOTHING = {
     "labels all equal": Query(4, {0: {0: 1, 1: 2, 2: 3}, 1: {3: 1}}, [1, 1, 1, 1]),
     "no labels": Query(4, {0: {0: 1, 1: 2, 2: 3}, 1: {3: 1}}, [None] * 4),
@@ -132,10 +128,10 @@ NOTHING = {
 def test_queries_that_teach_nothing_are_passed_over(query: Query, mode: str) -> None:
     useful = Query(4, {0: {0: 1, 1: 2, 2: 3}, 1: {3: 1}}, [2, 1, 0, 0])
     model = Crf(mode=mode)
-    params = begun(model, 2)
-    alone, _ = model.learn(build_chunk([query], n_experts=2), params)
+    state = model.first(2, 2.0)
+    alone, _ = model.learn(build_chunk([query], n_experts=2), state)
     assert not alone["expert_weights"].any()
-    both = model.map(build_chunk([useful, query], n_experts=2), params)
+    both = state.map(build_chunk([useful, query], n_experts=2))
     assert both["count"][0] == 1.0
     with pytest.raises(UsageError, match="nothing to train crf on"):
         rows = {"query": ["q"] * 3, "expert": ["a"] * 3, "item": ["x", "y", "z"], "rank": [1, 2, 3], "label": [1] * 3}
@@ -146,7 +142,7 @@ def test_more_labels_than_the_sample_holds() -> None:
     size = 9
     query = Query(size, {0: {i: i + 1 for i in range(size)}}, list(range(size))[::-1])
     model = Crf(sample=3, pairs="log")
-    weights, count = model.learn(build_chunk([query] * 5, n_experts=1), {**begun(model, 1), "highest": np.full(1, 8.0)})
+    weights, count = model.learn(build_chunk([query] * 5, n_experts=1), model.first(1, 8.0))
     assert count == 5
     assert (weights["expert_weights"][0, 1:] > 0.0).all()
 
@@ -154,7 +150,7 @@ def test_more_labels_than_the_sample_holds() -> None:
 def test_negative_and_missing_labels_count_as_not_relevant() -> None:
     query = Query(4, {0: {0: 1, 1: 2, 2: 3, 3: 4}}, [2, -1, None, 0])
     model = Crf()
-    weights, count = model.learn(build_chunk([query], n_experts=1), begun(model, 1))
+    weights, count = model.learn(build_chunk([query], n_experts=1), model.first(1, 2.0))
     assert count == 1
     assert np.isfinite(weights["expert_weights"]).all()
 
@@ -167,12 +163,12 @@ def test_a_rate_far_too_high_gives_finite_scores(train: Dataset) -> None:
 def test_ratings_need_pairs_that_fit_them() -> None:
     chunk = build_chunk([Query(3, {0: {0: -5.0, 1: -3.0, 2: -1.0}}, [2, 1, 0])])
     with pytest.raises(UsageError, match="needs ranks above 0"):
-        Crf(pairs="log", reciprocal=0).learn(chunk, begun(Crf(pairs="log", reciprocal=0), 1))
+        Crf(pairs="log", reciprocal=0).learn(chunk, Crf(pairs="log", reciprocal=0).first(1, 2.0))
     with pytest.raises(UsageError, match="needs ranks above 0"):
-        Crf(pairs="binary").learn(chunk, begun(Crf(pairs="binary"), 1))
+        Crf(pairs="binary").learn(chunk, Crf(pairs="binary").first(1, 2.0))
     for pairs in ("binary", "difference", "normalised"):
         model = Crf(pairs=pairs, reciprocal=0)
-        weights, _ = model.learn(chunk, begun(model, 1))
+        weights, _ = model.learn(chunk, model.first(1, 2.0))
         assert np.isfinite(weights["expert_weights"]).all()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -59,10 +60,10 @@ def test_sigma_is_a_matter_of_scale() -> None:
     reached = []
     for sigma in (1.0, 0.1):
         model = Stagg(sigma=sigma, rate=0.5 * sigma**2)
-        params = {**model.start(2), "round": np.zeros(1), "highest": np.full(1, 2.0)}
+        state = model.first(2, 2.0)
         for _ in range(5):
-            params |= model.learn(chunk, params)[0]
-        reached.append(params["expert_weight"] / sigma)
+            state = replace(state, weights=model.learn(chunk, state)[0])
+        reached.append(state.weights["expert_weight"] / sigma)
     assert np.abs(reached[0]).max() > 0.01
     np.testing.assert_allclose(reached[0], reached[1], rtol=1e-9)
 

@@ -15,6 +15,7 @@ from strategies import Query, build_chunk
 from distagg.models.positional.kernels import exponential_terms, size_class
 from distagg.models.scorers.scorer import Stagg, discounts
 from distagg.models.scorers.stagg_kernels import Metric, expected_metric
+from distagg.models.trained import TrainingState
 from distagg.types import NO_LABEL
 
 OBJECTIVES = ("ndcg", "err", "rbp")
@@ -145,8 +146,7 @@ def test_the_gradient_by_weight_equals_finite_differences(settings: dict) -> Non
     chunk = build_chunk([*taught, Query(2, {0: {0: 1.0}}, [1, 1])], n_experts=3)
     model, rng = Stagg(sigma=0.5, **settings), np.random.default_rng(6)
     params = {name: rng.normal(size=value.shape) for name, value in model.start(3).items()}
-    params |= {"round": np.zeros(1), "highest": np.full(1, float(HIGHEST))}
-    slope, count = model.slope(chunk, params)
+    slope, count = model.slope(chunk, TrainingState(model, params, float(HIGHEST)))
     assert count == 2  # two items with different labels are needed
 
     def objective(moved: dict) -> float:
