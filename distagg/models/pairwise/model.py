@@ -8,13 +8,14 @@ from typing import ClassVar
 import numpy as np
 
 from distagg.dataset.chunk import Chunk
-from distagg.errors import InputError, UsageError
+from distagg.errors import UsageError
 from distagg.models.base import param
 from distagg.models.outcome import Outcome
+from distagg.models.pairwise.counted import Graph, refuse_endless_ties
 from distagg.models.pairwise.counts import Counts
 from distagg.models.pairwise.links import DAVIDSON, LOGIT, PROBIT, RAO_KUPPER
 from distagg.models.pairwise.minorise import Fit, minorise_queries
-from distagg.models.pairwise.solver import PRIORS, Graph, Pairwise
+from distagg.models.pairwise.solver import PRIORS, Pairwise
 from distagg.types import Floats, Offsets
 
 TIE_LINKS = {"davidson": DAVIDSON, "rao_kupper": RAO_KUPPER}
@@ -126,19 +127,8 @@ class BradleyTerry(Pairwise):
         super()._refuse_endless(chunk, graph, split=split)
         if self.ties not in TIE_LINKS:
             return
-        if split:
-            raise UsageError(
-                f"{self.name}: ties={self.ties} with prior=none needs whole queries; choose prior=gaussian"
-            )
-        wins = replace(self.counting(chunk), share=0.0).count(chunk)
-        bad = np.flatnonzero((self.examine(wins).strong == np.diff(chunk.item_offsets)) & (wins.ties > 0))
-        if len(bad):
-            raise InputError(
-                f"query {chunk.query_ids[int(bad[0])]}",
-                found="ties, and wins that form no cycle",
-                expected=f"a cycle of wins, or else ties={self.ties} may have no finite maximum likelihood",
-                remedy="choose prior=gaussian",
-            )
+        wins = None if split else replace(self.counting(chunk), share=0.0).count(chunk)
+        refuse_endless_ties(self.name, self.ties, chunk, wins, "choose prior=gaussian")
 
 
 @dataclass(frozen=True, kw_only=True)

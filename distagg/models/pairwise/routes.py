@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from distagg.optimise.lbfgs import Ascent
 from distagg.types import INDEX, Floats, Indices
 
 if TYPE_CHECKING:
+    from distagg.models.pairwise.counted import Counted
     from distagg.models.pairwise.solver import Pairwise
 
 log = logging.getLogger("distagg")
@@ -50,7 +51,7 @@ PAIRS = ("pair_winner", "pair_loser", "pair_weight")
 class Measure(Stage):
     """The first round: the number of pairs, in all and in the largest chunk, and of pairs that only counts can take."""
 
-    model: Pairwise
+    model: Counted
     params: Params
 
     def map(self, chunk: Chunk) -> Statistics:
@@ -66,18 +67,25 @@ class Measure(Stage):
         return {**summed, "most": np.maximum(a["most"], b["most"]), "items": a["items"]}
 
     def finish(self, statistics: Statistics) -> BlockRound | GraphRound:
-        route, blocks = decide(self.model, statistics)
+        model: Any = self.model  # a Pairwise; other models that are Counted take route counts
+        route, blocks = decide(model, statistics)
         if route == "lists":
-            return GraphRound(self.model, self.params)
+            return GraphRound(model, self.params)
         return BlockRound(self.model, self.params, 0, blocks, int(statistics["items"][0]), ())
+
+
+def expected_distinct(measured: Statistics) -> tuple[float, int]:
+    """About how many distinct pairs there are, and in how many blocks to count them."""
+    pairs, items = float(measured["all_pairs"][0]), float(measured["items"][0])
+    cells = max(items * (items - 1) / 2, 1.0)
+    distinct = cells * -np.expm1(-pairs / cells)  # were they spread evenly; they are fewer
+    return distinct, int(np.ceil(max(distinct * PAIR_BYTES, 1.0) / BLOCK_BYTES))
 
 
 def decide(model: Pairwise, measured: Statistics) -> tuple[str, int]:
     """Choose the route by an estimate of its time, which is logged; and the number of blocks of counts."""
-    pairs, most, items = (float(measured[name][0]) for name in ("all_pairs", "most", "items"))
-    cells = max(items * (items - 1) / 2, 1.0)
-    distinct = cells * -np.expm1(-pairs / cells)  # were they spread evenly; they are fewer
-    blocks = int(np.ceil(max(distinct * PAIR_BYTES, 1.0) / BLOCK_BYTES))
+    pairs, most = float(measured["all_pairs"][0]), float(measured["most"][0])
+    distinct, blocks = expected_distinct(measured)
     counts = pairs * COUNT_SECONDS * blocks + distinct * MERGE_SECONDS
     lists = (pairs * SLOPE_SECONDS + ROUND_SECONDS) * ROUNDS
     able = model.link == LOGIT and model.prior == "gaussian" and model.errors == "none" and not measured["raw"][0]
@@ -109,7 +117,7 @@ def decide(model: Pairwise, measured: Statistics) -> tuple[str, int]:
 class BlockRound(Stage):
     """Route counts: the counts of the pairs whose lower item is in one block of items."""
 
-    model: Pairwise
+    model: Counted
     params: Params
     number: int  # of the block
     blocks: int
@@ -150,7 +158,7 @@ class PairCounts:
 
     pairs: Statistics
 
-    def outcome(self, model: Pairwise, chunk: Chunk, *, trace: bool) -> Outcome:
+    def outcome(self, model: Counted, chunk: Chunk, *, trace: bool) -> Outcome:
         return model.of_counts(chunk, merged(chunk.n_items, [self.pairs]), split=True, trace=trace)
 
 

@@ -14,48 +14,32 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from distagg.dataset.chunk import Chunk
-from distagg.errors import InputError, UsageError
+from distagg.errors import UsageError
 from distagg.models.base import Solver, param
 from distagg.models.intervals import between, centred, over_resamples, standard_errors
-from distagg.models.outcome import ISOLATED, STATUS, Outcome
-from distagg.models.pairs import pair_function, pairs_param, unlisted_last, unlisted_param
-from distagg.models.pairwise.counts import Counting, Counts
-from distagg.models.pairwise.graph import count_strong, examine
+from distagg.models.outcome import ISOLATED, Outcome
+from distagg.models.pairwise.counted import Counted, Graph, graph_of, refuse_endless
+from distagg.models.pairwise.counts import Counts
 from distagg.models.pairwise.kernels import GAMMA, GAUSSIAN, NONE, Fit, fit_queries
 from distagg.models.pairwise.links import log_likelihood
 from distagg.models.pairwise.routes import DIGITS, SOUGHT, ListFit, Measure, PairCounts
-from distagg.models.pool import Pooled, pool_param
+from distagg.models.pool import pool_param
 from distagg.models.rounds import Gathered, Params, Stage
 from distagg.optimise.convergence import FIT_COLUMNS, Ended
-from distagg.types import Floats, Labels, Offsets
+from distagg.types import Floats, Offsets
 
 PRIORS = {"none": NONE, "gaussian": GAUSSIAN, "gamma": GAMMA}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Graph:
-    """The comparison graphs of a chunk."""
-
-    status: Labels  # (I,)
-    component: Labels  # (I,)
-    connected: Offsets  # (Q,) connected components
-    strong: Offsets  # (Q,) strongly connected components, 0 where they were not asked for
-
-
 @dataclass(frozen=True, kw_only=True)
-class Pairwise(Pooled, Solver):
+class Pairwise(Counted, Solver):
     """A score for every item such that the gap of two scores gives the chance that one beats the other."""
 
     cost: ClassVar[str] = "pairs + distinct pairs x steps"
-    inputs: ClassVar[tuple[str, ...]] = ("lists", "pairs")
-    additive: ClassVar[bool] = True
     criterion: ClassVar[str] = "no score alone would move by more than tolerance"
     remedy: ClassVar[str] = "raise steps or the prior's weight"
 
     pool: int = pool_param(500)
-    pairs: str = pairs_param()
-    unlisted: str = unlisted_param()
-    ties: str = param("half", "ignore ties, or count half a win for each side", choices=("half", "ignore"))
     prior: str = param(
         "gaussian",
         "gaussian on scores keeps all of them finite; none is maximum likelihood",
@@ -121,15 +105,6 @@ class Pairwise(Pooled, Solver):
         return self.prior == "gaussian" and self.weight == "auto"
 
     @property
-    def tie_share(self) -> float:
-        """How much of a tie counts as a win for each side."""
-        return 0.5 if self.ties == "half" else 0.0
-
-    def counting(self, chunk: Chunk) -> Counting:
-        function = pair_function(self.name, self.pairs, chunk)
-        return Counting(function, unlisted_last(self.unlisted, chunk), self.tie_share)
-
-    @property
     def item_columns(self) -> tuple[str, ...]:
         known = ("uncertainty", "low", "high") if self.errors != "none" else ()
         counted = ("resamples",) if self.errors == "bootstrap" else ()
@@ -147,9 +122,6 @@ class Pairwise(Pooled, Solver):
 
     def score_split(self, chunk: Chunk, gathered: Gathered) -> Floats:
         return dataclasses.replace(self, errors="none").solve_split(chunk, gathered).score
-
-    def fit_chunk(self, chunk: Chunk, params: Params, *, trace: bool) -> Outcome:
-        return self.of_counts(chunk, self.counting(chunk).count(chunk), split=False, trace=trace)
 
     def fit_split(self, chunk: Chunk, gathered: Gathered, *, trace: bool) -> Outcome:
         end: PairCounts | ListFit = gathered.statistics
@@ -179,9 +151,7 @@ class Pairwise(Pooled, Solver):
 
     def examine(self, counts: Counts) -> Graph:
         """Statuses and components; strongly connected ones only where a fit without a prior depends on them."""
-        status, component, connected = examine(counts.graph)
-        strong = count_strong(counts.graph) if self.prior == "none" else np.zeros_like(connected)
-        return Graph(status, component, connected, strong)
+        return graph_of(counts, strong=self.prior == "none")
 
     def _prior_deviation(self, weight: Floats) -> Floats:
         """What is known of items that were compared with nothing, by the weight of their queries' prior."""
@@ -252,27 +222,7 @@ class Pairwise(Pooled, Solver):
 
     def _refuse_endless(self, chunk: Chunk, graph: Graph, *, split: bool) -> None:
         """Refuse a maximum-likelihood fit that has no finite maximum, or no single one."""
-        wanted = graph.connected if self.components else np.minimum(graph.connected, 1)
-        bad = np.flatnonzero(graph.strong != wanted)
-        if not len(bad):
-            return
-        q = int(bad[0])
-        base, end = int(chunk.item_offsets[q]), int(chunk.item_offsets[q + 1])
-        problems = []
-        for code, word in enumerate(STATUS):
-            rows = np.flatnonzero(graph.status[base:end] == code)
-            if code and len(rows):
-                names = [str(chunk.item_ids[base + int(row)]) if len(chunk.item_ids) else f"#{row}" for row in rows[:3]]
-                problems.append(f"{len(rows)} {word} ({', '.join(names)}{', ...' if len(rows) > 3 else ''})")
-        problems.append(f"{graph.connected[q]} connected and {graph.strong[q]} strongly connected components")
-        more = f" (and {len(bad) - 1} queries more)" if len(bad) > 1 else ""
-        apart = not self.components and graph.strong[q] == graph.connected[q]
-        raise InputError(
-            f"query {chunk.query_ids[q]}{more}",
-            found=", ".join(problems),
-            expected="every item to beat every other along some path, or else no finite maximum likelihood exists",
-            remedy="choose prior=gaussian" + (", or components=true to fit each component on its own" if apart else ""),
-        )
+        refuse_endless(chunk, graph, apart=self.components, remedy="choose prior=gaussian")
 
     def _bootstrap(self, chunk: Chunk, graph: Graph, outcome: Outcome) -> None:
         """Fit resamples. Each query has its own seed, so that no result depends on the cut into chunks."""
