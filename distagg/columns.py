@@ -25,8 +25,13 @@ LIST_NAMES: Names = {
 }  # fmt: skip
 RANKING_NAMES: Names = {"query": _QUERY, "item": _ITEM, "rank": (), "score": ()}
 LABEL_NAMES: Names = {"query": _QUERY, "item": _ITEM, "label": _LABEL}
-PAIR_NAMES: Names = {"query": (), "expert": _VOTERS, "winner": (), "loser": (), "weight": (), "tie": ()}
-BATTLE_NAMES: Names = {"query": (), "expert": _VOTERS, "model_a": (), "model_b": (), "winner": (), "weight": ()}
+_TIME = ("timestamp", "tstamp", "date")
+PAIR_NAMES: Names = {
+    "query": (), "expert": _VOTERS, "winner": (), "loser": (), "weight": (), "tie": (), "time": _TIME,
+}  # fmt: skip
+BATTLE_NAMES: Names = {
+    "query": (), "expert": _VOTERS, "model_a": (), "model_b": (), "winner": (), "weight": (), "time": _TIME,
+}  # fmt: skip
 _ALL = tuple(dict.fromkeys((*LIST_NAMES, *PAIR_NAMES, *BATTLE_NAMES)))
 _PYTERRIER = {"qid", "docno"}
 _CONSTANT = {"q0", "iteration", "iter"}  # columns of TREC files that say nothing
@@ -61,7 +66,9 @@ def known_columns(
         found = _without_text([column for column in free if column.lower() in (name, *others)], free)
         if name in found and name != "query":  # a query may be an id and a text
             found = [name]
-        if len(found) > 1 and "model_a" in wanted:  # the logs of battles have many columns, and may lack experts
+        if (
+            len(found) > 1 and "model_a" in wanted and name == "expert"
+        ):  # the logs of battles have many columns, and may lack experts
             continue
         if len(found) > 1:
             raise UsageError(

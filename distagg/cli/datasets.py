@@ -21,7 +21,7 @@ ABOUT = (
     "trec: runs, one expert per file or tag, with lines such as 'q1 Q0 doc7 1 14.2 bm25'",
     "ratings: user, item, rating in MovieLens files, CSV or Parquet; users are experts",
     "rankings: CSV, Parquet or JSON lines with query, expert, item, rank or score, label; or PrefLib files",
-    "pairs: CSV, Parquet or JSON lines with winner, loser (or model_a, model_b, winner), expert, weight, tie",
+    "pairs: CSV, Parquet or JSON lines with winner, loser (or model_a, model_b, winner), expert, weight, tie, time",
 )
 TARGET = option("-o", "--output", required=True, metavar="DATASET", help="the dataset directory to create")
 
@@ -58,6 +58,9 @@ def _scale(ctx: click.Context, param: click.Parameter, text: str | None) -> tupl
         "--users", metavar="FILE", help="ratings: attributes of users for --where (u.user, users.dat, CSV, Parquet)"
     ),
     option("--items", metavar="FILE", help="ratings: titles of items (u.item, movies.dat, movies.csv, Parquet)"),
+    option(
+        "--covariates", metavar="COLUMN,...", help="pairs: columns to keep for fits, as in length_a-length_b,position"
+    ),
     option("--scale", metavar="LOW,HIGH", callback=_scale, help="ratings: smallest and largest valid rating, as 0.5,5"),
     cluster=False,
     examples=(
@@ -65,7 +68,7 @@ def _scale(ctx: click.Context, param: click.Parameter, text: str | None) -> tupl
         "distagg import letor A1.txt A2.txt A3.txt A4.txt A5.txt -o mq",
         "distagg import ratings u.data --users u.user --items u.item --scale 1,5 -o movies",
         "distagg import lists.parquet --columns site=item,place=rank -o lists",
-        "distagg import pairs battles.csv -o battles",
+        "distagg import pairs battles.csv --covariates length_a-length_b,position -o battles",
     ),
 )
 def import_command(

@@ -7,7 +7,7 @@ entries of a list by rank. Kernels read only these arrays.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,12 +20,16 @@ from distagg.types import (
     LABEL,
     NO_LABEL,
     OFFSET,
+    PAIR_ORDER,
+    PAIR_TIME,
+    PAIRS_TABLE,
     RANK,
     Bools,
     Floats,
     Indices,
     Labels,
     Offsets,
+    Times,
 )
 
 if TYPE_CHECKING:
@@ -58,6 +62,10 @@ class Chunk:
     pair_loser: Indices  # (P,)
     pair_weight: Floats  # (P,)
     pair_tie: Bools  # (P,)
+    pair_time: Times = field(default_factory=lambda: np.zeros(0, np.int64))  # (P,); zero-length if there are none
+    pair_order: Offsets = field(default_factory=lambda: np.zeros(0, OFFSET))  # (P,) row of the source, if rows moved
+    pair_covariates: Floats = field(default_factory=lambda: np.zeros((0, 0), RANK))  # (C, P)
+    covariate_names: tuple[str, ...] = ()  # (C,) stored columns, see ``distagg.covariates``
 
     def __post_init__(self) -> None:
         # Read-only arrays protect shared data, and give kernels a single array type, so that each kernel is
@@ -144,13 +152,38 @@ class Chunk:
             entry_item=self.entry_item[entries],
             entry_rank=self.entry_rank[entries],
             entry_score=self.entry_score[entries] if len(self.entry_score) else self.entry_score,
-            pair_offsets=pair_offsets,
-            pair_expert=self.pair_expert[pairs],
-            pair_winner=self.pair_winner[pairs],
-            pair_loser=self.pair_loser[pairs],
-            pair_weight=self.pair_weight[pairs],
-            pair_tie=self.pair_tie[pairs],
+            **self._taken(pairs, pair_offsets),
         )
+
+    def _taken(self, pairs: np.ndarray, pair_offsets: Offsets) -> dict[str, Any]:
+        """The arrays of some pairs, by their positions, with the offsets of queries among them."""
+        names = ("pair_expert", "pair_winner", "pair_loser", "pair_weight", "pair_tie", "pair_time", "pair_order")
+        arrays = {name: getattr(self, name) for name in names}
+        taken = {name: values[pairs] if len(values) else values for name, values in arrays.items()}
+        covariates = self.pair_covariates[:, pairs] if self.covariate_names else self.pair_covariates
+        return {**taken, "pair_covariates": covariates, "pair_offsets": pair_offsets}
+
+    def keep_pairs(self, kept: Bools) -> Chunk:
+        """The chunk with the pairs where the mask (P,) is true; items and queries stay."""
+        if kept.all():
+            return self
+        before = np.concatenate([[0], np.cumsum(kept)]).astype(OFFSET)
+        return replace(self, **self._taken(np.flatnonzero(kept), before[self.pair_offsets]))
+
+    def with_covariates(self, names: Collection[str]) -> Chunk:
+        """The chunk with these covariates (stored columns) only."""
+        kept = [row for row, name in enumerate(self.covariate_names) if name in names]
+        if len(kept) == len(self.covariate_names):
+            return self
+        named = tuple(self.covariate_names[row] for row in kept)
+        return replace(self, pair_covariates=self.pair_covariates[kept], covariate_names=named)
+
+    def sequence(self) -> Offsets:
+        """The pairs in the order in which they happened, query by query: by time, then by row of the source."""
+        query = np.repeat(np.arange(self.n_queries), np.diff(self.pair_offsets))
+        keys = [key for key in (self.pair_order, self.pair_time) if len(key)]
+        order: Offsets = np.lexsort((*keys, query)) if keys else np.arange(self.n_pairs)
+        return order
 
     def without(self, experts: Collection[int]) -> Chunk:
         """The chunk without the lists of these experts; its items and queries stay."""
@@ -176,12 +209,7 @@ class Chunk:
             entry_item=self.entry_item[entries],
             entry_rank=self.entry_rank[entries],
             entry_score=self.entry_score[entries] if len(self.entry_score) else self.entry_score,
-            pair_offsets=np.concatenate([[0], np.cumsum(pair_often)])[self.pair_offsets].astype(OFFSET),
-            pair_expert=self.pair_expert[pairs],
-            pair_winner=self.pair_winner[pairs],
-            pair_loser=self.pair_loser[pairs],
-            pair_weight=self.pair_weight[pairs],
-            pair_tie=self.pair_tie[pairs],
+            **self._taken(pairs, np.concatenate([[0], np.cumsum(pair_often)])[self.pair_offsets].astype(OFFSET)),
         )
 
     def keep_items(self, kept: Bools) -> Chunk:
@@ -318,10 +346,13 @@ def chunk_from_tables(
 
     pair_offsets = np.zeros(n_queries + 1, dtype=OFFSET)
     pair_columns: list[Any] = [np.zeros(0, t) for t in (INDEX, INDEX, INDEX, RANK, np.bool_)]
+    more: dict[str, Any] = {}
     if pairs is not None and len(pairs):
         pair_offsets = np.searchsorted(as_numpy(one_array(pairs["query"])), bounds).astype(OFFSET)
         names = ("expert", "winner", "loser", "weight", "tie")
         pair_columns = [as_numpy(one_array(pairs[name])) for name in names]
+    if pairs is not None:
+        more = _more_of_pairs(pairs)
 
     return Chunk(
         n_experts=n_experts,
@@ -345,4 +376,22 @@ def chunk_from_tables(
         pair_loser=pair_columns[2],
         pair_weight=pair_columns[3],
         pair_tie=pair_columns[4],
+        **more,
     )
+
+
+def _more_of_pairs(pairs: pa.Table) -> dict[str, Any]:
+    """Times, order and covariates of pairs, if the table has them."""
+    more: dict[str, Any] = {}
+    if PAIR_TIME.name in pairs.column_names:
+        more["pair_time"] = as_numpy(one_array(pairs[PAIR_TIME.name]).cast(pa.int64()))
+    if PAIR_ORDER.name in pairs.column_names:
+        more["pair_order"] = as_numpy(one_array(pairs[PAIR_ORDER.name]))
+    known = {*PAIRS_TABLE.names, PAIR_TIME.name, PAIR_ORDER.name}
+    names = tuple(name for name in pairs.column_names if name not in known)
+    if names:
+        covariates = np.empty((len(names), len(pairs)), dtype=RANK)
+        for row, name in enumerate(names):
+            covariates[row] = as_numpy(one_array(pairs[name]))
+        more |= {"pair_covariates": covariates, "covariate_names": names}
+    return more

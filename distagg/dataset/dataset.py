@@ -21,6 +21,8 @@ from distagg.dataset.manifest import Block, Kind, Manifest, Partition, load_mani
 from distagg.dataset.select import audience, drawn
 from distagg.errors import InputError, UsageError, unknown
 from distagg.storage.paths import Place, Store, place, reason
+from distagg.times import span_of, time_of, time_text
+from distagg.types import PAIR_ORDER, PAIR_TIME, PAIRS_TABLE
 
 if TYPE_CHECKING:
     from distagg.dataset.expand import Piece
@@ -35,6 +37,7 @@ class Selection:
 
     Queries are selected by source parts, or by residues of their position. Experts are selected by a condition, drawn
     from the selected ones with replacement (by seed and number of the draw), or excluded. Lists are cut to a depth.
+    Pairs are selected by their time, and weighted by their age; their covariates are loaded by name.
     """
 
     parts: frozenset[str] | None = None
@@ -44,6 +47,11 @@ class Selection:
     audience: str = ""
     draw: tuple[int, int] | None = None
     depth: int = 0  # entries of each list; 0: all
+    since: int | None = None  # the first time of pairs, in microseconds since 1970
+    until: int | None = None  # pairs are before this time
+    half_life: int = 0  # the age at which a pair has half its weight, in microseconds; 0: weights do not change
+    now: int = 0  # the time from which age is counted
+    covariates: tuple[str, ...] | None = None  # columns of pairs to load; None: all
 
     def mask(self, parts: pa.StringArray, first_query: int) -> np.ndarray:
         keep = np.ones(len(parts), dtype=bool)
@@ -53,6 +61,19 @@ class Selection:
             position = np.arange(first_query, first_query + len(parts))
             keep &= np.isin(position % self.modulus, sorted(self.residues))
         return keep
+
+    def pairs(self, chunk: Chunk) -> Chunk:
+        """The chunk with the selected pairs and covariates, and the weights that pairs have by their age."""
+        if self.covariates is not None:
+            chunk = chunk.with_covariates(self.covariates)
+        if self.since is not None:
+            chunk = chunk.keep_pairs(chunk.pair_time >= self.since)
+        if self.until is not None:
+            chunk = chunk.keep_pairs(chunk.pair_time < self.until)
+        if self.half_life:
+            age = np.maximum(self.now - chunk.pair_time, 0)
+            chunk = replace(chunk, pair_weight=chunk.pair_weight * np.exp2(-(age / self.half_life)))
+        return chunk
 
 
 EVERYTHING = Selection()
@@ -86,7 +107,7 @@ class ChunkRef:
             chunk = chunk.repeat_experts(drawn(self.path, self.where.audience, self.n_experts, *self.where.draw))
         elif self.where.audience:
             chunk = chunk.repeat_experts(audience(self.path, self.where.audience))
-        return chunk.shallow(self.where.depth)
+        return self.where.pairs(chunk).shallow(self.where.depth)
 
     def _read(self, ids: bool) -> Chunk:
         if self.pieces:
@@ -94,12 +115,15 @@ class ChunkRef:
 
             return read_pieces(self, ids)
         query_columns = ["query", "part", "label", "missed"] + (["item"] if ids else [])
-        columns = ["query", "expert", "item", "rank"] + (["score"] if self.scores else [])
+        columns: list[str] | None = ["query", "expert", "item", "rank"] + (["score"] if self.scores else [])
+        if self.kind == "pairs":
+            named = self.where.covariates
+            columns = None if named is None else [*PAIRS_TABLE.names, PAIR_TIME.name, PAIR_ORDER.name, *named]
         if self.partition == "expert":  # every block has lists of the same query
             queries = read_groups(place(self.path) / "queries-00000.parquet", [0], query_columns)
         else:
             queries = self._rows("queries", query_columns)
-        rows = self._rows(self.kind, columns if self.kind == "lists" else None)
+        rows = self._rows(self.kind, columns)
         return chunk_from_tables(
             queries,
             rows if self.kind == "lists" else None,
@@ -254,8 +278,13 @@ class Dataset:
         audience: str | None = None,
         draw: tuple[int, int] | None = None,
         depth: int = 0,
+        since: str | None = None,
+        until: str | None = None,
+        half_life: str | None = None,
+        now: str | None = None,
+        covariates: Collection[str] | None = None,
     ) -> Dataset:
-        """Select queries, experts, or the first entries of lists.
+        """Select queries, experts, the first entries of lists, or pairs.
 
         Parameters
         ----------
@@ -272,6 +301,16 @@ class Dataset:
         depth
             Select the first entries of each list, this many and those that tie with the last of them; 0 selects all.
             Items that are in no list any more stay in their query, as unlisted ones.
+        since, until
+            Select pairs by their time: at or after ``since``, before ``until``. Both are dates (``2026-03-31``),
+            timestamps, or seconds since 1970. Items that are in no pair any more stay in their query.
+        half_life
+            Halve the weight of a pair for each such span of its age: ``90d``, ``36h`` (units s, h, d, w).
+        now
+            The time from which age is counted; by default ``until`` or, without it, the time of the last pair. Pairs
+            after it keep their weight.
+        covariates
+            The names of covariates to load; by default all.
         """
         where = self.where
         if parts is not None:
@@ -291,7 +330,35 @@ class Dataset:
             where = replace(where, draw=draw)
         if depth:
             where = replace(where, depth=min(depth, where.depth or depth))
+        if since is not None or until is not None or half_life is not None:
+            where = self._timed(where, since, until, half_life, now)
+        if covariates is not None:
+            wanted = [each for each in self.manifest.covariates if each.name in covariates]
+            where = replace(where, covariates=tuple(name for each in wanted for name in each.columns))
         return replace(self, where=where)
+
+    def _timed(
+        self, where: Selection, since: str | None, until: str | None, half_life: str | None, now: str | None
+    ) -> Selection:
+        """The selection by time; refused without times, or if no pair can be selected."""
+        if self.manifest.times is None:
+            raise UsageError("the data have no times; since, until and half_life need pairs with a column time")
+        first, last = self.manifest.times
+        if since is not None:
+            where = replace(where, since=time_of(since, "since"))
+        if until is not None:
+            where = replace(where, until=time_of(until, "until"))
+        start, end = where.since, where.until
+        if (start is not None and start > last) or (end is not None and end <= max(first, start or first)):
+            bounds = [f"{name} {time_text(t)}" for name, t in (("since", start), ("until", end)) if t is not None]
+            raise UsageError(
+                f"no pair is {' and '.join(bounds)}: the data's times are {time_text(first)} to {time_text(last)}"
+            )
+        if half_life is not None:
+            newest = last if end is None else min(end, last)
+            reference = newest if now is None else time_of(now, "now")
+            where = replace(where, half_life=span_of(half_life, "half_life"), now=reference)
+        return where
 
     def _checked_audience(self, text: str) -> str:
         if not self.path or self.pieces:
@@ -354,6 +421,8 @@ class Dataset:
             "items": m.items, "experts": m.experts, "lists": m.lists, "entries": m.entries, "missing": m.missing,
             "labels": m.labels, "ties": m.ties, "scores": m.scores, "list_lengths": m.list_lengths,
             "query_sizes": m.query_sizes, "parts": list(m.parts), "blocks": len(m.blocks),
+            **({"times": [time_text(time) for time in m.times]} if m.times else {}),
+            **({"covariates": [each.name for each in m.covariates]} if m.covariates else {}),
         }  # fmt: skip
 
 

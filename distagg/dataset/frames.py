@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from distagg.arrow import as_arrow, as_scalar, as_words
 from distagg.columns import LABEL_NAMES, LIST_NAMES, PAIR_NAMES, Names, known_columns, not_understood
+from distagg.covariates import Covariate
 from distagg.dataset.build.block import BlockCounts
 from distagg.dataset.build.intake import Progress, Regroup, RowSource
 from distagg.dataset.build.regroup import no_progress, regroup
@@ -25,7 +26,8 @@ from distagg.dataset.chunk import Chunk, chunk_from_tables
 from distagg.dataset.dataset import CHUNK_ENTRIES, Dataset
 from distagg.dataset.manifest import Block
 from distagg.errors import InfrastructureError, InputError, UsageError, unknown
-from distagg.types import NO_LABEL, PAIRS
+from distagg.times import EXPECTED_TIME, parse_times
+from distagg.types import NO_LABEL, PAIR_TIME, PAIRS, TIMESTAMP
 
 ALL = "all"  # name of the query, or of the pairs' expert, if a table has none
 HELD_ENTRIES = 1 << 16  # of a block: building two at once needs memory besides the dataset
@@ -50,7 +52,7 @@ class TableSource:
     ----------
     table
         Columns query, expert, item, rank or score, and optionally label; or winner, loser, and optionally query,
-        expert, weight, tie. Without a query column all rows belong to one query, "all". The names
+        expert, weight, tie, time. Without a query column all rows belong to one query, "all". The names
         that other tools have for these columns are understood (``distagg.columns``).
     labels
         Columns query, item, label: the items to rank, in this order, including those in no list.
@@ -58,6 +60,8 @@ class TableSource:
         The same columns, but labels only: an item in no list counts as missed and is not ranked.
     columns
         Our names of columns that the tables name otherwise.
+    covariates
+        Covariates of pairs, whose columns (``Covariate.columns``) are in the table.
     """
 
     name = "table"
@@ -69,13 +73,18 @@ class TableSource:
         labels: pa.Table | None = None,
         judgements: pa.Table | None = None,
         columns: Mapping[str, str] | None = None,
+        covariates: tuple[Covariate, ...] = (),
     ) -> None:
         self.files: tuple[Path, ...] = ()
+        self.covariates = covariates
+        more = [name for covariate in covariates for name in covariate.columns]
         self._tables: list[tuple[str, TableRows]] = []
         if labels is not None:
             self._tables.append(("<labels>", TableRows("items", _checked(labels, LABEL_NAMES, "<labels>", columns))))
         pairs = bool({"winner", "loser"} & {*map(str.lower, table.column_names), *(columns or {}).values()})
-        rows = _checked(table, PAIR_NAMES if pairs else LIST_NAMES, "<table>", columns)
+        rows = _checked(table.drop_columns(more), PAIR_NAMES if pairs else LIST_NAMES, "<table>", columns)
+        for name in more:
+            rows = rows.append_column(name, _values("<table>", name, table[name]))
         self._tables.append(("<table>", TableRows("pairs" if pairs else "entries", rows)))
         if "label" in rows.column_names:
             self._tables.append(("<table>", TableRows("judgements", rows.select(list(LABEL_NAMES)))))
@@ -111,6 +120,7 @@ def dataset_from_arrow(
     labels: pa.Table | None = None,
     judgements: pa.Table | None = None,
     columns: Mapping[str, str] | None = None,
+    covariates: tuple[Covariate, ...] = (),
 ) -> Dataset:
     """A dataset in memory, see ``TableSource``.
 
@@ -119,7 +129,7 @@ def dataset_from_arrow(
     [1.0, 2.0]
     """
     pa.default_memory_pool().release_unused()  # of reading the table: building needs as much again
-    source = TableSource(table, labels, judgements, columns)
+    source = TableSource(table, labels, judgements, columns, covariates)
     return held(regroup(source, Path(), memory_bytes=1 << 62), source, CHUNK_ENTRIES)
 
 
@@ -161,7 +171,12 @@ def _pairs_table(chunk: Chunk, experts: pa.StringArray) -> pa.Table:
         chunk.item_ids.take(as_arrow(first + chunk.pair_loser)),
         as_arrow(chunk.pair_weight), as_arrow(chunk.pair_tie),
     ]  # fmt: skip
-    return pa.table(columns, schema=PAIRS)
+    table = pa.table(columns, schema=PAIRS)
+    if len(chunk.pair_time):
+        table = table.append_column(PAIR_TIME, as_arrow(chunk.pair_time).cast(TIMESTAMP))
+    for name, values in zip(chunk.covariate_names, chunk.pair_covariates, strict=True):
+        table = table.append_column(name, as_arrow(values))
+    return table
 
 
 def _checked(table: pa.Table, known: Names, name: str, named: Mapping[str, str] | None = None) -> pa.Table:
@@ -196,6 +211,8 @@ def _values(name: str, column: str, values: pa.ChunkedArray) -> pa.ChunkedArray:
     if column in _IDS:
         return _ids(name, column, values)
     try:
+        if column == PAIR_TIME.name:
+            return _times(name, values)
         if column == "tie":
             return _good(name, column, pc.cast(values, pa.bool_()), pc.is_valid(values), "true or false")
         numbers = pc.cast(values, pa.float64())
@@ -213,6 +230,18 @@ def _values(name: str, column: str, values: pa.ChunkedArray) -> pa.ChunkedArray:
     elif column == "weight":
         good, expected = pc.and_(good, pc.greater_equal(numbers, _ZERO)), "a finite number of at least 0"
     return _good(name, column, numbers, good, expected)
+
+
+def _times(name: str, values: pa.ChunkedArray) -> pa.ChunkedArray:
+    try:
+        return pa.chunked_array([parse_times(values)])
+    except pa.ArrowInvalid:
+        for row, value in enumerate(values):  # find the first bad one
+            try:
+                parse_times(pa.chunked_array([pa.array([value.as_py()], values.type)]))
+            except pa.ArrowInvalid:
+                raise InputError(name, line=row + 1, found=f"time {value.as_py()!r}", expected=EXPECTED_TIME) from None
+        raise
 
 
 def _ids(name: str, column: str, values: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -10,6 +10,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from distagg.covariates import Covariate
 from distagg.errors import InputError
 from distagg.storage.atomic import ATTEMPT, MARKER
 from distagg.storage.paths import P, Place
@@ -67,6 +68,9 @@ class Manifest:
     files: tuple[File, ...]
     blocks: tuple[Block, ...]
     source: str = ""  # a kind of source, "table" or "synthetic"; "" if version 0.1 did not record it
+    times: tuple[int, int] | None = None  # of the first and the last pair, in microseconds since 1970
+    moved: bool = False  # whether pairs have an order column, because grouping by expert has moved them
+    covariates: tuple[Covariate, ...] = ()  # of pairs
 
     @property
     def protocol(self) -> Literal["letor", "trec"]:
@@ -80,7 +84,9 @@ class Manifest:
         return 1.0 - self.entries / cells if cells and self.kind == "lists" else 0.0
 
     def to_json(self) -> str:
+        more = {"times": self.times, "moved": self.moved, "covariates": self.covariates}
         body = {"format": FORMAT, "schema": SCHEMA_VERSION, **asdict(self)}
+        body = {name: value for name, value in body.items() if more.get(name, True)}  # only where there are some
         return json.dumps(body, indent=1, sort_keys=True) + "\n"
 
 
@@ -94,6 +100,11 @@ def load_manifest(directory: P) -> tuple[P, Manifest]:
         body["parts"] = tuple(body["parts"])
         for name in ("list_lengths", "query_sizes"):
             body[name] = {key: body[name][key] for key in ("min", "median", "max")}
+        body["times"] = tuple(body["times"]) if body.get("times") else None
+        body["covariates"] = tuple(
+            Covariate(**{**each, "source": tuple(each["source"]), "levels": tuple(each["levels"])})
+            for each in body.get("covariates", ())
+        )
         return directory, Manifest(**body)
     except (KeyError, TypeError) as error:
         raise InputError(

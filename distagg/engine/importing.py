@@ -23,6 +23,7 @@ OWNERS = {  # the kinds of source that have an option
     "expert": ("trec",),
     "by": ("trec",),
     "columns": ("rankings", "pairs"),
+    "covariates": ("pairs",),
     "users": ("ratings",),
     "items": ("ratings",),
     "scale": ("ratings",),
@@ -57,7 +58,8 @@ def import_dataset(
     **options
         Options of the source. All but pairs: ``qrels``, files of judgements, or a table query, item, label.
         trec: ``expert`` (file or tag), ``by`` (score or rank). rankings and pairs: ``columns``, our names of columns
-        that the tables name otherwise. ratings: ``users`` and ``items`` are files that describe them, whose columns
+        that the tables name otherwise. pairs: ``covariates``, columns to keep for fits, as in
+        ``"length_a-length_b,position"``. ratings: ``users`` and ``items`` are files that describe them, whose columns
         the dataset keeps; ``scale`` is the smallest and the largest valid rating.
 
     Returns

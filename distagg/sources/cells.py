@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from distagg.arrow import as_scalar, as_words
 from distagg.errors import InputError
 from distagg.sources.source import open_bytes
+from distagg.times import parse_times
 
 DELIMITER = {"csv": ",", "tsv": "\t"}
 ID = "an id: text that is not empty, or a whole number"  # what errors expect
@@ -31,7 +32,7 @@ class Column:
     """One column: its name, kind of values, and the text of ``expected`` in errors."""
 
     name: str
-    kind: Literal["id", "text", "number", "integer", "flag"]
+    kind: Literal["id", "text", "number", "integer", "flag", "time"]
     expected: str
     above: float = -np.inf  # numbers must be greater
     least: float = -np.inf  # numbers and integers must be at least this
@@ -44,7 +45,7 @@ class Column:
         return self.alias or self.name
 
     def convert(self, values: pa.ChunkedArray) -> pa.ChunkedArray:
-        """Values as string, float64, int32 or bool; raises ArrowInvalid for a bad cell."""
+        """Values as string, float64, int32, bool or timestamp; raises ArrowInvalid for a bad cell."""
         if pa.types.is_dictionary(values.type):
             values = values.cast(values.type.value_type)
         if pa.types.is_large_string(values.type) or pa.types.is_string_view(values.type):
@@ -58,6 +59,8 @@ class Column:
             result = values.cast(pa.string())
         elif self.kind == "flag":
             result = _flags(values)
+        elif self.kind == "time":
+            result = pa.chunked_array([parse_times(values)])
         else:
             result = self._numbers(values)
         if result.null_count and not self.blank:

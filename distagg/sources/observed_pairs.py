@@ -1,13 +1,15 @@
-"""Observed pairs as long tables: winner, loser, and optionally expert, query, weight, tie.
+"""Observed pairs as long tables: winner, loser, and optionally expert, query, weight, tie, time.
 
 Battles between two named models are read too: model_a, model_b, and winner, one of ``model_a``, ``model_b``, ``tie``,
 ``tie (bothbad)`` (or ``both_bad``). The other columns of a battle log are ignored, and listed in the log. The expert
-column may also be named judge, annotator, worker or user, if there is only one of them.
+column may also be named judge, annotator, worker or user, if there is only one of them; the time timestamp, tstamp or
+date. Covariates (``distagg.covariates``) are read if they are named.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -15,16 +17,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from distagg.arrow import as_scalar, as_words, repeated_word
+from distagg.arrow import as_numpy, as_scalar, as_words, one_array, repeated_word
 from distagg.columns import BATTLE_NAMES, PAIR_NAMES
+from distagg.covariates import Covariate, Levels, Term, find_all, terms_of
 from distagg.sources.cells import ID, Column
 from distagg.sources.source import SourceTable
 from distagg.sources.tables import LongTable, open_long_table
+from distagg.times import EXPECTED_TIME
 
 _SHARED = (
     Column("expert", "id", ID),
     Column("query", "id", ID),
     Column("weight", "number", "a finite number of at least 0", least=0),
+    Column("time", "time", EXPECTED_TIME),
 )
 COLUMNS = (
     Column("winner", "id", ID),
@@ -35,6 +40,11 @@ COLUMNS = (
 OUTCOMES = {"model_a": "model_a", "model_b": "model_b", "tie": "tie", "tie (bothbad)": "tie", "both_bad": "tie"}
 EXPECTED_OUTCOME = f"one of {', '.join(OUTCOMES)}"
 BATTLE_COLUMNS = (Column("model_a", "id", ID), Column("model_b", "id", ID), Column("winner", "id", ID), *_SHARED)
+EXPECTED: dict[str, str] = {  # what errors expect in the columns of covariates
+    "id": "text that is not empty, as in the first row",
+    "flag": "0, 1, true or false, as in the first row",
+    "number": "a finite number, as in the first row; if it is a category, write category(COLUMN)",
+}
 NO_NAME = "all"  # the one expert, or query, of a table without that column
 
 
@@ -51,17 +61,36 @@ class PairsSource:
 
     name = "pairs"
 
-    def __init__(self, files: Sequence[str | Path], *, columns: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        files: Sequence[str | Path],
+        *,
+        columns: Mapping[str, str] | None = None,
+        covariates: str | Sequence[str] = (),
+    ) -> None:
         self.files: tuple[Path, ...] = tuple(Path(file) for file in files)
-        self._tables = [_open(file, columns) for file in self.files]
+        opened = [_open(file, columns) for file in self.files]
+        _refuse_some_times(opened)
+        self._tables, self._found = _with_covariates(opened, terms_of(covariates))
+        for table in self._tables:
+            if "model_a" not in table.names:
+                table.refuse_others(COLUMNS)
+            table.tell_columns()
+        self._levels = Levels(self._found)
         with_query = any("query" in table.names for table in self._tables)
         self.partition: Literal["query", "expert"] = "query" if with_query else "expert"
 
+    @property
+    def covariates(self) -> tuple[Covariate, ...]:
+        """The covariates, with the levels of categories that have been read."""
+        return self._levels.covariates
+
     def tables(self) -> Iterator[SourceTable]:
         """The pairs of each batch of rows."""
+        self._levels = Levels(self._found)
         for table in self._tables:
             shared = "query" not in table.names and len(self.files) > 1  # one query in several files
-            for pairs in _pairs(table):
+            for pairs in _pairs(table, self._levels):
                 yield SourceTable("pairs", pairs, "" if shared else table.file.name)
 
     def locate(self, query: str, expert: str | None, item: str) -> list[tuple[str, int]]:
@@ -70,7 +99,7 @@ class PairsSource:
         for table in self._tables:
             rows: list[int] = []
             first = 0
-            for pairs in _pairs(table):
+            for pairs in _pairs(table, Levels(())):
                 mask = pc.or_(pc.equal(pairs["winner"], item), pc.equal(pairs["loser"], item))
                 mask = pc.and_(mask, pc.equal(pairs["query"].cast(pa.string()), query))
                 if expert is not None:
@@ -88,21 +117,62 @@ def _open(file: Path, columns: Mapping[str, str] | None) -> LongTable:
         expected = ["model_a", "model_b", "winner"]
     else:
         table = open_long_table(file, COLUMNS, PAIR_NAMES, columns)
-        table.refuse_others(COLUMNS)
         expected = ["winner", "loser"]
     for name in expected:
         if name not in table.names:
+            if "loser" in expected:
+                table.refuse_others(COLUMNS)  # it may be a name with a typing error
             raise table.error(f"no column '{name}'", "columns winner and loser, or model_a, model_b and winner", line=1)
-    table.tell_columns()
     return table
 
 
-def _pairs(table: LongTable) -> Iterator[pa.Table]:
+def _refuse_some_times(tables: Sequence[LongTable]) -> None:
+    """Refuse files with times beside files without them."""
+    timed = [table for table in tables if "time" in table.names]
+    for table in tables:
+        if timed and "time" not in table.names:
+            raise table.error("no column 'time'", f"times in every file, as {timed[0].file} has", line=1)
+
+
+def _with_covariates(
+    tables: Sequence[LongTable], terms: Sequence[Term]
+) -> tuple[list[LongTable], tuple[Covariate, ...]]:
+    """The tables with the columns of covariates, and the covariates; the first row says whether one is a category."""
+    first = _found(tables[0], terms)
+    kinds = {name: _kind(tables[0].first_cell(name), each) for each in first for name in each.source}
+    covariates = tuple(replace(each, category="id" in [kinds[name] for name in each.source]) for each in first)
+    kinds |= {name: "id" for each in covariates if each.category for name in each.source}
+    columns = [Column(name, kind, EXPECTED[kind]) for name, kind in kinds.items()]
+    for table in tables[1:]:
+        if [each.source for each in _found(table, terms)] != [each.source for each in covariates]:
+            raise table.error("other columns of covariates", f"those of {tables[0].file}", line=1)
+    return [table.with_columns(columns) for table in tables], covariates
+
+
+def _found(table: LongTable, terms: Sequence[Term]) -> tuple[Covariate, ...]:
+    return find_all(terms, table.header, battles="model_a" in table.names, where=str(table.file))
+
+
+def _kind(cell: object, covariate: Covariate) -> Literal["id", "number", "flag"]:
+    """The kind of a column, given its first cell."""
+    if covariate.category:
+        return "id"
+    if isinstance(cell, bool) or (isinstance(cell, str) and cell.strip().lower() in ("true", "false")):
+        return "flag"
+    try:
+        float(cell)  # type: ignore[arg-type]  # a cell that is no number
+    except (TypeError, ValueError):
+        return "number" if cell is None or cell == "" else "id"
+    return "number"
+
+
+def _pairs(table: LongTable, levels: Levels) -> Iterator[pa.Table]:
     battle = "model_a" in table.names
     row = 0
     for batch in table.batches():
         n = len(batch)
         winner, loser, tie = _battle(table, batch, row) if battle else _plain(batch)
+        b_won = as_numpy(one_array(pc.equal(batch["winner"], as_scalar("model_b")))) if battle else np.zeros(n, bool)
         same = pc.index(pc.equal(winner, loser), as_scalar(True)).as_py()
         if same >= 0:
             raise table.row_error(
@@ -117,6 +187,8 @@ def _pairs(table: LongTable) -> Iterator[pa.Table]:
                 "loser": loser,
                 "weight": weight,
                 "tie": tie,
+                **({"time": batch["time"]} if "time" in batch.column_names else {}),
+                **levels.seen_from_winner(batch, ~b_won),
             }
         )
         row += n

@@ -39,6 +39,7 @@ FORMATS = {
 }  # fmt: skip
 _JSON_TYPE = {
     "id": pa.string(), "text": pa.string(), "number": pa.float64(), "integer": pa.float64(), "flag": pa.bool_(),
+    "time": pa.string(),
 }  # fmt: skip
 
 
@@ -88,6 +89,25 @@ class LongTable:
                 remedy=f"did you mean '{near[0]}'?" if near else "rename or drop it",
                 line=None if self.format == "parquet" else 1,
             )
+
+    def with_columns(self, columns: Sequence[Column]) -> LongTable:
+        """The table with more columns that are read, by their names in the file."""
+        read = {column.name for column in columns}
+        others = tuple(name for name in self.others if name not in read)
+        return replace(self, columns=(*self.columns, *columns), others=others)
+
+    def first_cell(self, name: str) -> object:
+        """The first cell of a column; None if there are no rows, or if it is empty."""
+        if self.format == "parquet":
+            first = next(iter(pq.ParquetFile(self.file).iter_batches(1, columns=[name])), None)
+            return first.column(0)[0].as_py() if first else None
+        if self.format == "jsonl":
+            return next(json_objects(self.file))[1].get(name)
+        rows = csv_rows(self.file, self.format)
+        next(rows)  # the header
+        cells = next(rows, (0, []))[1]
+        at = self.header.index(name)
+        return cells[at] if at < len(cells) else None
 
     def batches(self, *, least: int = 1) -> Iterator[pa.Table]:
         """The known columns, converted and checked, a batch at a time; refuses fewer rows than ``least``."""
@@ -201,13 +221,15 @@ class LongTable:
             line += block.count(b"\n")
 
     def _json_schema(self) -> pa.Schema:
-        """Types by column; ids are integers if they are in the first row."""
+        """Types by column; ids are integers, and times numbers, if they are in the first row."""
         first = next(json_objects(self.file))[1]
         stored = [column for column in self.columns if column.heading in self._stored]
         types = {column.heading: _JSON_TYPE[column.kind] for column in stored}
         for column in stored:
             if column.kind == "id" and type(first[column.heading]) is int:
                 types[column.heading] = pa.int64()
+            if column.kind == "time" and type(first[column.heading]) in (int, float):
+                types[column.heading] = pa.float64()
         return pa.schema(list(types.items()))
 
     def _json_rows(self, block: bytes, first_line: int) -> pa.Table:

@@ -6,7 +6,7 @@ The counts of blocks add up to the counts in the manifest.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -21,6 +21,8 @@ from distagg.dataset.build.positions import Clash, Mentions, NumberedItems, find
 from distagg.types import (
     LISTS_TABLE,
     NO_LABEL,
+    PAIR_ORDER,
+    PAIR_TIME,
     PAIRS_TABLE,
     QUERIES_TABLE,
     RANK,
@@ -43,6 +45,7 @@ class BlockCounts:
     labels: Counter[int] = field(default_factory=Counter)
     list_lengths: Counter[int] = field(default_factory=Counter)
     query_sizes: Counter[int] = field(default_factory=Counter)
+    times: tuple[int, int] | None = None  # of the first and the last pair
 
     def add(self, other: BlockCounts) -> None:
         self.queries += other.queries
@@ -54,6 +57,10 @@ class BlockCounts:
         self.labels.update(other.labels)
         self.list_lengths.update(other.list_lengths)
         self.query_sizes.update(other.query_sizes)
+        if self.times is None or other.times is None:
+            self.times = self.times or other.times
+        else:
+            self.times = (min(self.times[0], other.times[0]), max(self.times[1], other.times[1]))
 
     def label_counts(self) -> dict[str, int]:
         return {str(label): self.labels[label] for label in sorted(self.labels)}
@@ -78,10 +85,11 @@ class QueryRows:
     first_query: int  # dataset position of the first one
     names: list[str]  # (Q,)
     parts: list[str]  # (Q,)
-    ranked: GroupedRows  # entries: key, item, rank, score; pairs: key, winner, loser, weight, tie
+    ranked: GroupedRows  # entries: key, item, rank, score; pairs: key, winner, loser, weight, tie, ...
     declared: GroupedRows  # key, item, label
     judged: GroupedRows  # key, item, label
     scores: bool
+    moved: bool
 
 
 def query_block(rows: QueryRows) -> BlockTables:
@@ -108,7 +116,7 @@ def query_block(rows: QueryRows) -> BlockTables:
     runs = replace(runs, query=runs.query + rows.first_query)
     try:
         if pairs:
-            blocked = pair_rows(entries.columns, runs, items.position.reshape(-1, 2), tally)
+            blocked = pair_rows(entries.columns, runs, items.position.reshape(-1, 2), tally, rows.moved)
         else:
             blocked = list_rows(entries.columns, runs, items.position, rows.scores, tally)
     except BadRow as bad:
@@ -166,8 +174,10 @@ def list_rows(entries: pa.RecordBatch, runs: Runs, position: Indices, scores: bo
     return pa.table(columns, schema=lists_schema(scores))
 
 
-def pair_rows(pairs: pa.RecordBatch, runs: Runs, position: NDArray[np.int32], tally: BlockCounts) -> pa.Table:
-    """PAIRS_TABLE rows; ``position`` has winner and loser of every pair, shape (P, 2)."""
+def pair_rows(
+    pairs: pa.RecordBatch, runs: Runs, position: NDArray[np.int32], tally: BlockCounts, moved: bool
+) -> pa.Table:
+    """PAIRS_TABLE rows, with ``order`` if rows moved; ``position`` has winner and loser of every pair, shape (P, 2)."""
     same = position[:, 0] == position[:, 1]
     if same.any():
         raise BadRow("self", int(np.argmax(same)))
@@ -181,7 +191,22 @@ def pair_rows(pairs: pa.RecordBatch, runs: Runs, position: NDArray[np.int32], ta
         as_arrow(position[:, 0]), as_arrow(position[:, 1]),
         as_arrow(np.ones(len(position))) if weight is None else weight, tie,
     ]  # fmt: skip
-    return pa.table(columns, schema=PAIRS_TABLE)
+    schema = PAIRS_TABLE
+    for name in pairs.schema.names:
+        if name in PAIRS_TABLE.names or (name == PAIR_ORDER.name and not moved):
+            continue
+        schema = schema.append(pairs.schema.field(name))
+        columns.append(pairs[name])
+    if PAIR_TIME.name in schema.names and len(pairs):
+        bounds = pc.min_max(pairs[PAIR_TIME.name].cast(pa.int64())).as_py()
+        tally.times = (bounds["min"], bounds["max"])
+    return pa.table(columns, schema=schema)
+
+
+def pairs_schema(time: bool, moved: bool, covariates: Sequence[str]) -> pa.Schema:
+    """The schema of a dataset's pairs."""
+    more = [PAIR_TIME] * time + [PAIR_ORDER] * moved + [pa.field(name, pa.float64()) for name in covariates]
+    return pa.schema([*PAIRS_TABLE, *more])
 
 
 def lists_schema(scores: bool) -> pa.Schema:

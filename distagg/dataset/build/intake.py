@@ -19,7 +19,7 @@ from distagg.dataset.build.merge import Grouper
 from distagg.dataset.build.positions import Clash, Locator, clash_error
 from distagg.dataset.manifest import Kind, Partition
 from distagg.errors import InputError
-from distagg.types import INDEX, Indices, Offsets
+from distagg.types import INDEX, PAIR_ORDER, PAIR_TIME, PAIRS, Indices, Offsets
 
 Progress = Callable[[int], None]  # called with the number of rows just read, and again when they are written
 
@@ -145,6 +145,8 @@ class Regroup:
         self.ranked = Grouper("ranked", directory)
         self.kind: Kind = "lists"
         self.scores = True  # until a row has none
+        self.moved = False  # whether any pair has moved
+        self._pairs_read, self._last_key = 0, -1
         self.parts: dict[int, str] = {}
 
     @property
@@ -167,6 +169,7 @@ class Regroup:
                 grouper.abandon()
             raise
         self.scores &= self.ranked.n_rows > 0
+        self.moved &= len(self.experts.names) > 1  # rows of one expert keep their order in every query
 
     def _take(self, rows: RowTable) -> None:
         if rows.kind in ("entries", "pairs"):
@@ -197,6 +200,25 @@ class Regroup:
     def note_parts(self, part: str) -> None:
         """Assign the queries of the last batch to this part, unless they belong to an earlier one."""
         self.parts.update(dict.fromkeys(set(self.queries.last).difference(self.parts), part))
+
+    def pair_columns(self, batch: pa.RecordBatch) -> dict[str, pa.Array]:
+        """What pairs have besides winner and loser: weight, tie, time if there is one, order, covariates."""
+        columns = {
+            "weight": number_column(batch, "weight", pa.float64()),
+            "tie": number_column(batch, "tie", pa.bool_()),
+        }
+        if PAIR_TIME.name in batch.schema.names:
+            columns[PAIR_TIME.name] = batch[PAIR_TIME.name]
+        first, self._pairs_read = self._pairs_read, self._pairs_read + batch.num_rows
+        columns[PAIR_ORDER.name] = as_arrow(np.arange(first, self._pairs_read))
+        more = (name for name in batch.schema.names if name not in {*PAIRS.names, PAIR_TIME.name})
+        return {**columns, **{name: batch[name] for name in more}}
+
+    def add_pairs(self, rows: KeyedRows) -> None:
+        """Hand pairs to the grouper, and note if grouping will move them."""
+        self.moved |= not rows.in_order or bool(rows.key[0] < self._last_key)
+        self._last_key = int(rows.key[-1])
+        self.ranked.add(rows)
 
     def bad_source(self, found: str, expected: str) -> InputError:
         return InputError(str(self.source.files[0]) if self.source.files else "<table>", found=found, expected=expected)

@@ -87,6 +87,11 @@ class Grouper:
             self.nbytes += rows.nbytes
             self.n_rows += len(rows)
 
+    @property
+    def names(self) -> list[str]:
+        """The columns of its rows."""
+        return [] if self._schema is None else self._schema.names
+
     def spill(self) -> None:
         """Move the buffer to disk on a thread, after the previous spill has been written."""
         self._collect_spill()

@@ -71,14 +71,13 @@ class QueryRegroup(Regroup):
             columns = {"item": strings(batch["item"]), "label": number_column(batch, "label", pa.int32())}
             (self.declared if rows.kind == "items" else self.judged).add(keyed(columns, query))
             return
+        expert = self.experts.encode(batch["expert"])
         if rows.kind == "entries":
             rank, score = self.ranks(batch)
-            columns = {"item": strings(batch["item"]), "rank": rank, "score": score}
+            self.ranked.add(keyed({"item": strings(batch["item"]), "rank": rank, "score": score}, query, expert))
         else:
-            columns = {"winner": strings(batch["winner"]), "loser": strings(batch["loser"])}
-            columns["weight"] = number_column(batch, "weight", pa.float64())
-            columns["tie"] = number_column(batch, "tie", pa.bool_())
-        self.ranked.add(keyed(columns, query, self.experts.encode(batch["expert"])))
+            sides = {"winner": strings(batch["winner"]), "loser": strings(batch["loser"])}
+            self.add_pairs(keyed({**sides, **self.pair_columns(batch)}, query, expert))
 
     def blocks(self, block_entries: int) -> Iterator[BlockTables]:
         return self.explained(ordered_map(query_block, self._rows(block_entries)))
@@ -101,6 +100,7 @@ class QueryRegroup(Regroup):
                 declared=self.declared.rows(lo, hi),
                 judged=self.judged.rows(lo, hi),
                 scores=self.scores,
+                moved=self.moved,
             )
             first_query += len(codes)
 
@@ -109,7 +109,7 @@ class QueryRegroup(Regroup):
 class _ExpertRows:
     """Gathered rows of consecutive experts."""
 
-    ranked: GroupedRows  # entries: key, item, rank, score; pairs: key, winner, loser, weight, tie; items are codes
+    ranked: GroupedRows  # entries: key, item, rank, score; pairs: key, winner, loser, weight, tie, ...; items are codes
     kind: Kind
     position: Indices  # (I,) of every item code
     scores: bool
@@ -145,10 +145,8 @@ class ExpertRegroup(Regroup):
             self.ranked.add(keyed({"item": item, "rank": rank, "score": score}, expert))
             return
         both = self.items.encode(interleaved(strings(batch["winner"]), strings(batch["loser"]))).rows().reshape(-1, 2)
-        columns = {"winner": as_arrow(both[:, 0]), "loser": as_arrow(both[:, 1])}
-        columns["weight"] = number_column(batch, "weight", pa.float64())
-        columns["tie"] = number_column(batch, "tie", pa.bool_())
-        self.ranked.add(keyed(columns, expert))
+        sides = {"winner": as_arrow(both[:, 0]), "loser": as_arrow(both[:, 1])}
+        self.add_pairs(keyed({**sides, **self.pair_columns(batch)}, expert))
 
     def blocks(self, block_entries: int) -> Iterator[BlockTables]:
         return self.explained(self._blocks(block_entries))
@@ -185,7 +183,7 @@ class ExpertRegroup(Regroup):
         try:
             position = [rows.position[as_numpy(ranked.columns[name])] for name in names if len(ranked)]
             if rows.kind == "pairs":
-                return pair_rows(ranked.columns, runs, np.stack(position, axis=1), tally), tally
+                return pair_rows(ranked.columns, runs, np.stack(position, axis=1), tally, self.moved), tally
             flat = position[0] if position else np.zeros(0, INDEX)
             return list_rows(ranked.columns, runs, flat, rows.scores, tally), tally
         except BadRow as bad:

@@ -22,7 +22,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from distagg.arrow import as_words
-from distagg.dataset.build.block import BlockCounts, BlockTables, lists_schema
+from distagg.covariates import Covariate
+from distagg.dataset.build.block import BlockCounts, BlockTables, lists_schema, pairs_schema
 from distagg.dataset.build.intake import Progress, Regroup, RowSource
 from distagg.dataset.build.regroup import MEMORY_BYTES, no_progress, regroup
 from distagg.dataset.dataset import ITEMS_FILE
@@ -30,7 +31,7 @@ from distagg.dataset.manifest import MANIFEST, Block, File, Kind, Manifest, Part
 from distagg.errors import DistaggError, InfrastructureError
 from distagg.storage.atomic import digest, scratch, staged_directory
 from distagg.storage.paths import Place, Sink, Store, place
-from distagg.types import PAIRS_TABLE, QUERIES_TABLE
+from distagg.types import PAIR_TIME, PAIRS_TABLE, QUERIES_TABLE
 
 BLOCK_ENTRIES = 1 << 17
 FILE_BLOCKS = 64
@@ -115,11 +116,31 @@ class TableLayout:
     scores: bool
     experts: Sequence[str]
     source: str
+    time: bool = False
+    moved: bool = False
+    covariates: tuple[Covariate, ...] = ()
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of lists or pairs."""
+        if self.kind == "lists":
+            return lists_schema(self.scores)
+        return pairs_schema(self.time, self.moved, [name for each in self.covariates for name in each.columns])
 
 
 def layout_of(grouped: Regroup, source: RowSource) -> TableLayout:
     """The layout of the tables, known after all rows have been regrouped."""
-    return TableLayout(grouped.kind, grouped.partition, grouped.scores, grouped.experts.names, source.name)
+    pairs = grouped.kind == "pairs"
+    return TableLayout(
+        kind=grouped.kind,
+        partition=grouped.partition,
+        scores=grouped.scores,
+        experts=grouped.experts.names,
+        source=source.name,
+        time=pairs and PAIR_TIME.name in grouped.ranked.names,
+        moved=grouped.moved,
+        covariates=getattr(source, "covariates", ()) if pairs else (),
+    )
 
 
 def make_manifest(
@@ -144,6 +165,9 @@ def make_manifest(
         files=files,
         blocks=blocks,
         source=layout.source,
+        times=total.times,
+        moved=layout.moved,
+        covariates=layout.covariates,
     )
 
 
@@ -197,9 +221,7 @@ class DatasetWriter:
         if tables.queries is not None:
             self._items = tables.queries["item"]
             self._append("queries", file, QUERIES_TABLE, tables.queries)
-        kind = self._layout.kind
-        schema = PAIRS_TABLE if kind == "pairs" else lists_schema(self._layout.scores)
-        self._append(kind, file, schema, tables.rows)
+        self._append(self._layout.kind, file, self._layout.schema, tables.rows)
 
     def finish(self, users: pa.Table | None = None, items: pa.Table | None = None) -> tuple[File, ...]:
         """Close everything and return the files in the order of their names."""
@@ -224,7 +246,7 @@ class DatasetWriter:
         name = f"{table}-{file:05d}.parquet"
         if name not in self._open:
             self._sinks[name] = _sink(self._directory / name)
-            self._open[name] = pq.ParquetWriter(self._sinks[name], schema, **_SHARED, **_OPTIONS[table])
+            self._open[name] = pq.ParquetWriter(self._sinks[name], schema, **_SHARED, **_options(table, schema))
             self._rows[name] = 0
         self._open[name].write_table(rows, row_group_size=max(1, len(rows)))
         self._rows[name] += len(rows)
@@ -239,6 +261,19 @@ class DatasetWriter:
         if isinstance(written, Sink):  # close at once: an open sink holds memory
             written.close()
         self._files.append(self._pool.submit(_describe, written, rows))
+
+
+def _options(table: str, schema: pa.Schema) -> dict[str, Any]:
+    """How the columns of a table are encoded; of the optional columns of pairs, numbers are split, others packed."""
+    options = _OPTIONS[table]
+    if table != "pairs" or schema.names == PAIRS_TABLE.names:
+        return options
+    more = {
+        field.name: "BYTE_STREAM_SPLIT" if pa.types.is_floating(field.type) else "DELTA_BINARY_PACKED"
+        for field in schema
+        if field.name not in PAIRS_TABLE.names
+    }
+    return {**options, "column_encoding": {**options["column_encoding"], **more}}
 
 
 def _sink(file: Place) -> Path | Sink:
