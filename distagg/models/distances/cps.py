@@ -7,7 +7,7 @@ a round of learning costs items x lists^2 for every label.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -20,10 +20,11 @@ from distagg.models.lists import Lists, mid_positions
 from distagg.models.pairs import list_arrays
 from distagg.models.pool import Pooled
 from distagg.models.rounds import Params, Stage, Statistics
+from distagg.optimise.newton import NewtonAscent
 from distagg.types import Floats
 
-NOTHING = np.zeros(0)
 MOST_EXPERTS = 2000  # learning adds up a matrix of experts x experts
+KEPT = ("theta", "start", "step", "value", "gain", "rounds")  # the fields of NewtonAscent, as checkpoints name them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,8 +78,7 @@ class Cps(Pooled):
                 f"cps with theta=learn adds up a matrix of experts x experts, and {n_experts:,} experts are more than "
                 f"{MOST_EXPERTS:,}; give theta a number"
             )
-        nothing = np.zeros(n_experts)
-        return NewtonRound(self, nothing, nothing, nothing, -np.inf, np.inf, 0)
+        return NewtonRound(self, NewtonAscent.begin(np.zeros(n_experts)))
 
     def _weighted_positions(self, chunk: Chunk, theta: Floats) -> Floats:
         """Minus the weighted sum of positions, up to what unlisted items have: every stage of spearman sorts by it."""
@@ -101,46 +101,52 @@ class Cps(Pooled):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NewtonRound(Stage):
-    """One step of Newton's method on the weights of experts; a step that was too long is halved."""
+    """One step of Newton's method on the weights of experts."""
 
     model: Cps
-    theta: Floats  # (experts,) where the likelihood is wanted
-    start: Floats  # (experts,) the best weights so far
-    step: Floats  # (experts,) from there to theta
-    value: float  # log likelihood and prior at ``start``
-    gain: float  # what the step promised, for each item
-    rounds: int  # done
+    ascent: NewtonAscent
 
-    def sent(self) -> NewtonRound:
-        return replace(self, start=NOTHING, step=NOTHING)
+    def sent(self) -> Likelihood:
+        return Likelihood(self.model, self.ascent.trial)
+
+    def finish(self, statistics: Statistics) -> NewtonRound | Params:
+        model, theta, taken = self.model, self.ascent.trial, float(statistics["taken"])
+        if taken == 0:
+            raise UsageError("cps learns from queries whose items have different labels, and there are none")
+        value = float(statistics["value"]) - 0.5 * model.prior * float(theta @ theta)
+        gradient = statistics["gradient"] - model.prior * theta
+        curvature = statistics["curvature"] + model.prior * np.eye(len(theta))
+        ascent = self.ascent.after(value, gradient, curvature, taken)
+        if ascent.gain > model.tolerance and ascent.evaluations < model.rounds:
+            return NewtonRound(model, ascent)
+        if ascent.gain > model.tolerance:
+            not_converged(
+                f"cps: not converged after {model.rounds} rounds (gain {ascent.gain:.1e}); raise rounds or prior"
+            )
+        return {"expert_theta": ascent.x}
+
+    def state(self) -> Params:
+        values = (np.asarray(getattr(self.ascent, field.name)) for field in fields(NewtonAscent))
+        return dict(zip(KEPT, values, strict=True))
+
+    def resumed(self, state: Params) -> NewtonRound:
+        theta, start, step, value, gain, rounds = (state[name] for name in KEPT)
+        return NewtonRound(self.model, NewtonAscent(theta, start, step, float(value), float(gain), int(rounds)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Likelihood(Stage):
+    """The log likelihood of a chunk's labels at some weights, its gradient and minus its Hessian."""
+
+    model: Cps
+    theta: Floats  # (experts,)
 
     def map(self, chunk: Chunk) -> Statistics:
-        """The log likelihood of the labels, its gradient and minus its Hessian."""
         chunk = self.model.pooled(chunk)
         value, taken, gradient, curvature = likelihood(
             *self.model._how, _positions(chunk), chunk.list_expert, self.theta, chunk.grades()
         )
         return {"value": np.array(value), "taken": np.array(taken), "gradient": gradient, "curvature": curvature}
-
-    def finish(self, statistics: Statistics) -> NewtonRound | Params:
-        model, theta, taken = self.model, self.theta, float(statistics["taken"])
-        if taken == 0:
-            raise UsageError("cps learns from queries whose items have different labels, and there are none")
-        value = float(statistics["value"]) - 0.5 * model.prior * float(theta @ theta)
-        start, step, gain = self.start, 0.5 * self.step, 0.5 * self.gain
-        if self.rounds == 0 or value >= self.value - 1e-12 * abs(self.value):
-            start, gradient = theta, statistics["gradient"] - model.prior * theta
-            hessian = statistics["curvature"] + model.prior * np.eye(len(theta))
-            step = np.asarray(np.linalg.solve(hessian, gradient), dtype=np.float64)
-            gain = 0.5 * float(gradient @ step) / taken
-        else:
-            value = self.value
-        rounds = self.rounds + 1
-        if gain > model.tolerance and rounds < model.rounds:
-            return NewtonRound(model, start + step, start, step, value, gain, rounds)
-        if gain > model.tolerance:
-            not_converged(f"cps: not converged after {model.rounds} rounds (gain {gain:.1e}); raise rounds or prior")
-        return {"expert_theta": start}
 
 
 def _positions(chunk: Chunk) -> Lists:
