@@ -7,7 +7,9 @@ is what it takes in seconds, about: long ones start first.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,6 +24,7 @@ from distagg.engine.inspect.attribution import explain
 from distagg.engine.inspect.quality import as_rows, drop_experts, judge_experts, retrain, weight_rows
 from distagg.engine.rank import solved
 from distagg.engine.saved import Fitted
+from distagg.errors import NotConvergedWarning
 from distagg.metrics import highest_label, parse_metrics, score_chunk
 from distagg.models import Model, Params, model_named
 from distagg.types import OFFSET, Floats
@@ -45,6 +48,15 @@ class Experiment:
     alone: bool = False
 
 
+@contextmanager
+def stopping(settings: Mapping[str, Any]) -> Iterator[None]:
+    """Without the warning that a fit has not converged, where the procedure is to stop after some gradient steps."""
+    with warnings.catch_warnings():
+        if settings.get("solver") == "gradient":
+            warnings.simplefilter("ignore", NotConvergedWarning)
+        yield
+
+
 def model_row(dataset: Dataset, model: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     """A model on the five folds: every metric of every query, and the means over folds."""
     made, highest = model_named(model, dict(settings)), highest_label(dataset.manifest)
@@ -53,9 +65,9 @@ def model_row(dataset: Dataset, model: str, settings: Mapping[str, Any]) -> dict
     for fold in make_folds(dataset, "letor5"):
         params = fit(made, fold.train, valid=fold.valid) if made.learns else {}
         theta = params.get("expert_theta") if theta is None else theta
-        found = [
-            (c.positions, paper_metrics(c, solved(made, c, params).score, highest)) for c in fold.test.chunks(ids=False)
-        ]
+        with stopping(settings):
+            scored = [(c, solved(made, c, params).score) for c in fold.test.chunks(ids=False)]
+        found = [(c.positions, paper_metrics(c, score, highest)) for c, score in scored]
         for at, value in found:
             values[at] = value
         means.append(np.concatenate([value for _, value in found]).mean(axis=0))

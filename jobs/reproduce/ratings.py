@@ -11,11 +11,17 @@ from distagg import evaluate_users, fit_completion, rank, solve
 from distagg.dataset import Dataset
 from distagg.engine.rank_options import Shown
 from distagg.types import Floats
+from jobs.reproduce.experiments import stopping
 
 DEPTHS = tuple(f"ndcg@{k}" for k in range(1, 11))
 CONSTANTS = (0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5)
 DIGITS = 6
 Models = Mapping[str, tuple[str, Mapping[str, Any]]]  # row -> model and settings
+
+
+def _ranking(dataset: Dataset, model: str, given: Mapping[str, Any], shown: Shown | None = None) -> Any:
+    with stopping(given):
+        return rank(model, dataset, shown=shown or Shown(), **given)
 
 
 def completed(
@@ -24,7 +30,7 @@ def completed(
     completions: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, Any]:
     """Rankings against every user's completed ratings: NDCG by user; and with later positions at half their weight."""
-    rankings = {name: rank(model, dataset, **given) for name, (model, given) in models.items()}
+    rankings = {name: _ranking(dataset, model, given) for name, (model, given) in models.items()}
     fitted = {name: fit_completion(name, dataset, **given) for name, given in completions.items()}
     for name, through in fitted.items():
         rankings[f"{name}, borda"] = solve("borda", dataset, through=through).ranking
@@ -59,7 +65,7 @@ def _halved(rankings: Mapping[str, Any], dataset: Dataset, through: Any) -> dict
 
 def constants(dataset: Dataset, models: Models) -> dict[str, Any]:
     """NDCG@1, 5 and 10 by user, by the constant that stands for what is not rated."""
-    rankings = {name: rank(model, dataset, **given) for name, (model, given) in models.items()}
+    rankings = {name: _ranking(dataset, model, given) for name, (model, given) in models.items()}
     metrics = ("ndcg@1", "ndcg@5", "ndcg@10")
     found = [evaluate_users(rankings, dataset, fit_completion(value, dataset), metrics).values for value in CONSTANTS]
     users = {name: [value[name].T.round(DIGITS).tolist() for value in found] for name in rankings}
@@ -70,7 +76,7 @@ def ends(dataset: Dataset, models: Models, count: int) -> dict[str, Any]:
     """The first and last items of rankings, with support; of a ranking with variances, all variances."""
     shown, found, variance = Shown(support=True, titles=dataset.titles is not None), {}, {}
     for name, (model, given) in models.items():
-        ranking = rank(model, dataset, shown=shown, **given)
+        ranking = _ranking(dataset, model, given, shown)
         title = "title" if "title" in ranking.column_names else "item"
         rows = ranking.select(["rank", title, "experts", "won", "lost"]).rename_columns({title: "title"}).to_pylist()
         found[name] = {"top": rows[:count], "bottom": rows[-count:]}

@@ -43,7 +43,14 @@ VARIANTS = {
     "mallows": [{"unlisted": "ignore"}, {"scores": "places"}],
     "cranking": [{"unlisted": "ignore"}],
     "mc1": [{"local_kemeny": True}],
-    "plackett_luce": [{"unlisted": "ignore"}, {"solver": "mm"}, {"solver": "ilsr"}, {"solver": "bayes"}],
+    "plackett_luce": [
+        {"unlisted": "ignore"},
+        {"solver": "mm"},
+        {"solver": "ilsr"},
+        {"solver": "bayes"},
+        {"solver": "gradient", "rate": 0.2, "tolerance": 1e-6},
+        {"ties": "order"},
+    ],
     "mc4": [{"unlisted": "ignore"}, {"local_kemeny": True}],
     "cps": [{"distance": "footrule"}, {"distance": "spearman", "unlisted": "last"}],
     "crf": [{"sharing": "consensus"}, {"sharing": "mixed"}, {"mode": "gradient", "pairs": "log+binary"}],
@@ -70,6 +77,7 @@ VARIANTS = {
         },  # auto stops seeking within 1%: elsewhere by this route
         {"route": "lists", "unlisted": "ignore", "weight": 0.5, "pairs": "log"},
         {"route": "lists", "unlisted": "ignore", "weight": 0.5, "ties": "ignore"},
+        {"solver": "gradient", "weight": 1.0, "rate": 0.1, "pairs": "log"},
     ],
     "thurstone": [{"pairs": "normalised"}],
     "stagg_bc": [{"contest": "paper", "unlisted": "average"}],
@@ -79,7 +87,7 @@ SETTINGS = [(name, {}) for name in EVERY] + [(name, s) for name, many in VARIANT
 
 SEARCHED = ("condorcet", "kemeny")  # orders from a start, which ties and cycles leave to the order of items
 UNSORTED = [s for s in SETTINGS if s[0] not in SEARCHED and not s[1].get("local_kemeny")]
-UNSORTED = [s for s in UNSORTED if s[1].get("scores") != "places"]
+UNSORTED = [s for s in UNSORTED if s[1].get("scores") != "places" and s[1].get("ties") != "order"]
 
 
 TRAINING = build_chunk(

@@ -13,6 +13,8 @@ from distagg.models.base import param
 from distagg.models.outcome import Outcome
 from distagg.models.pairwise.counted import Graph, refuse_endless_ties
 from distagg.models.pairwise.counts import Counts
+from distagg.models.pairwise.descent import descend_queries
+from distagg.models.pairwise.kernels import Fit as NewtonFit
 from distagg.models.pairwise.links import DAVIDSON, LOGIT, PROBIT, RAO_KUPPER
 from distagg.models.pairwise.minorise import Fit, minorise_queries
 from distagg.models.pairwise.solver import PRIORS, Pairwise
@@ -41,12 +43,13 @@ class BradleyTerry(Pairwise):
         choices=("gaussian", "gamma", "none"),
     )
     shape: float = param(2.0, "shape of the gamma prior", above=1.0)
-    rate: float = param(1.0, "rate of the gamma prior", above=0.0)
     solver: str = param(
         "newton",
-        "newton, or mm (minorisation-maximisation, with prior gamma or none; ties ignore or half)",
-        choices=("newton", "mm"),
+        "newton; mm (minorisation-maximisation, with prior gamma or none; ties ignore or half); or gradient: plain "
+        "steps from scores of 0, with prior=none steps=100 as in the papers (what is left of the gradient is reported)",
+        choices=("newton", "mm", "gradient"),
     )
+    rate: float = param(1.0, "length of a gradient step", above=0.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -55,6 +58,12 @@ class BradleyTerry(Pairwise):
                 f"{self.name}: solver=mm has no step for prior={self.prior} with ties={self.ties}; choose prior=gamma "
                 "or none and ties=half or ignore, or solver=newton"
             )
+        if self.solver == "gradient" and (self.seeks or self.ties in TIE_LINKS or self.errors != "none"):
+            raise UsageError(
+                f"{self.name}: solver=gradient learns neither the weight of a prior nor a tie parameter, and errors "
+                "mean nothing where it stops; choose prior=none or a number for weight, ties=half or ignore, and "
+                "errors=none"
+            )
 
     @property
     def link(self) -> int:
@@ -62,7 +71,8 @@ class BradleyTerry(Pairwise):
 
     @property
     def prior_numbers(self) -> tuple[int, float, float]:
-        return PRIORS[self.prior], self.rate if self.prior == "gamma" else self.given_weight, self.shape
+        # The rate of a gamma prior is a scale: it moves all scores together, and scores are centred.
+        return PRIORS[self.prior], 1.0 if self.prior == "gamma" else self.given_weight, self.shape
 
     @property
     def tie_share(self) -> float:
@@ -82,6 +92,11 @@ class BradleyTerry(Pairwise):
     ) -> None:
         if self.solver == "newton":
             super()._run(counts, weight, steps, score, eta, taken, left, seek=seek)
+            return
+        if self.solver == "gradient":
+            prior, _, shape = self.prior_numbers
+            plan = NewtonFit(self.link, prior, shape, False, self.tolerance, steps)
+            descend_queries(plan, self.rate, counts.graph, weight, score, taken, left)
             return
         how = Fit(*self.prior_numbers, self.tolerance, steps)
         minorise_queries(how, counts.graph, score, taken, left)
@@ -122,8 +137,13 @@ class BradleyTerry(Pairwise):
             outcome.queries["tie"] = np.exp(eta)
         return outcome, eta
 
+    def first_scores(self, counts: Counts) -> Floats:
+        return np.zeros(len(counts.won)) if self.solver == "gradient" else super().first_scores(counts)
+
     def _refuse_endless(self, chunk: Chunk, graph: Graph, *, split: bool) -> None:
         """A learned tie parameter can run off with the scores, too: wins without a cycle, under ever wider gaps."""
+        if self.solver == "gradient":
+            return  # a number of steps ends somewhere
         super()._refuse_endless(chunk, graph, split=split)
         if self.ties not in TIE_LINKS:
             return

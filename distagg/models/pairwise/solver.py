@@ -161,6 +161,10 @@ class Pairwise(Counted, Solver):
         """The start value of the tie parameter, in models that have one."""
         return np.zeros(len(counts.ties))
 
+    def first_scores(self, counts: Counts) -> Floats:  # (I,)
+        """Where the fit starts: log odds of winning, as if against equals."""
+        return np.log((counts.won + 0.5) / (counts.lost + 0.5))
+
     def _fitted(
         self,
         counts: Counts,
@@ -177,9 +181,7 @@ class Pairwise(Counted, Solver):
         queries = len(counts.ties)
         eta = self.start_eta(counts)
         taken, left = np.zeros(queries, dtype=np.int64), np.zeros(queries)
-        if start is None:  # log odds of winning, as if against equals
-            start = np.log((counts.won + 0.5) / (counts.lost + 0.5))
-        score = start.copy()
+        score = self.first_scores(counts) if start is None else start.copy()
         history = []
         if weight is None:
             weight = np.full(queries, self.prior_numbers[1])

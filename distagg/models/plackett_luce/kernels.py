@@ -91,6 +91,13 @@ def gather_choices(
     return Choices(bounds, start, item, after, weight, opened)
 
 
+def untied(entry_offsets: Offsets, entry_item: Indices, entry_rank: Floats) -> tuple[Indices, Floats]:  # (E,), (E,)
+    """Items of every list with ties broken in the order of the query's items, and places as their ranks."""
+    within = np.repeat(np.arange(len(entry_offsets) - 1), np.diff(entry_offsets))
+    order = np.lexsort((entry_item, entry_rank, within))
+    return entry_item[order], np.arange(1.0, len(order) + 1)
+
+
 def count_choices(choices: Choices, item_offsets: Offsets) -> tuple[Floats, Floats]:
     """How often each item was chosen (I,), and the number of choices of each query (Q,)."""
     sizes = np.diff(choices.start)

@@ -17,8 +17,8 @@ from distagg.models.base import Solver, param
 from distagg.models.intervals import centred
 from distagg.models.outcome import STATUS, Outcome
 from distagg.models.pairs import unlisted_last, unlisted_param
-from distagg.models.plackett_luce.kernels import Choices, count_choices, examine, gather_choices, reach
-from distagg.models.plackett_luce.solvers import Fit, climb, repeat
+from distagg.models.plackett_luce.kernels import Choices, count_choices, examine, gather_choices, reach, untied
+from distagg.models.plackett_luce.solvers import Fit, climb, descend, repeat
 from distagg.models.plackett_luce.split import Fitted, first_round
 from distagg.models.plackett_luce.uncertainty import POSTERIORS, bootstrap, compared, posterior, standard_errors
 from distagg.models.rounds import Gathered, Params, Stage
@@ -44,9 +44,18 @@ class PlackettLuce(Solver):
     unlisted: str = unlisted_param()
     solver: str = param(
         "lbfgs",
-        "lbfgs, mm (Hunter) or ilsr (Maystre & Grossglauser), all to the same answer; or posterior means of log "
-        "strengths with their deviations as uncertainty: bayes (power EP) or gibbs (sampled)",
-        choices=("lbfgs", "mm", "ilsr", *POSTERIORS),
+        "lbfgs, mm (Hunter) or ilsr (Maystre & Grossglauser), all to the same answer; posterior means of log "
+        "strengths with their deviations as uncertainty: bayes (power EP) or gibbs (sampled); or gradient: plain steps "
+        "from scores of 0, with prior=none steps=100 as in the papers (what is left of the gradient is reported)",
+        choices=("lbfgs", "mm", "ilsr", *POSTERIORS, "gradient"),
+    )
+    rate: float = param(1e-3, "length of a gradient step", above=0.0)
+    ties: str = param(
+        "open",
+        "tied items of a list: open (each is chosen over what stands behind the tie, nothing is said between them) or "
+        "order (chosen one after the other, in the order of the query's items, as in the papers' experiments on "
+        "ratings); raw pairs that are tied say nothing",
+        choices=("open", "order"),
     )
     prior: str = param(
         "gamma", "gamma (every item was also chosen shape times from among all) or none", choices=("gamma", "none")
@@ -79,6 +88,8 @@ class PlackettLuce(Solver):
             )
         if self.errors != "none" and self.solver in POSTERIORS:
             raise UsageError(f"{self.name} with solver={self.solver} gives its own uncertainty: leave errors at none")
+        if self.solver == "gradient" and self.errors != "none":
+            raise UsageError(f"{self.name} with solver=gradient stops where errors mean nothing: leave errors at none")
         if self.components and self.prior != "none":
             raise UsageError(f"{self.name} with components=true is for prior=none: a prior joins all components")
 
@@ -95,13 +106,16 @@ class PlackettLuce(Solver):
 
     def choices(self, chunk: Chunk) -> Choices:
         """Lists and pairs of a chunk as choices."""
+        item, rank = chunk.entry_item, chunk.entry_rank
+        if self.ties == "order":
+            item, rank = untied(chunk.entry_offsets, item, rank)
         return gather_choices(
             unlisted_last(self.unlisted, chunk),
             chunk.item_offsets,
             chunk.list_offsets,
             chunk.entry_offsets,
-            chunk.entry_item,
-            chunk.entry_rank,
+            item,
+            rank,
             chunk.pair_offsets,
             chunk.pair_winner,
             chunk.pair_loser,
@@ -115,7 +129,7 @@ class PlackettLuce(Solver):
         status, component = examine(choices, chunk.item_offsets, wins)
         items: dict[str, np.ndarray] = {"status": status, "component": component}
         group = None
-        if self.prior == "none":
+        if self.prior == "none" and self.solver != "gradient":  # a number of steps ends somewhere
             self._identified(chunk, choices, status, component)
             group = component if self.components else None
         ended = not_begun(chunk.n_queries, self.steps if trace else 0)
@@ -129,7 +143,7 @@ class PlackettLuce(Solver):
             within = np.unique(np.stack([within, group], axis=1), axis=0, return_inverse=True)[1].ravel()
         score = centred(theta, within, compared(choices, chunk.item_offsets))
         if self.errors == "standard":
-            items["uncertainty"] = standard_errors(choices, chunk.item_offsets, self._shape, score, group)
+            items["uncertainty"] = standard_errors(choices, chunk.item_offsets, self.prior_shape, score, group)
         if self.errors == "bootstrap":
             items |= bootstrap(self, chunk, choices, score)
         return Outcome(score, items, ended.columns(self.tolerance), ended.steps() if trace else None)
@@ -142,17 +156,19 @@ class PlackettLuce(Solver):
         return Outcome(score, items, ended.columns(self.tolerance), ended.trace if trace else None)
 
     @property
-    def _shape(self) -> float:
+    def prior_shape(self) -> float:
         return float(self.shape) if self.prior == "gamma" else 0.0
 
     def fit(
         self, choices: Choices, item_offsets: Offsets, wins: Floats, number: Floats, theta: Floats, ended: Ended
     ) -> None:
         """Fill theta (I,) with log strengths, from where it stands, and ``ended``."""
-        how = Fit(self._shape, self.tolerance, self.steps)
+        how = Fit(self.prior_shape, self.tolerance, self.steps)
         rest = (how, choices, item_offsets, wins, number, theta, ended)
         if self.solver == "lbfgs":
             climb(*rest)
+        elif self.solver == "gradient":
+            descend(float(self.rate), *rest)
         else:
             repeat(self.solver == "ilsr", *rest)
 

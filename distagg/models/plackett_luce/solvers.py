@@ -1,4 +1,4 @@
-"""Solvers of Plackett-Luce: L-BFGS, minorisation-maximisation and iterative Luce spectral ranking.
+"""Solvers of Plackett-Luce: L-BFGS, minorisation-maximisation, iterative Luce spectral ranking; plain gradient steps.
 
 All climb the same concave function (log likelihood plus prior) and stop by the same criterion: no entry of its
 gradient above ``tolerance`` for each observed choice. Every step costs one or a few passes over the entries.
@@ -201,3 +201,30 @@ def repeat(
             for i in range(size):
                 if expected[i] > 0.0:
                     here[i] += np.log((wins[base + i] + shape) / expected[i])
+
+
+@kernel
+def descend(
+    rate: float,  # length of a step
+    how: Fit,
+    choices: Choices,
+    item_offsets: Offsets,  # (Q + 1,)
+    wins: Floats,  # (I,)
+    number: Floats,  # (Q,) of choices
+    theta: Floats,  # (I,) where to start, filled
+    ended: Ended,  # filled: largest gradient entry for each choice, log likelihood
+) -> None:
+    """Plain gradient steps of one length: stopped early, items that were chosen from seldom stay near the middle."""
+    for q in range(len(number)):
+        if number[q] == 0.0:
+            continue
+        base, size = item_offsets[q], item_offsets[q + 1] - item_offsets[q]
+        x, expected, gradient, here = np.empty(size), np.empty(size), np.empty(size), theta[base : base + size]
+        for step in range(how.steps + 1):
+            value = expect(choices, q, how.shape, here, x, expected)
+            largest = fill_gradient(wins[base : base + size], how.shape, expected, gradient)
+            record(ended, q, step, largest / number[q], value)
+            if step == how.steps or largest <= how.tolerance * number[q]:
+                break
+            for i in range(size):
+                here[i] -= rate * gradient[i]

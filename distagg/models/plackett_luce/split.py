@@ -1,7 +1,7 @@
 """Plackett-Luce on a split query: a round to count, then a round for each gradient.
 
 Expected choices add up over lists, so a round is one pass over the entries, with statistics of the size of the items.
-L-BFGS takes its gradients by map and reduce: ``solvers.climb``, one round at a time.
+L-BFGS takes its gradients by map and reduce: ``solvers.climb``, one round at a time; so do plain gradient steps.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from distagg.types import INDEX, Floats, Indices
 if TYPE_CHECKING:
     from distagg.models.plackett_luce.model import PlackettLuce
 
-SOLVERS = ("lbfgs", "mm")
+SOLVERS = ("lbfgs", "mm", "gradient")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,14 +68,15 @@ class CountRound(Stage):
         summed = {name: a[name] + b[name] for name in ("wins", "number", "compared")}
         return {**summed, "lost": a["lost"] | b["lost"], "component": overlaid(a["component"], b["component"])}
 
-    def finish(self, statistics: Statistics) -> HunterRound:
+    def finish(self, statistics: Statistics) -> HunterRound | StepRound:
         won, lost = statistics["wins"] > 0.0, statistics["lost"]
         status = np.where(won, np.where(lost, OK, UNBEATEN), np.where(lost, WINLESS, ISOLATED)).astype(INDEX)
         number = float(statistics["number"][0])
         counted = Counted(
             self.params, statistics["wins"], number, statistics["compared"], status, statistics["component"]
         )
-        return HunterRound(self.model, counted, np.zeros(len(won)), 0, ())
+        first = StepRound if self.model.solver == "gradient" else HunterRound
+        return first(self.model, counted, np.zeros(len(won)), 0, ())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,7 +103,7 @@ class Slope:
 
     @classmethod
     def at(cls, model: PlackettLuce, counted: Counted, theta: Floats, statistics: Statistics) -> Slope:
-        shape, x = float(model.shape), np.exp(theta - theta.max())
+        shape, x = model.prior_shape, np.exp(theta - theta.max())
         chosen = statistics["expected"] + shape * len(x) * x / x.sum()
         uphill = counted.wins + shape - chosen
         left = float(np.abs(uphill).max()) / max(counted.number, 1.0)
@@ -125,7 +126,7 @@ class HunterRound(Stage):
     def finish(self, statistics: Statistics) -> HunterRound | ClimbRound | Gathered:
         model, counted = self.model, self.counted
         slope = Slope.at(model, counted, self.theta, statistics)
-        theta = self.theta + np.log((counted.wins + float(model.shape)) / slope.chosen)
+        theta = self.theta + np.log((counted.wins + model.prior_shape) / slope.chosen)
         if model.solver == "lbfgs":
             if not counted.number:
                 return _over(counted, self.theta, 0, 0.0, 0.0, ())
@@ -134,6 +135,28 @@ class HunterRound(Stage):
         if slope.left <= model.tolerance or self.taken >= model.steps:
             return _over(counted, self.theta, self.taken, slope.left, slope.value, trace)
         return HunterRound(model, counted, theta, self.taken + 1, trace)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StepRound(Stage):
+    """A plain gradient step."""
+
+    model: PlackettLuce
+    counted: Counted
+    theta: Floats
+    taken: int  # steps
+    trace: tuple[float, ...]
+
+    def sent(self) -> Expectation:
+        return Expectation(self.model, self.theta)
+
+    def finish(self, statistics: Statistics) -> StepRound | Gathered:
+        slope = Slope.at(self.model, self.counted, self.theta, statistics)
+        trace = (*self.trace, slope.value) if self.taken else ()
+        if slope.left <= self.model.tolerance or self.taken >= self.model.steps:
+            return _over(self.counted, self.theta, self.taken, slope.left, slope.value, trace)
+        theta = self.theta + float(self.model.rate) * slope.uphill
+        return StepRound(self.model, self.counted, theta, self.taken + 1, trace)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -153,7 +176,7 @@ class ClimbRound(Stage):
     def finish(self, statistics: Statistics) -> ClimbRound | Gathered:
         model, counted, left, value, trace = self.model, self.counted, self.left, self.value, self.trace
         slope = Slope.at(model, counted, self.ascent.trial, statistics)
-        curvature = 0.5 * (counted.wins + float(model.shape) + slope.chosen)
+        curvature = 0.5 * (counted.wins + model.prior_shape + slope.chosen)
         ascent = self.ascent.after(slope.uphill, curvature)
         over = ascent.lost
         if ascent.steps > self.ascent.steps:
@@ -174,17 +197,17 @@ def first_round(model: PlackettLuce, params: Params) -> CountRound:
     """The first round; settings that need whole queries are refused."""
     wrong = {
         f"solver={model.solver}": model.solver not in SOLVERS,
-        "prior=none": model.prior == "none",
+        "prior=none": model.prior == "none" and model.solver != "gradient",
         f"errors={model.errors}": model.errors != "none",
     }
     for setting, bad in wrong.items():
         if bad:
             raise UsageError(
                 f"{model.name} with {setting} needs whole queries, and this one is spread over chunks; choose "
-                f"solver=lbfgs, prior=gamma, errors=none (and --bootstrap for uncertainty)"
+                f"solver=lbfgs with prior=gamma, or solver=gradient, and errors=none (and --bootstrap for uncertainty)"
             )
     return CountRound(model, params)
 
 
 def _choices(model: PlackettLuce, chunk: Chunk) -> Choices:
-    return kept(chunk, ("choices", model.unlisted), model.choices)
+    return kept(chunk, ("choices", model.unlisted, model.ties), model.choices)

@@ -40,7 +40,7 @@ def by_scipy(name, ties, won, tied, penalty):
             ("bradley_terry", {"ties": ties, "prior": prior})
             for ties in ("davidson", "rao_kupper") for prior in ("none", "gaussian", "gamma")
         ),
-        ("bradley_terry", {"prior": "gamma", "shape": 3.0, "rate": 0.5}),
+        ("bradley_terry", {"prior": "gamma", "shape": 3.0}),
     ],
 )  # fmt: skip
 def test_the_fit_is_scipys(name, settings):
@@ -48,7 +48,7 @@ def test_the_fit_is_scipys(name, settings):
 
     def penalty(s):
         if model.prior == "gamma":
-            return np.sum(model.rate * np.exp(s) - (model.shape - 1) * s)
+            return np.sum(np.exp(s) - (model.shape - 1) * s)
         return 0.35 * np.sum(s**2) if model.prior == "gaussian" else 0.0
 
     found = model.solve(chunk_of(WON, TIED), {})
@@ -99,7 +99,7 @@ def test_evalica_agrees():
     np.testing.assert_allclose(plain(found), expected - expected.mean(), atol=1e-6)
 
 
-@pytest.mark.parametrize("settings", [{"prior": "none"}, {"prior": "gamma", "shape": 1.5, "rate": 0.5}])
+@pytest.mark.parametrize("settings", [{"prior": "none"}, {"prior": "gamma", "shape": 1.5}])
 def test_mm_ends_where_newton_does(settings):
     size = 30
     winner, loser = big_pairs(size)[-2:]
@@ -116,6 +116,40 @@ def test_mm_has_no_step_for_some_settings():
     for settings in ({}, {"prior": "none", "ties": "davidson"}):
         with pytest.raises(UsageError, match="solver=mm has no step"):
             model_named("bradley_terry", {"solver": "mm", **settings})
+
+
+def test_gradient_steps_are_plain_ones():
+    """Against steps written down with matrices; the pairs of items 4 and 5 have no maximum likelihood."""
+    pairs = [*pairs_of(WON), (4, 5, 2.0, False)]
+    won = np.zeros((6, 6))
+    for i, j, weight, _ in pairs:
+        won[i, j] += weight
+    s = np.zeros(6)
+    for _ in range(7):
+        chance = 1 / (1 + np.exp(s[None, :] - s[:, None]))
+        s += 0.05 * (won - (won + won.T) * chance).sum(axis=1)
+    settings = {"solver": "gradient", "prior": "none", "steps": 7, "rate": 0.05}
+    chunk = build_chunk([Query(6, pairs=pairs)])
+    with pytest.warns(NotConvergedWarning, match="1 queries not converged after 7 steps"):
+        found = solved("bradley_terry", chunk, **settings)
+    np.testing.assert_allclose(plain(found.score[:4]), plain(s[:4]), atol=1e-9)
+    np.testing.assert_allclose(plain(found.score[4:]), plain(s[4:]), atol=1e-9)
+    with pytest.warns(NotConvergedWarning):
+        traced = model_named("bradley_terry", settings).solve(chunk, {}, trace=True)
+    assert traced.score.tobytes() == found.score.tobytes()
+    assert (np.diff(traced.trace[0]) > 0).all()
+
+
+@pytest.mark.parametrize("settings", [{"prior": "none"}, {"weight": 0.7}, {"prior": "gamma"}])
+def test_many_gradient_steps_end_where_newton_does(settings):
+    found = solved("bradley_terry", chunk_of(WON, TIED), solver="gradient", rate=0.1, **settings)
+    np.testing.assert_allclose(found.score, solved("bradley_terry", chunk_of(WON, TIED), **settings).score, atol=1e-7)
+
+
+def test_gradient_steps_learn_no_priors_and_no_ties():
+    for settings in ({}, {"prior": "none", "ties": "davidson"}, {"prior": "none", "errors": "standard"}):
+        with pytest.raises(UsageError, match="solver=gradient learns neither"):
+            model_named("bradley_terry", {"solver": "gradient", **settings})
 
 
 def test_items_with_the_same_record_tie():

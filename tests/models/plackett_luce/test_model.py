@@ -54,6 +54,34 @@ def test_without_a_prior(solver):
     assert found.queries["converged"].all()
 
 
+@pytest.mark.parametrize("unlisted", ["last", "ignore"])
+def test_gradient_steps_are_plain_ones(unlisted):
+    """Against steps by finite differences; item 5 is in no list."""
+    query = Query(6, {**CYCLE, 4: {3: 1, 4: 2, 0: 3}}, (), [(3, 4, 2.0, False)])
+    choices, theta = naive_choices(query, last=unlisted == "last"), np.zeros(6)
+    for _ in range(5):
+        theta = theta + 0.1 * scipy.optimize.approx_fprime(theta, lambda t: naive_likelihood(t, choices), 1e-7)
+    settings = {"solver": "gradient", "prior": "none", "steps": 5, "rate": 0.1, "unlisted": unlisted}
+    with pytest.warns(NotConvergedWarning, match="1 queries not converged after 5 steps"):
+        found = solve(query, **settings)
+    np.testing.assert_allclose(plain(found.score), plain(theta), atol=1e-6)
+    assert found.queries["likelihood"][0] == pytest.approx(naive_likelihood(theta, choices))
+
+
+def test_many_gradient_steps_end_at_the_maximum():
+    _, query = planted_query(1, size=6, lists=7, long=4)
+    found = solve(query, solver="gradient", rate=0.1, steps=5000, trace=True)
+    np.testing.assert_allclose(found.score, solve(query).score, atol=1e-8)
+    assert (np.diff(found.trace[0]) > -1e-12).all()
+
+
+def test_ties_broken_in_the_order_of_items():
+    tied = Query(4, {0: {3: 1, 0: 1, 2: 1, 1: 2}, 1: {1: 1, 3: 2, 2: 2}}, (), [(0, 1, 1.0, True)])
+    told = Query(4, {0: {0: 1, 2: 2, 3: 3, 1: 4}, 1: {1: 1, 2: 2, 3: 3}})
+    np.testing.assert_array_equal(solve(tied, ties="order").score, solve(told).score)
+    assert not np.allclose(solve(tied).score, solve(told).score)
+
+
 @pytest.mark.parametrize(
     ("algorithm", "near"),
     [("ilsr_rankings", 1e-8), ("mm_rankings", 1e-8), ("opt_rankings", 5e-6)],  # the last stops early by itself
@@ -246,6 +274,7 @@ def test_unbeaten_and_winless_items_are_finite_and_ordered():
         ({"prior": "none", "solver": "bayes"}, "needs a prior"),
         ({"prior": "none", "errors": "bootstrap"}, "needs a prior"),
         ({"errors": "standard", "solver": "gibbs"}, "its own uncertainty"),
+        ({"errors": "standard", "solver": "gradient"}, "errors mean nothing"),
         ({"components": True}, "prior=none"),
         ({"shape": 0.0}, "above 0.0"),
     ],

@@ -1,0 +1,46 @@
+"""Bradley-Terry scores by plain gradient steps of one length (Volkovs & Zemel 2014, section 2.7).
+
+Stopped early, such a fit is shrunk by support: a score moves in proportion to what an item won and lost, so that thinly
+compared items stay near the middle. Cost: O(edges) a step.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from distagg.jit import kernel
+from distagg.models.pairwise.graph import Graph
+from distagg.models.pairwise.kernels import Fit, longest_step, slopes_at
+from distagg.models.pairwise.links import Slopes
+from distagg.types import Floats, Offsets
+
+
+@kernel
+def descend_queries(
+    how: Fit,
+    rate: float,  # length of a step
+    graph: Graph,
+    weight: Floats,  # (Q,) of the prior
+    score: Floats,  # (I,) where to start, filled
+    iterations: Offsets,  # (Q,) filled
+    left: Floats,  # (Q,) filled: the longest step that any score alone would still take
+) -> None:
+    """Take up to ``how.steps`` steps down the negative log likelihood and prior of every query."""
+    curve = np.empty(len(graph.other))
+    for q in range(len(graph.item_offsets) - 1):
+        base, size = graph.item_offsets[q], graph.item_offsets[q + 1] - graph.item_offsets[q]
+        s = np.zeros(size + 1)  # the scores, and no tie parameter
+        for i in range(size):
+            s[i] = score[base + i]
+        slopes = Slopes(np.empty(size + 1), np.empty(size + 1), np.empty(size + 1), curve)
+        iterations[q] = 0
+        while True:
+            slopes_at(how, graph, q, weight[q], s, slopes)
+            left[q] = longest_step(slopes.gradient, slopes.diagonal)
+            if left[q] <= how.tolerance or iterations[q] == how.steps:
+                break
+            iterations[q] += 1
+            for i in range(size):
+                s[i] -= rate * slopes.gradient[i]
+        for i in range(size):
+            score[base + i] = s[i]
