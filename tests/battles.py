@@ -2,6 +2,7 @@
 
 import math
 
+import evalica
 import numpy as np
 import scipy.optimize
 import scipy.stats
@@ -81,3 +82,24 @@ def big_pairs(size=30, count=2000, seed=0):
 
 def big_chunk(size, winner, loser):
     return build_chunk([Query(size, pairs=[(int(i), int(j), 1.0, False) for i, j in zip(winner, loser, strict=True)])])
+
+
+def by_evalica(function, pairs, size, **settings):
+    """Scores of a peer's function by item, and the peer's whole result."""
+    columns = [w for w, *_ in pairs], [x for _, x, *_ in pairs], [2 if tie else 0 for *_, tie in pairs]
+    left, right = ([f"i{n}" for n in side] for side in columns[:2])
+    winners = [evalica.Winner.Draw if how else evalica.Winner.X for how in columns[2]]
+    found = function(left, right, winners, weights=[weight for _, _, weight, _ in pairs], **settings)
+    return np.array([found.scores[f"i{n}"] for n in range(size)]), found
+
+
+def drawn_battles(seed, size=12, count=300):
+    """Weighted battles with ties, in which every item wins and loses somewhere."""
+    draw = np.random.default_rng(seed)
+    strength = draw.normal(size=size)
+    pairs = [(i, (i + 1) % size, 1.0, False) for i in range(size)]
+    for _ in range(count):
+        i, j = draw.choice(size, 2, replace=False)
+        ahead = draw.random() < 1 / (1 + np.exp(strength[j] - strength[i]))
+        pairs.append((int(i if ahead else j), int(j if ahead else i), float(draw.integers(1, 4)), draw.random() < 0.2))
+    return pairs

@@ -80,6 +80,11 @@ VARIANTS = {
         {"solver": "gradient", "weight": 1.0, "rate": 0.1, "pairs": "log"},
     ],
     "thurstone": [{"pairs": "normalised"}],
+    "win_rate": [{"over": "opponents"}, {"ties": "ignore", "unlisted": "ignore"}],
+    "newman": [{"ties": "half"}, {"weight": 0.1, "unlisted": "ignore"}],
+    "pagerank": [{"damping": 0.5, "unlisted": "ignore"}],
+    "eigen": [{"smoothing": 0.5}, {"transposed": True}],
+    "rank_centrality": [{"uncompared": "half", "unlisted": "ignore"}, {"pairs": "difference", "alpha": 0.1}],
     "stagg_bc": [{"contest": "paper", "unlisted": "average"}],
     "stagg_rrf": [{"contest": "paper", "unlisted": "average", "c": 60.0}],
 }
