@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,8 @@ from distagg.dataset.build.positions import Clash, Locator, clash_error
 from distagg.dataset.manifest import Kind, Partition
 from distagg.errors import InputError
 from distagg.types import INDEX, PAIR_ORDER, PAIR_TIME, PAIRS, Indices, Offsets
+
+log = logging.getLogger("distagg")
 
 Progress = Callable[[int], None]  # called with the number of rows just read, and again when they are written
 
@@ -147,6 +150,7 @@ class Regroup:
         self.scores = True  # until a row has none
         self.moved = False  # whether any pair has moved
         self._pairs_read, self._last_key = 0, -1
+        self.scored = 0  # rows with a score
         self.parts: dict[int, str] = {}
 
     @property
@@ -170,6 +174,11 @@ class Regroup:
             raise
         self.scores &= self.ranked.n_rows > 0
         self.moved &= len(self.experts.names) > 1  # rows of one expert keep their order in every query
+        if self.scored and not self.scores:
+            log.warning(
+                f"warning: {self.scored:,} of {self.ranked.n_rows:,} entries have a score; all scores are left out and "
+                "ranks count, because scores are kept only where every entry has one"
+            )
 
     def _take(self, rows: RowTable) -> None:
         if rows.kind in ("entries", "pairs"):
@@ -193,6 +202,7 @@ class Regroup:
         """Rank and score of entries; an entry must have one of them."""
         rank, score = number_column(batch, "rank", pa.float64()), number_column(batch, "score", pa.float64())
         self.scores &= score.null_count == 0
+        self.scored += len(score) - score.null_count
         if rank.null_count and score.null_count and not pc.all(pc.or_(rank.is_valid(), score.is_valid())).as_py():
             raise self.bad_source("an entry without rank and score", "one of the two")
         return rank, score

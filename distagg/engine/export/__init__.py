@@ -24,7 +24,7 @@ class Product:
     norms: tuple[str, ...]
 
 
-EVERY_NORM = ("rank", "minmax", "max", "sum", "l2", "zmuv", "dbsf", "borda")
+EVERY_NORM = ("discount", "rank", "minmax", "max", "sum", "l2", "zmuv", "dbsf", "borda")
 PRODUCTS: dict[str, Product] = {
     "elasticsearch": Product("Elasticsearch 9.2", elasticsearch, ("minmax", "l2")),
     "opensearch": Product("OpenSearch 3.9", opensearch, ("minmax", "l2", "zmuv")),

@@ -115,7 +115,8 @@ def check_sum(fusion: Fusion, product: str, norms: tuple[str, ...], *, bounds: b
 def plain_json(fusion: Fusion) -> Export:
     """The settings and the formula as JSON, for any other engine."""
     if fusion.norm:
-        formula = f"sum over lists of weight * {fusion.norm}(score)"
+        of = "place" if fusion.norm in ("discount", "rank", "borda") else "score"
+        formula = f"sum over lists of weight * {fusion.norm}({of})"
         if fusion.rule == "combmnz":
             formula = f"({formula}) * the number of lists that hold the item"
     else:

@@ -140,7 +140,7 @@ def _table(model: LambdaMart, ref: ChunkRef) -> tuple[np.ndarray, np.ndarray, np
     """Features, labels and query sizes; omits items without a label and queries without items."""
     chunk = ref.load(ids=False)
     labels, sizes = _count_task(chunk, 0, None)
-    return model.dense(chunk)[chunk.labels != NO_LABEL], labels, sizes
+    return model.dense(chunk, chunk.labels != NO_LABEL), labels, sizes
 
 
 def _count_task(chunk: Chunk, index: int, payload: None) -> tuple[np.ndarray, np.ndarray]:

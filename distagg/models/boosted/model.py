@@ -21,7 +21,7 @@ from distagg.models.registry import model_named
 from distagg.models.rounds import Params
 from distagg.models.scorers.features import KINDS, Features, FeatureSettings, chunk_features
 from distagg.models.scorers.kernels import Rows
-from distagg.types import OFFSET, Floats, Offsets
+from distagg.types import OFFSET, Bools, Floats, Offsets
 
 PAIRS, RECIPROCAL = ("log", "binary"), 10.0
 UNLABELLED = ("rrf", "borda", "mpm")
@@ -75,12 +75,19 @@ class LambdaMart(Model):
                 share = getattr(self, key)
                 raise UsageError(f"parameter {key} of {self.name}: found {share}, expected a share, at most 1")
 
-    def dense(self, chunk: Chunk) -> Floats:
-        """Features of every item as LightGBM takes them: experts x columns, then COMMON, shape (I, F)."""
-        said = self._said(chunk)
-        rows = np.zeros((chunk.n_items, self._owners(chunk), said.values.shape[1]))
-        rows[np.repeat(chunk.item_offsets[:-1], np.diff(said.offsets)) + said.item, said.expert] = said.values
-        return np.concatenate([rows.reshape(chunk.n_items, -1), _common(chunk)], axis=1)
+    def dense(self, chunk: Chunk, kept: Bools | None = None) -> Floats:
+        """Features of the K kept items (or all) as LightGBM takes them: experts x columns, then COMMON; (K, F)."""
+        kept = np.ones(chunk.n_items, dtype=np.bool_) if kept is None else kept
+        said, owners = self._said(chunk), self._owners(chunk)
+        width, common = said.values.shape[1], _common(chunk)[kept]
+        table = np.zeros((len(common), owners * width + common.shape[1]))
+        table[:, owners * width :] = common
+        item = np.repeat(chunk.item_offsets[:-1], np.diff(said.offsets)) + said.item
+        entries = np.flatnonzero(kept[item])
+        row = (np.cumsum(kept) - 1)[item[entries]]
+        for n in range(width):
+            table[row, said.expert[entries] * width + n] = said.values[entries, n]
+        return table
 
     def column_names(self, experts: tuple[str, ...]) -> list[str]:
         """The columns of ``dense``."""

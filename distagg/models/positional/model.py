@@ -17,7 +17,7 @@ from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
 from distagg.models.base import Model, Tally, param, reciprocals, sum_entries
 from distagg.models.lists import BEYOND, STEADY, borda_points, median_ranks
-from distagg.models.pairs import left_out, rated
+from distagg.models.pairs import rated
 from distagg.models.rounds import Params, Statistics
 from distagg.models.weights import Weighted, entry_weight, list_weight, pair_weight, weighed
 from distagg.types import Bools, Floats
@@ -94,9 +94,9 @@ class Mean(Tally, Weighted):
     )
     discount: bool = param(
         True,
-        "true: the mean of log(5 + rank), which suits short and deep lists; unlisted items rank behind the list by the "
-        "number of items it leaves out, at most twice its length. false: the mean rank; unlisted items rank one behind "
-        "the list. Ratings always take the latter",
+        "true: the mean of log(5 + rank), which suits short and deep lists; the rank of unlisted items is three times "
+        "the list's largest. false: the mean rank; unlisted items rank one behind the list. Ratings always take the "
+        "latter",
     )
 
     def map(self, chunk: Chunk, params: Params) -> Statistics:
@@ -104,8 +104,7 @@ class Mean(Tally, Weighted):
         behind = np.zeros(chunk.n_lists)
         behind[length > 0] = rank[chunk.entry_offsets[1:][length > 0] - 1]
         if self.discount and not rated(chunk):
-            behind += np.minimum(left_out("last", chunk), BEYOND * length)
-            rank, behind = np.log(STEADY + rank), np.log(STEADY + behind)
+            rank, behind = np.log(STEADY + rank), np.log(STEADY + (1 + BEYOND) * behind)
         else:
             behind[length > 0] += 1.0
         queries = np.repeat(np.arange(chunk.n_queries), np.diff(chunk.list_offsets))

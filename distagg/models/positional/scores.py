@@ -1,8 +1,8 @@
 """Rules on the experts' scores, each list brought to one scale first. Cost: one linear pass over entries.
 
 combsum, combmnz, combanz, combmax, combmin and combmed are Fox & Shaw's (1994), combgmnz is Lee's (1997). A list's
-scale is set by ``norm`` from the list's scores alone, or by given bounds. If experts gave no scores, minus the
-rank is the score.
+scale is set by ``norm`` from the list's scores alone, or by given bounds. If experts gave no scores, discounted places
+count (``lists.discounted_places``).
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import numpy as np
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
 from distagg.models.base import Params, Statistics, Tally, param
-from distagg.models.lists import mid_positions
+from distagg.models.lists import STEADY, discounted_places, mid_positions
+from distagg.models.pairs import left_out, rated
 from distagg.models.positional.model import Histogram, Points, middles, some, worst_where
 from distagg.models.weights import Named, Weighted
 from distagg.types import Bools, Floats, Offsets
@@ -102,13 +103,14 @@ class Scored(Tally):
 
     norm: str = param(
         "auto",
-        "how a list's scores are brought to one scale: rank (1 - (position - 1) / length, which needs no scores), "
-        "borda (1 - (position - 1) / items of the query; items left out share the rest), minmax (from 0 to 1), max "
-        "(divided by the largest), sum (shifted to 0, divided by the sum), l2 (divided by the root of the sum of "
-        "squares), zmuv (mean 0, variance 1) or dbsf (from the mean less 3 deviations to the mean plus 3, as Qdrant's "
-        "distribution-based score fusion); auto is minmax where every list has scores, else rank. Where experts gave "
-        "no scores, minus the rank is the score",
-        choices=("auto", "rank", "borda", *NORMS),
+        "how a list's scores are brought to one scale: discount (falls with log(5 + place), from 1 at the first place "
+        "to 0 at the place of the unlisted items; needs no scores), rank (1 - (position - 1) / length; needs none "
+        "either), borda (1 - (position - 1) / items of the query; items left out share the rest), minmax (from 0 to "
+        "1), max (divided by the largest), sum (shifted to 0, divided by the sum), l2 (divided by the root of the sum "
+        "of squares), zmuv (mean 0, variance 1) or dbsf (from the mean less 3 deviations to the mean plus 3, as "
+        "in Qdrant's distribution-based score fusion); auto is minmax where every list has scores, else discount ("
+        "ratings: rank). Where experts gave no scores, minus the rank is the score",
+        choices=("auto", "rank", "borda", *NORMS, "discount"),
     )
     bounds: str = param(
         "",
@@ -140,10 +142,13 @@ class Scored(Tally):
 
     def normalised(self, chunk: Chunk, params: Params) -> Scaled:
         """Each entry's value on the common scale, and the bottom of its list's scale."""
-        length = np.diff(chunk.entry_offsets)
-        norm = ("minmax" if len(chunk.entry_score) else "rank") if self.norm == "auto" else self.norm
+        length, norm = np.diff(chunk.entry_offsets), self.norm
+        if norm == "auto":
+            norm = "minmax" if len(chunk.entry_score) else "rank" if rated(chunk) else "discount"
         if self.bounds:
             return self._bounded(chunk, params)
+        if norm == "discount":
+            return discounted(chunk), np.zeros(chunk.n_entries)
         if norm == "rank":
             position = mid_positions(chunk.entry_offsets, chunk.entry_rank)
             return 1.0 - (position - 1.0) / np.repeat(length, length), np.zeros(chunk.n_entries)
@@ -178,6 +183,14 @@ class Scored(Tally):
         expert = np.repeat(chunk.list_expert, np.diff(chunk.entry_offsets))
         out = (low < high) & ((chunk.entry_score < low) | (chunk.entry_score > high))
         return np.stack([np.bincount(expert, part, chunk.n_experts) for part in (out, np.ones(len(out)))], axis=1)
+
+
+def discounted(chunk: Chunk) -> Floats:  # (E,)
+    """Discounted places on a scale from 1, the first place of a list, to 0, the place of the items it leaves out."""
+    place, outside = discounted_places(chunk.entry_offsets, chunk.entry_rank, left_out("last", chunk))
+    length, first = np.diff(chunk.entry_offsets), np.log(STEADY + 1.0)
+    reach = outside - first  # 0 for the only item of a query
+    return (np.repeat(outside, length) - place) / np.repeat(np.where(reach > 0, reach, 1.0), length)
 
 
 def _scores(chunk: Chunk) -> Scores:

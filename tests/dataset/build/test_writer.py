@@ -53,12 +53,15 @@ def test_the_plan_covers_blocks_of_several_files(tmp_path: Path, monkeypatch: py
         assert np.concatenate([chunk.positions for chunk in chunks]).tolist() == list(range(10))
 
 
-def test_scores_stay_only_when_every_list_has_them(tmp_path: Path) -> None:
+def test_scores_stay_only_when_every_list_has_them(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     rows = entries(2)
     assert write_dataset(ListSource([Rows("entries", rows)]), tmp_path / "all").scores
+    assert not caplog.messages
     rows[-1]["score"] = None
     assert not write_dataset(ListSource([Rows("entries", rows)]), tmp_path / "some").scores
     assert "score" not in pq.read_schema(tmp_path / "some" / "lists-00000.parquet").names
+    (message,) = caplog.messages
+    assert f"{len(rows) - 1} of {len(rows)} entries have a score; all scores are left out" in message
 
 
 def test_one_query_of_many_experts(tmp_path: Path) -> None:

@@ -75,6 +75,9 @@ def test_trees_score_as_lightgbm_does(halves: tuple[Dataset, Dataset], features:
     expected = booster.predict(model.dense(test))
     assert len(set(expected)) > 100
     assert model.score(test, params) == pytest.approx(expected, abs=1e-12)
+    some = test.labels > 0
+    assert model.dense(test, some).tobytes() == model.dense(test)[some].tobytes()
+    assert model.dense(build_chunk([], n_experts=test.n_experts)).shape == (0, model.dense(test).shape[1])
     stages = model.stages(test, params)
     assert len(stages) == 40
     assert stages[17] == pytest.approx(booster.predict(model.dense(test), num_iteration=18), abs=1e-12)

@@ -69,14 +69,13 @@ def test_borda_discounted(drawn):
 def test_mean_with_unlisted_items_last(discount, drawn):
     made, chunk = drawn
 
-    def rank(query, ranks, i):
+    def rank(ranks, i):
         if not discount:
             return ranks.get(i, max(ranks.values()) + 1)
-        behind = max(ranks.values()) + min(query.size - len(ranks), 2 * len(ranks))
-        return math.log(5 + ranks.get(i, behind))
+        return math.log(5 + ranks.get(i, 3 * max(ranks.values())))
 
     def mean(query, i):
-        ranks = [rank(query, r, i) for r in query.lists.values()]
+        ranks = [rank(r, i) for r in query.lists.values()]
         return -sum(ranks) / max(len(ranks), 1)
 
     np.testing.assert_allclose(scores("mean", chunk, discount=discount), every_item(made, mean), atol=1e-9)
@@ -109,6 +108,14 @@ def test_deep_lists_are_not_counted_as_votes(name, deep):
     assert ndcg["discounted"] > ndcg["rrf"] - 0.03
 
 
+@pytest.mark.parametrize("name", ["combsum", "combmnz"])
+def test_discounted_places_are_better_than_even_ones_where_deep_lists_have_no_scores(name, deep):
+    norms = {"discount": 0.0, "rank": 0.0}
+    for norm in norms:
+        norms[norm] = evaluate(rank(name, deep, norm=norm), deep, ["ndcg@10"]).means["ndcg@10"]
+    assert norms["discount"] > norms["rank"] + 0.02
+
+
 @on_chunks()
 def test_combsum_and_combmnz_by_rank_and_minmax(drawn):
     made, chunk = drawn
@@ -127,10 +134,10 @@ def test_combsum_and_combmnz_by_rank_and_minmax(drawn):
     def held(query, i):
         return sum(i in r for r in query.lists.values())
 
-    np.testing.assert_allclose(scores("combsum", chunk), every_item(made, by_rank), atol=1e-9)
+    np.testing.assert_allclose(scores("combsum", chunk, norm="rank"), every_item(made, by_rank), atol=1e-9)
     np.testing.assert_allclose(scores("combsum", chunk, norm="minmax"), every_item(made, minmax), atol=1e-9)
     expected = every_item(made, lambda q, i: by_rank(q, i) * held(q, i))
-    np.testing.assert_allclose(scores("combmnz", chunk), expected, atol=1e-9)
+    np.testing.assert_allclose(scores("combmnz", chunk, norm="rank"), expected, atol=1e-9)
 
 
 def zmuv(ranks):
@@ -189,7 +196,7 @@ def test_an_item_in_the_middle_of_both_lists_beats_one_that_no_list_holds(model,
 
 def test_a_list_of_one_item_speaks_for_it_under_every_norm():
     chunk = build_chunk([Query(2, {0: {1: 1}})], n_experts=1)
-    for norm in ("rank", "minmax", "sum", "zmuv"):
+    for norm in ("discount", "rank", "minmax", "sum", "zmuv"):
         assert scores("combsum", chunk, norm=norm).tolist() == [0.0, 1.0]
 
 
@@ -198,7 +205,27 @@ def test_scores_count_where_every_list_has_them():
     scored = dataclasses.replace(ranked, entry_score=np.array([9.0, 1.0, 0.0, 9.0, 8.0, 0.0]))
     assert scores("combsum", scored).tolist() == scores("combsum", scored, norm="minmax").tolist()
     assert scores("combsum", scored).tolist() != scores("combsum", ranked).tolist()
-    assert scores("combsum", ranked).tolist() == scores("combsum", ranked, norm="rank").tolist()
+    assert scores("combsum", ranked).tolist() == scores("combsum", ranked, norm="discount").tolist()
+
+
+@on_chunks()
+def test_discount_norm_runs_from_the_first_place_to_that_of_unlisted_items(drawn):
+    made, chunk = drawn
+
+    def value(query, ranks, i):
+        last, first = 5 + min(query.size, 3 * len(ranks)), 6
+        return math.log(last / (5 + place(ranks, i))) / math.log(last / first) if last > first else 0.0
+
+    def total(query, i):
+        return sum(value(query, ranks, i) for ranks in query.lists.values() if i in ranks)
+
+    np.testing.assert_allclose(scores("combsum", chunk, norm="discount"), every_item(made, total), atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["combsum", "combmnz", "combgmnz", "combanz", "combmax", "combmin", "combmed"])
+def test_ratings_count_by_their_places_without_scores(name):
+    chunk = build_chunk([Query(4, {0: {0: -5, 1: -4, 2: -1}, 1: {2: -5, 1: -4}})], n_experts=2)
+    assert scores(name, chunk).tolist() == scores(name, chunk, norm="rank").tolist()
 
 
 def test_combmnz_refuses_to_multiply_values_below_zero():

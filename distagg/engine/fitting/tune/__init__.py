@@ -60,6 +60,7 @@ class Tuned:
     final: dict[str, dict[str, Any]]  # the settings of every rule, from all labelled queries
     queries: int  # labelled ones
     judged: int  # different settings that were judged
+    scores: bool = True  # whether the lists have scores
 
     @property
     def fitted(self) -> Fitted:
@@ -68,7 +69,11 @@ class Tuned:
 
     def export(self, product: str) -> Export:
         """The best rule as the query of a search engine, and notes on what the engine does differently."""
-        return export(self.model, product, self.experts)
+        written = export(self.model, product, self.experts)
+        if self.scores or not hasattr(self.model, "norm"):
+            return written
+        note = "the lists have no scores, so the rule was tuned on ranks; with scores its figures may differ"
+        return written._replace(notes=(*written.notes, note))
 
     def as_dict(self) -> dict[str, Any]:
         """What ``--json`` prints."""
@@ -170,7 +175,7 @@ def tune(
         results[winner].final, dataset.experts, names, str(goal.protocol), table,
         [row for result in results for row in result.folds],
         {rule.name: result.chosen for rule, result in zip(rules, results, strict=True)},
-        int((~np.isnan(results[0].plain[:, 0])).sum()), judge.judged,
+        int((~np.isnan(results[0].plain[:, 0])).sum()), judge.judged, dataset.manifest.scores,
     )  # fmt: skip
 
 

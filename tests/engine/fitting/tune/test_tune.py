@@ -178,6 +178,13 @@ def test_only_what_a_product_can_compute_is_tried(planted_lists: Dataset) -> Non
     assert value["prefetch"][0]["query"] == {"fusion": "dbsf"}
 
 
+def test_an_export_says_that_the_lists_had_no_scores(tuned: Tuned, planted: Path) -> None:
+    assert not any("no scores" in note for note in tuned.export("json").notes)
+    ranks = tune(Dataset.open(planted), ["combsum"], folds=3, metric="ndcg@5")
+    assert any("the lists have no scores" in note for note in ranks.export("json").notes)
+    assert not any("no scores" in note for note in tune(Dataset.open(planted), ["rrf"], folds=3).export("json").notes)
+
+
 @pytest.mark.parametrize("settings", [{}, {"c": "auto"}], ids=["c=60", "c=auto"])
 def test_weights_auto_are_found_by_the_same_search(planted_lists: Dataset, settings: dict[str, str]) -> None:
     model = model_named("rrf", {"weights": "auto", **settings})
