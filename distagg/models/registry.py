@@ -133,6 +133,7 @@ MODELS: Registry[Model] = Registry(
         "mc2": "majority.model:Mc2",
         "mc3": "majority.model:Mc3",
         "mc4": "majority.model:Mc4",
+        "sup_mc": "majority.supervised:SupervisedChain",
         "kemeny": "distances.model:Kemeny",
         "bradley_terry": "pairwise.model:BradleyTerry",
         "thurstone": "pairwise.model:Thurstone",
