@@ -23,7 +23,8 @@ from distagg.models.rounds import Params
 from distagg.storage.paths import place
 from distagg.types import Floats
 
-AUTO = "auto"  # learned on labels
+AUTO = "auto"  # learned on labels, by what they do for a metric
+AGREEMENT = "agreement"  # learned on labels: how well each expert's own lists agree with them
 NO_WEIGHTS: Floats = np.zeros(0)  # as kernels take it: each list counts 1
 NO_WEIGHTS.setflags(write=False)
 _NAME = r'\s*(?:"((?:[^"\\]|\\.)*)"|([^",][^,]*?))'
@@ -39,8 +40,10 @@ class Weighted(Model):
     weights: str = param(
         "",
         "weights of experts, 1 where none is given: name:weight,..., @FILE (JSON, or CSV with the columns expert and "
-        "weight), or auto, which learns them on labels; 2 counts as two experts with the same lists, 0 as none",
-        choices=(AUTO,),
+        "weight), auto (searched on labels by what they do for the metric) or agreement (how much more often than by "
+        "chance the expert orders labelled items rightly, 1 for the best); 2 counts as two experts with the same "
+        "lists, 0 as none",
+        choices=(AUTO, AGREEMENT),
         text=True,
     )
 
@@ -50,14 +53,14 @@ class Weighted(Model):
 
     @property
     def needs_labels(self) -> bool:
-        return self.weights == AUTO or super().needs_labels
+        return self.weights in (AUTO, AGREEMENT) or super().needs_labels
 
     @property
     def ignored(self) -> float:
         return 0.0
 
     def resolved(self, experts: tuple[str, ...]) -> Params:
-        if self.weights in ("", AUTO):
+        if self.weights in WEIGHTS.words:
             return {}
         weight = WEIGHTS.by_expert(self.weights, experts, self.unseen)[:, 0]
         return {"expert_weight": weight, "shared_weight": np.ones(1)}  # experts without a name here have weight 1
@@ -119,10 +122,11 @@ class Named:
     columns: tuple[str, ...]  # what each number is
     example: str
     least: float = -math.inf
+    words: tuple[str, ...] = ("",)  # given in place of numbers
 
     def text(self, model: str, given: Any) -> str:
-        """The one form, from text, a mapping, or the name of a file after @; the words "" and auto stay."""
-        if isinstance(given, str) and given.strip() in ("", AUTO):
+        """The one form, from text, a mapping, or the name of a file after @; the words stay."""
+        if isinstance(given, str) and given.strip() in self.words:
             return given.strip()
         if isinstance(given, str):
             named: Mapping[str, Any] = self._from_file(given[1:]) if given.startswith("@") else self.numbers(given)
@@ -215,7 +219,7 @@ class Named:
         return named
 
 
-WEIGHTS = Named("weights", ("weight",), "dense:2,bm25:0.5", least=0.0)
+WEIGHTS = Named("weights", ("weight",), "dense:2,bm25:0.5", least=0.0, words=("", AUTO, AGREEMENT))
 
 
 def _quoted(name: str) -> str:

@@ -12,6 +12,7 @@ from distagg import Dataset, compare, explain, fit, rank
 from distagg.engine import load_model, save_model
 from distagg.errors import InputError, UsageError
 from distagg.models import MODELS, model_named
+from distagg.models.agreement import above_chance
 from distagg.models.weights import WEIGHTS, Weighted
 
 WEIGHTED = sorted(name for name in MODELS if issubclass(MODELS[name], Weighted))
@@ -161,3 +162,20 @@ def test_auto_learns_whom_to_trust():
     with pytest.raises(UsageError, match="must be fitted first"):
         rank("rrf", data, weights="auto")
     assert fit("rrf", data, weights="auto", c="auto", goal="p@1").params.keys() == {"c", "expert_weight"}
+
+
+def test_agreement_weighs_experts_by_their_own_pairs():
+    """a is always right, b and c are always wrong: 1 and 0. An expert between gets the share of its way from chance."""
+    data = three_experts()
+    fitted = fit("borda", data, weights="agreement")
+    assert fitted.params["expert_weight"].tolist() == [1, 0, 0]
+    assert first(rank(fitted, data)) == "x"
+    assert fit("rrf", data, weights="agreement", c="auto", goal="p@1").params.keys() == {"c", "expert_weight"}
+    with pytest.raises(UsageError, match="must be fitted first"):
+        rank("borda", data, weights="agreement")
+    assert above_chance(np.array([0.9, 0.6, 0.5, 0.1])) == pytest.approx([1.0, 0.25, 0.0, 0.0])
+
+
+def test_where_nobody_beats_chance_all_count_the_same():
+    rows = three_experts().select(without=["a"])
+    assert fit("borda", rows, weights="agreement").params["expert_weight"].tolist() == [1, 1, 1]

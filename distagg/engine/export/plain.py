@@ -9,7 +9,7 @@ from distagg.errors import UsageError
 from distagg.models import Model
 from distagg.models.positional.model import Rrf
 from distagg.models.positional.scores import BOUNDS, CombSum
-from distagg.models.weights import AUTO
+from distagg.models.weights import AGREEMENT, AUTO
 
 RULES = ("rrf", "combsum", "combmnz")
 WINDOW = 100  # items of each list where the model takes whole lists
@@ -70,8 +70,8 @@ def fusion_of(model: Model, experts: tuple[str, ...], window: int = WINDOW) -> F
     if len(experts) < 2:
         raise UsageError(f"found {len(experts)} experts, expected two or more: the names of the lists that are fused")
     depth = model.depth
-    if model.weights == AUTO:
-        raise UsageError(f"{model.name} with weights=auto has no weights yet; tune it with 'distagg tune'")
+    if model.weights in (AUTO, AGREEMENT):
+        raise UsageError(f"{model.name} with weights={model.weights} has no weights yet; tune it with 'distagg tune'")
     resolved = model.resolved(experts).get("expert_weight")
     weights = (1.0,) * len(experts) if resolved is None else tuple(resolved.tolist())
     shared: dict[str, Any] = {"rule": model.name, "experts": experts, "depth": depth, "window": depth or window}

@@ -20,10 +20,11 @@ from distagg.engine.runner import InlineRunner, Runner, Work
 from distagg.engine.saved import align_experts
 from distagg.errors import UsageError
 from distagg.models import Completion, Model, Params
+from distagg.models.agreement import Agreement
 from distagg.models.base import Known
 from distagg.models.completion.model import some_lists
 from distagg.models.rounds import Stage, Statistics
-from distagg.models.weights import AUTO, Weighted
+from distagg.models.weights import AGREEMENT, AUTO, Weighted
 
 log = logging.getLogger("distagg")
 
@@ -84,9 +85,10 @@ class MapReduceLearner(Learner):
         datasets = [data.train] if data.judged == data.train else [data.train, data.judged]
         if candidates:
             params = model.chosen(candidates, _values(model, candidates, datasets, data))
-        if isinstance(model, Weighted) and model.weights == AUTO:
+        weights = model.weights if isinstance(model, Weighted) else ""
+        if weights == AUTO:
             return weigh(model, params, datasets, data.goal, data.runner)
-        if candidates or not model.learns:
+        if weights != AGREEMENT and (candidates or not model.learns):
             return params
         refs: list[ChunkRef] = []
         for dataset in datasets:
@@ -97,7 +99,10 @@ class MapReduceLearner(Learner):
                 )
             check_whole(model, dataset)
             refs += dataset.plan()
-        first = model.learning(data.train.manifest.experts, params)
+        if weights == AGREEMENT:
+            first: Stage = Agreement(model, params, "expert_weight")
+        else:
+            first = model.learning(data.train.manifest.experts, params)
         learned: Params = run_rounds(first, refs, data.runner, data.progress, keeper=data.keeper)
         return learned
 

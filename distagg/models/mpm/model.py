@@ -16,9 +16,10 @@ import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
+from distagg.models.agreement import Agreement
 from distagg.models.base import Solver, not_converged, param
-from distagg.models.lists import BINARY, DIFFERENCE, Sums, sum_by_item
-from distagg.models.mpm.adherence import adherence_slopes, agreement
+from distagg.models.lists import BINARY, DIFFERENCE, Sums
+from distagg.models.mpm.adherence import adherence_slopes
 from distagg.models.mpm.kernels import Fit, fit_queries, fit_query
 from distagg.models.outcome import Outcome
 from distagg.models.pairs import (
@@ -279,26 +280,4 @@ class ThetaSupMpm(Adherent):
     )
 
     def learning(self, n_experts: int, params: Params) -> Stage:
-        return Agreement(self)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Agreement(Stage):
-    """The one round that measures how well experts agree with labels."""
-
-    repeated: ClassVar[bool] = False
-
-    model: ThetaSupMpm
-
-    def map(self, chunk: Chunk) -> Statistics:
-        share = agreement(int(chunk.labels.max(initial=0)) + 1, list_arrays(chunk), chunk.grades())
-        told = ~np.isnan(share)
-        total = sum_by_item(chunk.list_expert[told], share[told], chunk.n_experts)
-        count = np.bincount(chunk.list_expert[told], minlength=chunk.n_experts).astype(np.float64)
-        return {"total": total, "count": count}
-
-    def finish(self, statistics: Statistics) -> Params:
-        share = np.where(statistics["count"] > 0, statistics["total"] / np.maximum(statistics["count"], 1.0), 0.5)
-        if self.model.scale == "chance":
-            share = np.clip((share - 0.5) / max(share.max() - 0.5, np.finfo(float).tiny), 0.0, 1.0)
-        return {"expert_theta": share}
+        return Agreement(self, params, "expert_theta", self.scale == "chance")
