@@ -80,6 +80,9 @@ VARIANTS = {
         {"solver": "gradient", "weight": 1.0, "rate": 0.1, "pairs": "log"},
     ],
     "thurstone": [{"pairs": "normalised"}],
+    "schulze": [{"unlisted": "ignore"}],
+    "ranked_pairs": [{"unlisted": "ignore"}],
+    "kwiksort": [{"unlisted": "ignore", "tries": 1}],
     "win_rate": [{"over": "opponents"}, {"ties": "ignore", "unlisted": "ignore"}],
     "newman": [{"ties": "half"}, {"weight": 0.1, "unlisted": "ignore"}],
     "pagerank": [{"damping": 0.5, "unlisted": "ignore"}],
@@ -90,7 +93,12 @@ VARIANTS = {
 }
 SETTINGS = [(name, {}) for name in EVERY] + [(name, s) for name, many in VARIANTS.items() for s in many]
 
-SEARCHED = ("condorcet", "kemeny")  # orders from a start, which ties and cycles leave to the order of items
+SEARCHED = (
+    "condorcet",
+    "kemeny",
+    "ranked_pairs",
+    "kwiksort",
+)  # orders from a start, which ties and cycles leave to the order of items
 UNSORTED = [s for s in SETTINGS if s[0] not in SEARCHED and not s[1].get("local_kemeny")]
 UNSORTED = [s for s in UNSORTED if s[1].get("scores") != "places" and s[1].get("ties") != "order"]
 

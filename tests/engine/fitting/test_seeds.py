@@ -23,6 +23,7 @@ DRAWING = {
     "thurstone": {"errors": "bootstrap", "resamples": 3},
     "plackett_luce": {"solver": "gibbs"},
     "cranking": {"rounds": 2},
+    "kwiksort": {"tries": 1},
     "crf": {"rounds": 2},
     "lambdarank": {"rounds": 2},
     "stagg": {"rounds": 2},
