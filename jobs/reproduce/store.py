@@ -24,7 +24,7 @@ import distagg
 from distagg.dataset import Dataset
 from distagg.dataset.manifest import MANIFEST
 from distagg.errors import DistaggError
-from jobs.reproduce import experiments, ratings
+from jobs.reproduce import experiments, held_out, ratings
 from jobs.reproduce.experiments import Experiment
 
 COMPUTES = ("dataset", "engine", "jit.py", "metrics", "models", "ordering.py", "sources", "types.py")
@@ -34,6 +34,7 @@ KINDS: dict[str, Callable[..., dict[str, Any]]] = {
     for function in (
         experiments.model_row, experiments.unused_experts, experiments.expert_weights, experiments.hard_queries,
         experiments.robustness, experiments.ranking_time, ratings.completed, ratings.constants, ratings.ends,
+        held_out.held_out_users,
     )
 }  # fmt: skip
 THREADS = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")

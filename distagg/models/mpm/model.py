@@ -60,6 +60,11 @@ class Mpm(Solver):
     pairs: str = discounted_pairs_param()
     unlisted: str = unlisted_param()
     variance: bool = param(False, "learn every item's variance too (cost: items^2 a step); given as uncertainty")
+    caution: float = param(
+        0.0,
+        "with variance=true, the score is less so many times the variance: items that little is known about go down",
+        least=0.0,
+    )
     solver: str = param(
         "lbfgs",
         "lbfgs, or gradient: plain steps of length rate (steps=100 as in the papers; what is left of the gradient "
@@ -75,6 +80,11 @@ class Mpm(Solver):
         "weight of the Gaussian prior on log variances, beside an average item's evidence",
         above=0.0,
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.caution and not self.variance:
+            raise UsageError(f"{self.name}: caution={self.caution} needs the variances of items; add variance=true")
 
     @property
     def item_columns(self) -> tuple[str, ...]:
@@ -156,7 +166,9 @@ class Mpm(Solver):
         for q, of_query in margins:
             rows = slice(chunk.item_offsets[q], chunk.item_offsets[q + 1])
             fit_query(how, levels, of_query, tally["observed"][q], score[rows], variance[rows], ended, q)
-        score = np.round(score, DIGITS) + 0.0  # or the solver's last digits would part items of the same record
+        score = (
+            np.round(score - self.caution * variance, DIGITS) + 0.0
+        )  # or the solver's last digits would part items of the same record
         sizes = np.maximum(np.diff(chunk.item_offsets), 1)
         mean = np.bincount(chunk.item_query(), variance, chunk.n_queries) / sizes
         queries = {**ended.columns(self.tolerance), "uncertainty": mean}

@@ -173,3 +173,20 @@ def test_labels_are_needed():
     lists = pa.table({"expert": ["a", "a"], "item": ["x", "y"], "rank": [1, 2]})
     with pytest.raises(UsageError, match="learns from labels"):
         fit(model_named("theta_sup_mpm"), Dataset.from_arrow(lists))
+
+
+def test_caution_takes_multiples_of_the_variance_off():
+    """Item 0 won once, item 1 much and lost little: with caution the known one stands first."""
+    pairs = [(0, 3, 3.0, False), (1, 2, 40.0, False), (2, 1, 10.0, False), (1, 3, 40.0, False), (2, 3, 30.0, False)]
+    chunk = build_chunk([Query(4, pairs=pairs)])
+    plain, careful = (model_named("mpm", {"variance": True, "caution": times}).solve(chunk, {}) for times in (0.0, 2.0))
+    gamma = plain.items["uncertainty"]
+    np.testing.assert_allclose(careful.score, plain.score - 2 * gamma, atol=2e-6)
+    np.testing.assert_array_equal(careful.items["uncertainty"], gamma)
+    assert gamma.argmax() == 0
+    assert careful.score[1] - careful.score[0] > plain.score[1] - plain.score[0]
+
+
+def test_caution_needs_variances():
+    with pytest.raises(UsageError, match="add variance=true"):
+        model_named("mpm", {"caution": 2.0})
