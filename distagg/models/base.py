@@ -162,6 +162,10 @@ class Model:
         """
         return LearningPass(self, params)
 
+    def learning_split(self, n_experts: int, params: Params) -> Stage:
+        """The same over the chunks of a split query, for models that can learn from its parts."""
+        return self.learning(n_experts, params)
+
     def learned(self, statistics: Statistics) -> Params:
         """Compute the params from the sums over all chunks; by default they are the sums themselves."""
         return statistics

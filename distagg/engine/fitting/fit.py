@@ -101,6 +101,8 @@ class MapReduceLearner(Learner):
             refs += dataset.plan()
         if weights == AGREEMENT:
             first: Stage = Agreement(model, params, "expert_weight")
+        elif any(map(split_query, datasets)):
+            first = model.learning_split(data.train.manifest.experts, params)
         else:
             first = model.learning(data.train.manifest.experts, params)
         learned: Params = run_rounds(first, refs, data.runner, data.progress, keeper=data.keeper)
