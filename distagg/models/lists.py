@@ -62,9 +62,9 @@ class Sums(NamedTuple):
     behind: Floats  # (L,) what every item that a list leaves out lost
 
 
-def sum_by_item(entry_row: Offsets | Indices, weights: Floats, n_items: int) -> Floats:  # (E,), (E,) -> (I,)
-    """Sum of the entries' weights for every item, added in list order."""
-    return np.bincount(entry_row, weights, n_items).astype(np.float64, copy=False)  # int64 where there is no entry
+def sum_by_item(entry_row: Offsets | Indices, weights: Floats | None, n_items: int) -> Floats:  # (E,), (E,) -> (I,)
+    """Sum of the entries' weights for every item, added in list order; without weights the number of entries."""
+    return np.bincount(entry_row, weights, n_items).astype(np.float64, copy=False)
 
 
 @kernel
@@ -118,11 +118,9 @@ def borda_points(
         rest = rest * list_weight if len(list_weight) else rest
         leftover = sum_by_item(np.repeat(np.arange(len(lists)), lists), rest, len(lists))
     points += np.repeat(most, length)
-    if not len(list_weight):
-        held = np.bincount(entry_row, minlength=item_offsets[-1]).astype(np.float64)
-    else:
-        weight = np.repeat(list_weight, length)
-        held, points = sum_by_item(entry_row, weight, item_offsets[-1]), points * weight
+    weight = np.repeat(list_weight, length) if len(list_weight) else None
+    held = sum_by_item(entry_row, weight, item_offsets[-1])
+    points = points if weight is None else points * weight
     return sum_by_item(entry_row, points, item_offsets[-1]), held, leftover
 
 

@@ -69,20 +69,22 @@ def likelihood(f: Objective, s: Floats, gradient: Floats) -> float:
         low, high = min(low, s[i]), max(high, s[i])
         value += 0.5 * f.prior * s[i] * s[i] - net[i] * s[i]
         gradient[i] = f.prior * s[i] - net[i]
+    over, under = np.empty(size), np.empty(size)  # exp(t s) and exp(-t s), each divided by its largest
     for g in range(len(f.adherence)):
         t = f.adherence[g]
         if t == 0.0 or f.share[g] == 0.0:
             continue  # a uniform distribution says nothing about the scores
-        up, down = 0.0, 0.0  # sums of exp(t s) and exp(-t s), each over its largest term
+        up, down = 0.0, 0.0
         for i in range(size):
-            up += np.exp(t * (s[i] - high))
-            down += np.exp(t * (low - s[i]))
+            over[i], under[i] = np.exp(t * (s[i] - high)), np.exp(t * (low - s[i]))
+            up += over[i]
+            down += under[i]
         span = np.exp(t * (low - high))
         z = up * down - size * span
         value += f.share[g] * (np.log(z) + t * (high - low))
         scale = f.share[g] * t / z
         for i in range(size):
-            gradient[i] += scale * (np.exp(t * (s[i] - high)) * down - np.exp(t * (low - s[i])) * up)
+            gradient[i] += scale * (over[i] * down - under[i] * up)
     return value
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
 from distagg.models.base import Model, Tally, param, reciprocals, sum_entries
-from distagg.models.lists import BEYOND, STEADY, borda_points, median_ranks
+from distagg.models.lists import BEYOND, STEADY, borda_points, median_ranks, sum_by_item
 from distagg.models.pairs import rated
 from distagg.models.rounds import Params, Statistics
 from distagg.models.weights import Weighted, entry_weight, list_weight, pair_weight, weighed
@@ -131,17 +131,20 @@ class Mean(Tally, Weighted):
 class Points(Tally):
     """The sum of the points of an item's entries. Each subclass defines the points of an entry."""
 
-    counted: ClassVar[bool] = False  # whether ``settle`` asks how many lists hold an item
+    @property
+    def counts_lists(self) -> bool:
+        """Whether ``settle`` needs ``held``, the number of lists that hold each item."""
+        return False
 
     def points(self, chunk: Chunk, params: Params) -> Floats:
         """Points of every entry, shape (E,)."""
         raise NotImplementedError
 
     def map(self, chunk: Chunk, params: Params) -> Statistics:
-        weight = entry_weight(chunk, params)
-        total = {"sum": sum_entries(chunk, weighed(self.points(chunk, params), weight))}
-        if self.counted:
-            total["held"] = sum_entries(chunk, weighed(np.ones(chunk.n_entries), weight))
+        row, weight = chunk.entry_row(), entry_weight(chunk, params)
+        total = {"sum": sum_by_item(row, weighed(self.points(chunk, params), weight), chunk.n_items)}
+        if self.counts_lists:
+            total["held"] = sum_by_item(row, weight, chunk.n_items)
         return total
 
 
@@ -177,7 +180,10 @@ class Isr(Points, Weighted):
     summary: ClassVar[str] = "inverse square rank: lists that hold the item times the sum of 1 / rank^2"
     paper: ClassVar[str] = "Mourao et al. 2015"
     positive: ClassVar[bool] = True
-    counted: ClassVar[bool] = True
+
+    @property
+    def counts_lists(self) -> bool:
+        return True
 
     def points(self, chunk: Chunk, params: Params) -> Floats:
         return chunk.entry_rank**-2.0

@@ -219,7 +219,6 @@ class CombSum(Scored, Points, Weighted):
     name: ClassVar[str] = "combsum"
     summary: ClassVar[str] = "sum of the experts' normalised scores"
     paper: ClassVar[str] = "Fox & Shaw 1994"
-    counted: ClassVar[bool] = True
 
     unlisted: str = param(
         "least",
@@ -228,6 +227,10 @@ class CombSum(Scored, Points, Weighted):
         "is the list's mean) or ignore (the mean over the lists that hold the item)",
         choices=("least", "zero", "ignore"),
     )
+
+    @property
+    def counts_lists(self) -> bool:
+        return self.unlisted == "ignore"
 
     def points(self, chunk: Chunk, params: Params) -> Floats:
         value, bottom = self.normalised(chunk, params)
@@ -249,6 +252,10 @@ class CombMnz(CombSum):
 
     name: ClassVar[str] = "combmnz"
     summary: ClassVar[str] = "combsum times the number of lists that hold the item"
+
+    @property
+    def counts_lists(self) -> bool:
+        return True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -288,7 +295,10 @@ class CombAnz(Scored, Points, Weighted):
     name: ClassVar[str] = "combanz"
     summary: ClassVar[str] = "mean of the normalised scores over the lists that hold the item"
     paper: ClassVar[str] = "Fox & Shaw 1994"
-    counted: ClassVar[bool] = True
+
+    @property
+    def counts_lists(self) -> bool:
+        return True
 
     def points(self, chunk: Chunk, params: Params) -> Floats:
         return self.normalised(chunk, params)[0]
