@@ -20,18 +20,35 @@ _LABEL = ("relevance", "rel")
 # Each kind of table: our names of its columns, each with the other names that are understood.
 Names = Mapping[str, tuple[str, ...]]
 LIST_NAMES: Names = {
-    "query": _QUERY, "expert": (*_VOTERS, "user_id", "userid", "system", "run", "run_id", "tag", "retriever", "ranker"),
-    "item": _ITEM, "rank": (), "score": (), "rating": (), "label": _LABEL,
-}  # fmt: skip
+    "query": _QUERY,
+    "expert": (*_VOTERS, "user_id", "userid", "system", "run", "run_id", "tag", "retriever", "ranker"),
+    "item": _ITEM,
+    "rank": (),
+    "score": (),
+    "rating": (),
+    "label": _LABEL,
+}
 RANKING_NAMES: Names = {"query": _QUERY, "item": _ITEM, "rank": (), "score": ()}
 LABEL_NAMES: Names = {"query": _QUERY, "item": _ITEM, "label": _LABEL}
 _TIME = ("timestamp", "tstamp", "date")
 PAIR_NAMES: Names = {
-    "query": (), "expert": _VOTERS, "winner": (), "loser": (), "weight": (), "tie": (), "time": _TIME,
-}  # fmt: skip
+    "query": (),
+    "expert": _VOTERS,
+    "winner": (),
+    "loser": (),
+    "weight": (),
+    "tie": (),
+    "time": _TIME,
+}
 BATTLE_NAMES: Names = {
-    "query": (), "expert": _VOTERS, "model_a": (), "model_b": (), "winner": (), "weight": (), "time": _TIME,
-}  # fmt: skip
+    "query": (),
+    "expert": _VOTERS,
+    "model_a": (),
+    "model_b": (),
+    "winner": (),
+    "weight": (),
+    "time": _TIME,
+}
 _ALL = tuple(dict.fromkeys((*LIST_NAMES, *PAIR_NAMES, *BATTLE_NAMES)))
 _PYTERRIER = {"qid", "docno"}
 _CONSTANT = {"q0", "iteration", "iter"}  # columns of TREC files that say nothing

@@ -30,33 +30,60 @@ TIMESTAMP = pa.timestamp("us", "UTC")
 # The tables of sources: long tables, in the order of the source. An entry with a score and a null rank is
 # ranked by score when its list is complete: rank = 1 + number of strictly larger scores.
 ENTRIES = pa.schema(
-    [("query", pa.string()), ("expert", pa.string()), ("item", pa.string()), ("rank", pa.float64()),
-     ("score", pa.float64())]
-)  # fmt: skip
+    [
+        ("query", pa.string()),
+        ("expert", pa.string()),
+        ("item", pa.string()),
+        ("rank", pa.float64()),
+        ("score", pa.float64()),
+    ]
+)
 ITEMS = pa.schema([("query", pa.string()), ("item", pa.string()), ("label", pa.int32())])
 # Tables of pairs may have more columns: ``time``, and float64 columns of covariates (``distagg.covariates``).
 PAIRS = pa.schema(
-    [("query", pa.string()), ("expert", pa.string()), ("winner", pa.string()), ("loser", pa.string()),
-     ("weight", pa.float64()), ("tie", pa.bool_())]
-)  # fmt: skip
+    [
+        ("query", pa.string()),
+        ("expert", pa.string()),
+        ("winner", pa.string()),
+        ("loser", pa.string()),
+        ("weight", pa.float64()),
+        ("tie", pa.bool_()),
+    ]
+)
 
 # The tables of a dataset on disk. ``query`` in lists and pairs is the query's position in the dataset,
 # ``item`` (and winner, loser) the item's position in its query, ``expert`` a row of experts.parquet.
 QUERIES_TABLE = pa.schema(
-    [("query", pa.string()), ("part", pa.string()), ("item", pa.list_(pa.string())),
-     ("label", pa.list_(pa.int32())), ("missed", pa.list_(pa.int32()))]
-)  # fmt: skip
+    [
+        ("query", pa.string()),
+        ("part", pa.string()),
+        ("item", pa.list_(pa.string())),
+        ("label", pa.list_(pa.int32())),
+        ("missed", pa.list_(pa.int32())),
+    ]
+)
 LISTS_TABLE = pa.schema(
-    [("query", pa.int64()), ("expert", pa.int32()), ("item", pa.list_(pa.int32())),
-     ("rank", pa.list_(pa.float64())), ("score", pa.list_(pa.float64()))]
-)  # fmt: skip
+    [
+        ("query", pa.int64()),
+        ("expert", pa.int32()),
+        ("item", pa.list_(pa.int32())),
+        ("rank", pa.list_(pa.float64())),
+        ("score", pa.list_(pa.float64())),
+    ]
+)
 # After these columns of pairs come, in datasets that have them: ``time``; ``order``, the row's position in the source,
 # if grouping by expert has moved rows; and the covariates.
 PAIRS_TABLE = pa.schema(
-    [("query", pa.int64()), ("expert", pa.int32()), ("winner", pa.int32()), ("loser", pa.int32()),
-     ("weight", pa.float64()), ("tie", pa.bool_())]
-)  # fmt: skip
+    [
+        ("query", pa.int64()),
+        ("expert", pa.int32()),
+        ("winner", pa.int32()),
+        ("loser", pa.int32()),
+        ("weight", pa.float64()),
+        ("tie", pa.bool_()),
+    ]
+)
 PAIR_TIME, PAIR_ORDER = pa.field("time", TIMESTAMP), pa.field("order", pa.int64())
 RANKINGS_TABLE = pa.schema(
     [("query", pa.string()), ("item", pa.string()), ("rank", pa.int32()), ("score", pa.float64())]
-)  # fmt: skip
+)

@@ -80,9 +80,10 @@ def clusters() -> Iterator[Callable[[int], DaskRunner]]:
     from distagg.engine.dask import local_cluster
 
     idle = {  # by Dask's defaults an idle cluster of two workers takes an eighth of a core
-        "distributed.admin.tick.interval": "1s", "distributed.admin.system-monitor.interval": "5s",
+        "distributed.admin.tick.interval": "1s",
+        "distributed.admin.system-monitor.interval": "5s",
         "distributed.worker.profile.enabled": False,
-    }  # fmt: skip
+    }
     with dask.config.set(idle), ExitStack() as stack:
         yield cache(lambda workers: stack.enter_context(local_cluster(workers)))
 

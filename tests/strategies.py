@@ -38,10 +38,13 @@ def build_chunk(queries: Sequence[Query], n_experts: int | None = None) -> Chunk
             entries = sorted(ranks.items(), key=lambda entry: (entry[1], entry[0]))
             lists.append(
                 {
-                    "query": q, "expert": expert, "item": [i for i, _ in entries],
-                    "rank": [float(r) for _, r in entries], "score": None,
+                    "query": q,
+                    "expert": expert,
+                    "item": [i for i, _ in entries],
+                    "rank": [float(r) for _, r in entries],
+                    "score": None,
                 }
-            )  # fmt: skip
+            )
         pairs += [
             {"query": q, "expert": 0, "winner": w, "loser": x, "weight": weight, "tie": tie}
             for w, x, weight, tie in query.pairs
@@ -60,9 +63,12 @@ def labelled(labels: Sequence[int | None], expert: str = "a") -> Dataset:
     """A dataset of one query, which one expert ranks in the order of the labels given."""
     n = len(labels)
     columns = {
-        "query": ["q"] * n, "expert": [expert] * n, "item": [f"i{i}" for i in range(n)], "rank": range(1, n + 1),
+        "query": ["q"] * n,
+        "expert": [expert] * n,
+        "item": [f"i{i}" for i in range(n)],
+        "rank": range(1, n + 1),
         "label": pa.array(labels, pa.int32()),
-    }  # fmt: skip
+    }
     return Dataset.from_arrow(pa.table(columns))
 
 

@@ -99,9 +99,7 @@ def test_swapping_sides_and_result_changes_nothing_but_position():
 
 
 def test_categories_get_levels_as_they_come():
-    covariates = [
-        Covariate("lang", ("lang",), category=True), Covariate("kind", ("kind_a", "kind_b"), category=True)
-    ]  # fmt: skip
+    covariates = [Covariate("lang", ("lang",), category=True), Covariate("kind", ("kind_a", "kind_b"), category=True)]
     levels = Levels(covariates)
     rows = {"lang": pa.array(["de", "en"]), "kind_a": pa.array(["x", "y"]), "kind_b": pa.array(["z", "x"])}
     first = levels.seen_from_winner(rows, np.array([True, False]))

@@ -111,9 +111,12 @@ def test_mpm_finds_the_papers_top_of_movielens(movies: Dataset) -> None:
     """Volkovs & Zemel 2012 and 2014, Table 3, by titles; figure 4: rarely rated movies have larger variances."""
     top = rank("mpm", movies, shown=Shown(titles=True))["title"].to_pylist()[:5]
     assert top == [
-        "Star Wars (1977)", "Raiders of the Lost Ark (1981)", "Godfather, The (1972)",
-        "Silence of the Lambs, The (1991)", "Shawshank Redemption, The (1994)",
-    ]  # fmt: skip
+        "Star Wars (1977)",
+        "Raiders of the Lost Ark (1981)",
+        "Godfather, The (1972)",
+        "Silence of the Lambs, The (1991)",
+        "Shawshank Redemption, The (1994)",
+    ]
     shown = Shown(support=True, titles=True)
     found = solve("mpm", movies, variance=True, tolerance=1e-5, shown=shown).ranking.to_pydict()
     counts, names = found["experts"], found["title"]

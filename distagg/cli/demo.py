@@ -29,8 +29,17 @@ from distagg.storage.paths import local
 
 METRICS = ("ndcg@5", "ndcg@10", "p@5", "map", "err", "tau")
 SHOWN = (  # one model of each family; --all compares all
-    "bestinput", "borda", "median", "rrf", "combsum", "mc4", "plackett_luce", "theta_mpm", "crf", "blend",
-)  # fmt: skip
+    "bestinput",
+    "borda",
+    "median",
+    "rrf",
+    "combsum",
+    "mc4",
+    "plackett_luce",
+    "theta_mpm",
+    "crf",
+    "blend",
+)
 SMALL = {"blend": {"crf": 1, "lambdamart": 1, "lambdarank": 0}}  # instead of 12, 12 and 4, to keep the demo short
 PAGES = {
     "models.html": "Models side by side, as the papers print them",

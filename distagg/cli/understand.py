@@ -137,9 +137,14 @@ def _retrained_text(retrained: dict[str, Any], metric: str) -> str:
     interval = f"{percent(retrained['low'], signed=True)} to {percent(retrained['high'], signed=True)}"
     rows = [
         ["all experts", percent(retrained["before"]), "", "", ""],
-        [f"without {', '.join(retrained['without'])}", percent(retrained["after"]),
-         percent(retrained["difference"], signed=True), interval, p_value(retrained["p_t"])],
-    ]  # fmt: skip
+        [
+            f"without {', '.join(retrained['without'])}",
+            percent(retrained["after"]),
+            percent(retrained["difference"], signed=True),
+            interval,
+            p_value(retrained["p_t"]),
+        ],
+    ]
     return f"\n\non {retrained['on']}:\n" + render_table(["", f"{metric}, %", "difference", "95%", "p"], rows, "lrrrr")
 
 

@@ -247,10 +247,16 @@ def lists_table(chunk: Chunk, scores: bool) -> pa.Table:
 def tally_of(chunk: Chunk) -> BlockCounts:
     """The counts of a chunk."""
     return BlockCounts(
-        queries=chunk.n_queries, items=chunk.n_items, lists=chunk.n_lists, entries=chunk.n_entries,
-        ties=int(tied(chunk).sum()), positive=bool((chunk.entry_rank > 0).all()), labels=count_labels(chunk.labels),
-        list_lengths=count_values(np.diff(chunk.entry_offsets)), query_sizes=count_values(np.diff(chunk.item_offsets)),
-    )  # fmt: skip
+        queries=chunk.n_queries,
+        items=chunk.n_items,
+        lists=chunk.n_lists,
+        entries=chunk.n_entries,
+        ties=int(tied(chunk).sum()),
+        positive=bool((chunk.entry_rank > 0).all()),
+        labels=count_labels(chunk.labels),
+        list_lengths=count_values(np.diff(chunk.entry_offsets)),
+        query_sizes=count_values(np.diff(chunk.item_offsets)),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,9 +295,12 @@ def expanded(dataset: Dataset, *, experts: int = 1, items: int = 1, block_entrie
         for first, last in cuts(chunk, base.partition, experts * items, block_entries):
             piece = piece_of(chunk, base.partition, first, last)
             tables = BlockTables(
-                int(piece.positions[0]), nothing, nothing, tuple(dict.fromkeys(piece.parts.to_pylist())),
+                int(piece.positions[0]),
+                nothing,
+                nothing,
+                tuple(dict.fromkeys(piece.parts.to_pylist())),
                 _times(tally_of(piece), experts, items),
-            )  # fmt: skip
+            )
             if base.partition == "expert" and blocks:
                 tables = without_query(tables)
             total.add(tables.tally)

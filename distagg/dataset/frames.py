@@ -166,11 +166,13 @@ def _pairs_table(chunk: Chunk, experts: pa.StringArray) -> pa.Table:
     query = np.repeat(np.arange(chunk.n_queries), np.diff(chunk.pair_offsets))
     first = chunk.item_offsets[query]
     columns = [
-        chunk.query_ids.take(as_arrow(query)), experts.take(as_arrow(chunk.pair_expert)),
+        chunk.query_ids.take(as_arrow(query)),
+        experts.take(as_arrow(chunk.pair_expert)),
         chunk.item_ids.take(as_arrow(first + chunk.pair_winner)),
         chunk.item_ids.take(as_arrow(first + chunk.pair_loser)),
-        as_arrow(chunk.pair_weight), as_arrow(chunk.pair_tie),
-    ]  # fmt: skip
+        as_arrow(chunk.pair_weight),
+        as_arrow(chunk.pair_tie),
+    ]
     table = pa.table(columns, schema=PAIRS)
     if len(chunk.pair_time):
         table = table.append_column(PAIR_TIME, as_arrow(chunk.pair_time).cast(TIMESTAMP))
@@ -268,9 +270,12 @@ def _good(name: str, column: str, values: pa.ChunkedArray, good: pa.ChunkedArray
 
 
 def hold_source(
-    source: RowSource, *, progress: Progress = no_progress, memory_bytes: int = HELD_BYTES,
+    source: RowSource,
+    *,
+    progress: Progress = no_progress,
+    memory_bytes: int = HELD_BYTES,
     block_entries: int = HELD_ENTRIES,
-) -> Dataset:  # fmt: skip
+) -> Dataset:
     """Import a source of whole queries into memory; the parameters are those of ``write_dataset``."""
     try:
         with tempfile.TemporaryDirectory(prefix="distagg-") as spills:

@@ -63,9 +63,15 @@ class RankedPart:
 
 
 def write_part(
-    table: pa.Table, folder: Place, index: int, fmt: Format, tag: str, *, fits: pa.Table | None = None,
+    table: pa.Table,
+    folder: Place,
+    index: int,
+    fmt: Format,
+    tag: str,
+    *,
+    fits: pa.Table | None = None,
     unfinished: int = 0,
-) -> RankedPart:  # fmt: skip
+) -> RankedPart:
     """Write one chunk's rankings as a new attempt; fits (folder ``_fits``) only with Parquet."""
     if fmt == "parquet":
         body = _as_parquet(table, ["query", "status"])
@@ -132,9 +138,11 @@ def as_trec(table: pa.Table, tag: str) -> bytes:
         bad = pc.index(pc.match_substring_regex(ids, r"\s"), True).as_py() if _blanks(ids) else -1
         if bad >= 0:
             raise InputError(
-                "rankings", found=f"{name} id {table[name][bad].as_py()!r} with white space",
-                expected="ids without it for TREC output", remedy="write parquet or csv",
-            )  # fmt: skip
+                "rankings",
+                found=f"{name} id {table[name][bad].as_py()!r} with white space",
+                expected="ids without it for TREC output",
+                remedy="write parquet or csv",
+            )
     lines = pc.binary_join_element_wise(
         columns[0],
         as_scalar("Q0"),

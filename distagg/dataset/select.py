@@ -23,9 +23,14 @@ _TOKEN = re.compile(
     r"\s*(?:(?P<number>-?\d+\.?\d*)|(?P<text>'[^']*'|\"[^\"]*\")|(?P<sign><=|>=|!=|==|[=<>(),])|(?P<word>\w+))"
 )
 _SIGNS: dict[str, Callable[[Any, Any], Any]] = {
-    "=": pc.equal, "==": pc.equal, "!=": pc.not_equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater,
+    "=": pc.equal,
+    "==": pc.equal,
+    "!=": pc.not_equal,
+    "<": pc.less,
+    "<=": pc.less_equal,
+    ">": pc.greater,
     ">=": pc.greater_equal,
-}  # fmt: skip
+}
 DEEPEST = 100  # nested parentheses
 EXAMPLE = "such as \"age < 25 and gender = 'F'\", with =, !=, <, <=, >, >=, in (...), and, or, not, parentheses"
 

@@ -59,9 +59,17 @@ def _persistent(metric: Metric, protocol: Protocol, grade: Floats, place: Floats
 
 
 FORMS: dict[str, Callable[[Metric, Protocol, Floats, Floats, float], Form]] = {
-    "ndcg": _gained, "dcg": _gained, "p": _counted, "recall": _counted, "f1": _counted, "success": _first,
-    "map": _precise, "mrr": _reciprocal, "err": _satisfied, "rbp": _persistent,
-}  # fmt: skip
+    "ndcg": _gained,
+    "dcg": _gained,
+    "p": _counted,
+    "recall": _counted,
+    "f1": _counted,
+    "success": _first,
+    "map": _precise,
+    "mrr": _reciprocal,
+    "err": _satisfied,
+    "rbp": _persistent,
+}
 
 
 class Terms(NamedTuple):
@@ -112,9 +120,14 @@ def _sums(chunk: Chunk, terms: Terms, scores: Floats, protocol: Protocol) -> Flo
     if protocol == "trec":  # which compares in single precision
         scores = scores.astype(np.float32)[terms.turn].astype(RANK)
     return ladder_sums(
-        chunk.item_offsets, scores, terms.relevant_offsets, terms.relevant, terms.gain, terms.discount,
+        chunk.item_offsets,
+        scores,
+        terms.relevant_offsets,
+        terms.relevant,
+        terms.gain,
+        terms.discount,
         int(terms.state),
-    )  # fmt: skip
+    )
 
 
 def _turn(chunk: Chunk) -> Offsets:

@@ -110,10 +110,12 @@ class RatingsSource:
                 word = unknown_ids[0].as_py()
                 line = next((line for _, line in self._find(file, {name: word})), None)
                 raise InputError(
-                    str(file), line=line, found=f"{name} '{word}'",
+                    str(file),
+                    line=line,
+                    found=f"{name} '{word}'",
                     expected=f"one of the {len(ids):,} in the table of {name}s",
                     remedy=f"complete the table, or omit --{name}s",
-                )  # fmt: skip
+                )
         if self._scale is None:
             return
         low, high = self._scale
@@ -123,9 +125,12 @@ class RatingsSource:
             row = {name: table[name][at].as_py() for name in ("user", "item")}
             line = next((line for _, line in self._find(file, row)), None)
             raise InputError(
-                str(file), line=line, found=f"rating {table['rating'][at].as_py():g}",
-                expected=f"a rating from {low:g} to {high:g}", remedy="correct it, or give another --scale",
-            )  # fmt: skip
+                str(file),
+                line=line,
+                found=f"rating {table['rating'][at].as_py():g}",
+                expected=f"a rating from {low:g} to {high:g}",
+                remedy="correct it, or give another --scale",
+            )
 
     def locate(self, query: str, expert: str | None, item: str) -> list[tuple[str, int]]:
         """File and line (in Parquet: row) of every rating of the item by the expert; ratings have no labels."""

@@ -36,11 +36,15 @@ FORMATS = {
     ".pq": "parquet",
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
-}  # fmt: skip
+}
 _JSON_TYPE = {
-    "id": pa.string(), "text": pa.string(), "number": pa.float64(), "integer": pa.float64(), "flag": pa.bool_(),
+    "id": pa.string(),
+    "text": pa.string(),
+    "number": pa.float64(),
+    "integer": pa.float64(),
+    "flag": pa.bool_(),
     "time": pa.string(),
-}  # fmt: skip
+}
 
 
 def suffix(file: Path) -> str:

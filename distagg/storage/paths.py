@@ -322,9 +322,11 @@ def meaning(url: str, error: Exception) -> DistaggError | None:
     text = str(error).splitlines()[0] if str(error) else type(error).__name__
     if re.search(r"NO_SUCH_BUCKET|NoSuchBucket", text):
         return InputError(
-            url, found="no such bucket", expected="one that exists",
+            url,
+            found="no such bucket",
+            expected="one that exists",
             remedy="create it first, or correct the URL or the endpoint (AWS_ENDPOINT_URL)",
-        )  # fmt: skip
+        )
     if isinstance(error, FileNotFoundError):
         return InputError(url, found="nothing there", expected="an object")
     if _DENIED.search(text):

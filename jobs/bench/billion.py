@@ -108,11 +108,14 @@ def table(results: list[dict[str, Any]]) -> str:
             told = found[name]
             rows.append(
                 [
-                    f"{found['entries']:,}", name, f"{told['seconds']:.1f}",
+                    f"{found['entries']:,}",
+                    name,
+                    f"{told['seconds']:.1f}",
                     f"{told['seconds'] / found['scan']['seconds']:.2f}",
-                    f"{1e9 * told['seconds'] / found['entries']:.1f}", f"{told['peak'] / 1e6:,.0f}",
+                    f"{1e9 * told['seconds'] / found['entries']:.1f}",
+                    f"{told['peak'] / 1e6:,.0f}",
                 ]
-            )  # fmt: skip
+            )
     return render_table(
         ["entries", "", "seconds", "times the scan", "ns an entry", "peak of a worker, MB"], rows, "llrrrr"
     )

@@ -130,22 +130,26 @@ def main() -> int:
         ["items", "microseconds a step", "by enumeration", "times"],
         [
             [
-                str(row["sample"]), shown(row["microseconds"]), shown(row.get("enumerated", [])),
+                str(row["sample"]),
+                shown(row["microseconds"]),
+                shown(row.get("enumerated", [])),
                 times(row),
             ]
             for row in table
         ],
-    )  # fmt: skip
+    )
     print_table(
         ["mode", "chunks", "inline, ms a round", f"{options.workers} workers, ms a round"],
         [
             [
-                row["mode"], str(row["chunks"]), shown([1e3 * s for s in row["inline"]]),
+                row["mode"],
+                str(row["chunks"]),
+                shown([1e3 * s for s in row["inline"]]),
                 shown([1e3 * s for s in row.get("cluster", [])]),
             ]
             for row in turned
         ],
-    )  # fmt: skip
+    )
     if options.json:
         options.json.write_text(json.dumps({"steps": table, "rounds": turned}, indent=1) + "\n")
     return 1 if missed else 0

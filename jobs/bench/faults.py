@@ -49,9 +49,10 @@ def make_jobs(folder: Path) -> dict[str, Path]:
         "ranking": {"ranked": {**rank, "model": "rrf"}, "checked": check},
         "training": {
             "model": {"do": "fit", "model": "crf", "dataset": data, "settings": settings},
-            "ranked": {**rank, "model": "model"}, "checked": check,
+            "ranked": {**rank, "model": "model"},
+            "checked": check,
         },
-    }  # fmt: skip
+    }
     for name, steps in jobs.items():
         body = {"name": name, "checkpoints": {"rounds": 2}, "steps": steps}
         (folder / f"{name}.json").write_text(json.dumps(body))

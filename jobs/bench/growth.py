@@ -65,9 +65,11 @@ def print_growth(result: dict[str, Any]) -> None:
     print(f"\nGrowth of our compute time, from {base}; milliseconds at 1, 2 and 4 times")
     cells = [
         [
-            row["model"], row["doubled"], *(f"{seconds * 1e3:.3g}" for seconds in row["seconds"]),
+            row["model"],
+            row["doubled"],
+            *(f"{seconds * 1e3:.3g}" for seconds in row["seconds"]),
             *(f"{ratio:.2f}" for ratio in row["ratios"]),
         ]
         for row in result["rows"]
-    ]  # fmt: skip
+    ]
     print_table(["model", "doubled", "1x", "2x", "4x", "first doubling", "second"], cells)

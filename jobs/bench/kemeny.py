@@ -97,12 +97,15 @@ def contest(shape: str, queries: int, python: str, rounds: int, folder: Path) ->
     places["bioconsert"] = [np.array(answers[0]) for answers in optima]
     rows = [
         {
-            "data": shape, "who": name, "queries": len(data), "seconds": Spread.of(took),
+            "data": shape,
+            "who": name,
+            "queries": len(data),
+            "seconds": Spread.of(took),
             "distances": [distance(q["size"], q["lists"], p) for q, p in zip(data, places[name], strict=True)],
             "proved": proved.get(name),
         }
         for name, took in seconds.items()
-    ]  # fmt: skip
+    ]
     best = [
         min(distance(query["size"], query["lists"], np.array(place)) for place in answers)
         for query, answers in zip(data, optima, strict=True)
@@ -158,13 +161,17 @@ def main() -> int:
         )
         cells = [
             [
-                line["verdict"], line["data"], line["who"], f"{line['faster']:.1f}x",
+                line["verdict"],
+                line["data"],
+                line["who"],
+                f"{line['faster']:.1f}x",
                 f"{line['queries_per_second']:,.0f} ({line['least']:,.0f}-{line['most']:,.0f})",
-                f"{line['mean_distance']:,.2f}", f"{line['nearer']}/{line['farther']} of {line['queries']}",
+                f"{line['mean_distance']:,.2f}",
+                f"{line['nearer']}/{line['farther']} of {line['queries']}",
                 "-" if line["proved"] is None else f"{line['proved']:.1%}",
             ]
             for line in lines
-        ]  # fmt: skip
+        ]
         print_table(head, cells)
     return 0 if all(line["verdict"] != "MISSED" or line["who"] != "kemeny effort=200" for line in lines) else 1
 

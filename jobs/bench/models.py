@@ -155,9 +155,14 @@ def measure(folder: Path, sizes: Sizes, field: Field, seed: int) -> dict[str, An
     say("growth")
     grown = growth.measure(folder / "growth", rounds=sizes.rounds, seed=seed, base=base)
     return {
-        "data": data, "cores": os.cpu_count(), "seed": seed, "rows": rows, "complete": complete, "limits": limits,
+        "data": data,
+        "cores": os.cpu_count(),
+        "seed": seed,
+        "rows": rows,
+        "complete": complete,
+        "limits": limits,
         "growth": grown,
-    }  # fmt: skip
+    }
 
 
 def print_result(result: dict[str, Any]) -> None:

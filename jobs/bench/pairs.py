@@ -121,9 +121,14 @@ def _compared(size: Size, players: list[Contestant]) -> dict[str, Any]:
     peers = [row for row in rows if row["name"] not in OURS and row["solved"]]
     fastest = min(row["ratio"] for row in peers)
     return {
-        "items": size.items, "pairs": size.pairs, "goal": size.goal, "rounds": size.rounds, "fastest_peer": fastest,
-        "rows": rows, "met": fastest >= size.goal and mine.peak_mb < PEAK_MB and mine.gradient < CLOSE,
-    }  # fmt: skip
+        "items": size.items,
+        "pairs": size.pairs,
+        "goal": size.goal,
+        "rounds": size.rounds,
+        "fastest_peer": fastest,
+        "rows": rows,
+        "met": fastest >= size.goal and mine.peak_mb < PEAK_MB and mine.gradient < CLOSE,
+    }
 
 
 def print_results(results: list[dict[str, Any]]) -> None:
@@ -136,12 +141,15 @@ def print_results(results: list[dict[str, Any]]) -> None:
         )
         cells = [
             [
-                row["name"], f"{row['median']:.3f} ({row['least']:.3f}-{row['most']:.3f})", f"{row['built']:.3f}",
-                f"{row['ratio']:.1f}x", f"{row['peak_mb']:,.0f} ({row['before_mb']:,.0f} before)",
+                row["name"],
+                f"{row['median']:.3f} ({row['least']:.3f}-{row['most']:.3f})",
+                f"{row['built']:.3f}",
+                f"{row['ratio']:.1f}x",
+                f"{row['peak_mb']:,.0f} ({row['before_mb']:,.0f} before)",
                 f"{row['gradient']:.0e}" + ("" if row["solved"] else " UNSOLVED"),
             ]
             for row in sorted(result["rows"], key=lambda row: row["median"])
-        ]  # fmt: skip
+        ]
         head = ["", "seconds, median (least-most)", "of that building", "of ours", "peak MB", "gradient"]
         print_table(head, cells)
 

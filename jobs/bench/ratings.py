@@ -90,9 +90,14 @@ def contest(path: str, small: str, name: str, workers: int, turns: int) -> dict[
         scans, fits = measured(InlineRunner(), lambda call: call())
         peak = _peak()
     return {
-        "model": name, "workers": workers, "entries": dataset.manifest.entries, "scan": statistics.median(scans),
-        "seconds": statistics.median(fits), "all": fits, "peak": peak,
-    }  # fmt: skip
+        "model": name,
+        "workers": workers,
+        "entries": dataset.manifest.entries,
+        "scan": statistics.median(scans),
+        "seconds": statistics.median(fits),
+        "all": fits,
+        "peak": peak,
+    }
 
 
 def _forget() -> None:

@@ -147,13 +147,16 @@ def main() -> int:
     head = ["model", "items", "ours", "for a doubling", "recursion", "times", "largest difference"]
     cells = [
         [
-            row["model"], f"{row['length']:,}", text(row["ours"]), growth(row),
+            row["model"],
+            f"{row['length']:,}",
+            text(row["ours"]),
+            growth(row),
             text(row["recursion"]) if row["recursion"] else "",
             f"{row['recursion'].median / row['ours'].median:,.0f}" if row["recursion"] else "",
             f"{row['difference']:.0e}" if row["recursion"] else "",
         ]
         for row in lists
-    ]  # fmt: skip
+    ]
     print_table(head, cells)
     print("\na training step of stagg, microseconds a query")
     keys = ("data", "objective", "ranks")

@@ -52,14 +52,18 @@ def same_lists(length: int, count: int) -> Chunk:
     queries = {"query": ["q"] * count, "part": [""] * count, "item": ids, "label": unknown, "missed": [[]] * count}
     order = np.random.default_rng(0).permutation(length)
     lists = {
-        "query": range(count), "expert": pa.array([0] * count, pa.int32()),
-        "item": pa.array([order] * count, pa.list_(pa.int32())), "rank": [np.arange(1.0, length + 1)] * count,
+        "query": range(count),
+        "expert": pa.array([0] * count, pa.int32()),
+        "item": pa.array([order] * count, pa.list_(pa.int32())),
+        "rank": [np.arange(1.0, length + 1)] * count,
         "score": pa.nulls(count, pa.list_(pa.float64())),
-    }  # fmt: skip
+    }
     return chunk_from_tables(
-        pa.table(queries, schema=QUERIES_TABLE), pa.table(lists, schema=LISTS_TABLE).drop(["score"]),
-        pa.Table.from_pylist([], PAIRS_TABLE), n_experts=1,
-    )  # fmt: skip
+        pa.table(queries, schema=QUERIES_TABLE),
+        pa.table(lists, schema=LISTS_TABLE).drop(["score"]),
+        pa.Table.from_pylist([], PAIRS_TABLE),
+        n_experts=1,
+    )
 
 
 def dense(rank: np.ndarray, function: str) -> None:
@@ -148,22 +152,30 @@ def main() -> None:
     head = ["pairs", "items", "ours", "from the length before", "numpy dense", "ratio"]
     cells = [
         [
-            row["function"], f"{row['length']:,}", text(row["ours"]), f"{row['growth']:.2f}x" if row["growth"] else "",
-            text(row["dense"]) if row["dense"] else "not tried", f"{ahead(row):,.1f}x" if row["dense"] else "",
+            row["function"],
+            f"{row['length']:,}",
+            text(row["ours"]),
+            f"{row['growth']:.2f}x" if row["growth"] else "",
+            text(row["dense"]) if row["dense"] else "not tried",
+            f"{ahead(row):,.1f}x" if row["dense"] else "",
         ]
         for row in lists
-    ]  # fmt: skip
+    ]
     print_table(head, cells)
     inference.sort(key=lambda row: row["crf"].median / row["lambdarank"].median)
     print(f"\ninference, microseconds a query; goal: at most {GOAL_BESIDE_CRF:g} times crf")
     head = ["expanded", "times", "entries a query", "lambdarank", "crf", "lambdarank / crf"]
     cells = [
         [
-            row["expanded"], str(row["times"]), f"{row['entries']:,.0f}", text(row["lambdarank"]), text(row["crf"]),
+            row["expanded"],
+            str(row["times"]),
+            f"{row['entries']:,.0f}",
+            text(row["lambdarank"]),
+            text(row["crf"]),
             f"{row['lambdarank'].median / row['crf'].median:.1f}x",
         ]
         for row in inference
-    ]  # fmt: skip
+    ]
     print_table(head, cells)
     if options.json:
         plain = {"lists": lists, "inference": inference}

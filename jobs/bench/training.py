@@ -114,10 +114,12 @@ def main() -> int:
         seconds, values = [s for s, _ in runs], 100 * np.mean([v for _, v in runs], axis=0)
         rows.append(
             [
-                label, f"{statistics.median(seconds):.2f} ({min(seconds):.2f} to {max(seconds):.2f})",
-                f"{statistics.median(seconds) / base:.2f}", *(f"{value:.2f}" for value in values),
+                label,
+                f"{statistics.median(seconds):.2f} ({min(seconds):.2f} to {max(seconds):.2f})",
+                f"{statistics.median(seconds) / base:.2f}",
+                *(f"{value:.2f}" for value in values),
             ]
-        )  # fmt: skip
+        )
     print_table(["model, slowest first", "seconds to fit a fold", f"times {PEER}'s", "ndcg@5", "map"], rows)
     if options.json:
         told = {label: [[s, v.tolist()] for s, v in runs] for label, runs in found.items()}

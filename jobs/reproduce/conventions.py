@@ -25,7 +25,7 @@ GRID: dict[str, list[dict[str, Any]]] = {
         *({"distance": d, "unlisted": u} for d, u in product(("kendall", "footrule", "spearman"), ("average", "last"))),
         {"theta": "learn"},
     ],
-}  # fmt: skip
+}
 
 
 def _label(model: str, settings: dict[str, Any]) -> str:

@@ -38,14 +38,18 @@ CASES = {  # kind, file name, content, where in the message, what must be said
     "rankings, item twice": ("rankings", "x.csv", RANKINGS + "q,e,a,3\n", ":4", "a"),
     "rankings, column": ("rankings", "x.csv", RANKINGS.replace("expert", "expurt"), "x.csv", "expert"),
     "rankings, label changes": (
-        "rankings", "x.csv", "query,expert,item,rank,label\nq,e,a,1,1\nq,f,a,1,2\n", "x.csv", "label",
+        "rankings",
+        "x.csv",
+        "query,expert,item,rank,label\nq,e,a,1,1\nq,f,a,1,2\n",
+        "x.csv",
+        "label",
     ),
     "rankings, json": ("rankings", "x.jsonl", '{"expert": "e", "item": "a", "rank": 1}\n{"ex', "x.jsonl", ""),
     "pairs, itself": ("pairs", "x.csv", PAIRS + "c,c\n", ":4:", "c"),
     "pairs, column": ("pairs", "x.csv", PAIRS.replace("loser", "looser"), "x.csv", "loser"),
     "ratings, text": ("ratings", "u.data", RATINGS + "2\t10\tgood\t0\n", ":3:", "good"),
     "ratings, twice": ("ratings", "u.data", RATINGS + "1\t10\t5\t0\n", ":3", "10"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -64,9 +68,14 @@ def test_bad_files_exit_3_and_leave_nothing(case: str, tmp_path: Path, capsys: C
 
 @pytest.mark.parametrize(
     ("kind", "name", "content"),
-    [("letor", "x.txt", LETOR), ("trec", "x.run", RUN), ("rankings", "x.csv", RANKINGS), ("pairs", "x.csv", PAIRS),
-     ("ratings", "u.data", RATINGS)],
-)  # fmt: skip
+    [
+        ("letor", "x.txt", LETOR),
+        ("trec", "x.run", RUN),
+        ("rankings", "x.csv", RANKINGS),
+        ("pairs", "x.csv", PAIRS),
+        ("ratings", "u.data", RATINGS),
+    ],
+)
 def test_the_same_files_without_the_fault_are_fine(kind: str, name: str, content: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(content)
     assert main(["import", kind, str(tmp_path / name), "-o", str(tmp_path / "data")]) == 0
@@ -160,7 +169,7 @@ def test_a_broken_manifest(content: str, planted: Path, tmp_path: Path, capsys: 
         (["models", "rff"], "did you mean 'rrf'"),
         (["import", "letor", "DATA", "-o", "DATA"], "exists already"),
     ],
-)  # fmt: skip
+)
 def test_wrong_usage_exits_2(words: list[str], said: str, planted: Path, tmp_path: Path, capsys: Capture) -> None:
     places = {"DATA": str(planted), "OUT": str(tmp_path / "out")}
     assert main([places.get(word, word) for word in words]) == 2

@@ -41,13 +41,16 @@ def test_the_scheduled_pods_schema_holds() -> None:
 
 def test_the_check_can_object() -> None:
     schema = {
-        "type": "object", "required": ["name"],
+        "type": "object",
+        "required": ["name"],
         "properties": {"name": {"type": "string"}, "port": {"x-kubernetes-int-or-string": True}},
-    }  # fmt: skip
+    }
     assert list(objections({"name": "a", "port": 1}, schema)) == []
     assert list(objections({"port": [], "nmae": 1}, schema)) == [
-        ".name is missing", ".port: [] is neither a number nor text", ".nmae is unknown",
-    ]  # fmt: skip
+        ".name is missing",
+        ".port: [] is neither a number nor text",
+        ".nmae is unknown",
+    ]
 
 
 def pods(value: Any) -> Iterator[dict[str, Any]]:

@@ -68,14 +68,19 @@ class Hosts:
 
     def start(self, name: str, host: str, *arguments: str, certificates: bool = True) -> subprocess.Popen[str]:
         environment = {  # a cut goes unnoticed for 11 seconds, the least that Dask takes; its default is 30
-            **os.environ, "DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP": "11s",
-            "NUMBA_NUM_THREADS": "1", **({"DASK_CONFIG": str(self.certificates)} if certificates else {}),
-        }  # fmt: skip
+            **os.environ,
+            "DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP": "11s",
+            "NUMBA_NUM_THREADS": "1",
+            **({"DASK_CONFIG": str(self.certificates)} if certificates else {}),
+        }
         with (self.folder / f"{name}.log").open("w") as log:
             self.started[name] = subprocess.Popen(
                 ["ip", "netns", "exec", space(host), sys.executable, *arguments],
-                env=environment, stdout=subprocess.PIPE, stderr=log, text=True,
-            )  # fmt: skip
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
         return self.started[name]
 
     def cut(self) -> None:

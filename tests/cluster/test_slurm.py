@@ -32,9 +32,14 @@ def test_the_generated_worker_script_is_the_stored_one(tmp_path: Path) -> None:
     assert main(["certificates", str(certificates)]) == 0
     shutil.copy(RECIPE / "jobqueue.yaml", certificates)
     made = subprocess.run(
-        [sys.executable, RECIPE / "workers.py", "--script"], cwd=tmp_path, capture_output=True, text=True, check=True,
-        env={**os.environ, "DASK_CONFIG": str(certificates)}, timeout=120,
-    ).stdout  # fmt: skip
+        [sys.executable, RECIPE / "workers.py", "--script"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "DASK_CONFIG": str(certificates)},
+        timeout=120,
+    ).stdout
     plain = made.replace(str(certificates), "CERTIFICATES").replace(sys.executable, "PYTHON")
     assert re.sub(r"tls://[0-9.]+:\d+", "tls://SCHEDULER", plain) == (RECIPE / "worker.sh").read_text()
 
@@ -46,9 +51,13 @@ def driver(folder: Path, body: str) -> subprocess.Popen[str]:
         (folder / "bin" / name).write_text(f"#!/bin/bash\n{text}\n")
         (folder / "bin" / name).chmod(0o755)
     environment = {
-        **os.environ, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "PYTHON": str(folder / "bin" / "python"),
-        "REQUEUED": str(folder / "requeued"), "ASKED": str(folder / "asked"), "SLURM_JOB_ID": "77",
-    }  # fmt: skip
+        **os.environ,
+        "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
+        "PYTHON": str(folder / "bin" / "python"),
+        "REQUEUED": str(folder / "requeued"),
+        "ASKED": str(folder / "asked"),
+        "SLURM_JOB_ID": "77",
+    }
     return subprocess.Popen([RECIPE / "driver.sh", "job.toml", "/certs", "3"], env=environment, text=True)
 
 
@@ -64,8 +73,10 @@ def test_the_driver_comes_back_when_that_can_help(code: int, again: bool, tmp_pa
 
 
 def test_out_of_time_the_driver_is_told_and_comes_back(tmp_path: Path) -> None:
-    run = driver(tmp_path, "trap 'sleep 0.5; touch \"$ASKED.saved\"; exit 143' TERM; touch \"$ASKED\"; "
-                           "while true; do sleep 0.1; done")  # fmt: skip
+    run = driver(
+        tmp_path,
+        'trap \'sleep 0.5; touch "$ASKED.saved"; exit 143\' TERM; touch "$ASKED"; while true; do sleep 0.1; done',
+    )
     deadline = time.monotonic() + 30
     while not (tmp_path / "asked").exists() and time.monotonic() < deadline:
         time.sleep(0.05)

@@ -46,13 +46,20 @@ def cluster(folder: Path, certificates: Path) -> Iterator[list[psutil.Process]]:
     (folder / "hosts").write_text(f"# the only one\n{HOST}\n\n")
     state = folder / "state"
     environment = {
-        **os.environ, "PATH": f"{ssh.parent}:{os.environ['PATH']}", "PYTHON": sys.executable, "PORT": str(PORT),
+        **os.environ,
+        "PATH": f"{ssh.parent}:{os.environ['PATH']}",
+        "PYTHON": sys.executable,
+        "PORT": str(PORT),
         "STATE": str(state),
-    }  # fmt: skip
+    }
     started = subprocess.run(
         [RECIPE / "start.sh", folder / "hosts", certificates, "2"],
-        env=environment, capture_output=True, text=True, check=True, timeout=60,
-    )  # fmt: skip
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
     assert started.stdout.strip() == ADDRESS
     processes = [psutil.Process(int(file.read_text())) for file in sorted(state.glob("*.pid"))]
     yield processes
@@ -63,17 +70,25 @@ def cluster(folder: Path, certificates: Path) -> Iterator[list[psutil.Process]]:
 
 def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", code], env={**os.environ, **environment}, capture_output=True, text=True, timeout=120,
+        [sys.executable, "-c", code],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
         check=False,
-    )  # fmt: skip
+    )
 
 
 def rank(dataset: Path, target: Path, *where: str, config: Path | None = None) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, **({"DASK_CONFIG": str(config)} if config else {})}
     return subprocess.run(
         [sys.executable, "-m", "distagg", "rank", "rrf", str(dataset), "-o", str(target), *where],
-        env=environment, capture_output=True, text=True, timeout=180, check=False,
-    )  # fmt: skip
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
 
 
 def test_a_job_runs_on_it_with_the_same_bytes(

@@ -90,8 +90,11 @@ def test_users_are_copied_where_they_are_the_partition(tmp_path: Path):
     assert manifest.items == dataset.manifest.items
     assert len(manifest.blocks) > 4
     made = Dataset.open(tmp_path / "more")
-    lists = [(e, tuple(c.entry_item[c.entry_offsets[n] : c.entry_offsets[n + 1]]))
-             for c in (ref.load() for ref in made.plan(100)) for n, e in enumerate(c.list_expert)]  # fmt: skip
+    lists = [
+        (e, tuple(c.entry_item[c.entry_offsets[n] : c.entry_offsets[n + 1]]))
+        for c in (ref.load() for ref in made.plan(100))
+        for n, e in enumerate(c.list_expert)
+    ]
     (own,) = (ref.load() for ref in dataset.plan())
     for n, e in enumerate(own.list_expert):
         mine = tuple(own.entry_item[own.entry_offsets[n] : own.entry_offsets[n + 1]])

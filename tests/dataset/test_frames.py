@@ -63,9 +63,13 @@ def test_pairs() -> None:
     dataset = Dataset.from_arrow(table)
     assert (dataset.manifest.kind, dataset.manifest.entries, dataset.manifest.ties) == ("pairs", 3, 1)
     assert dataset.to_arrow().to_pydict() == {
-        "query": ["all"] * 3, "expert": ["all"] * 3, "winner": ["x", "y", "x"], "loser": ["y", "z", "z"],
-        "weight": [1.0] * 3, "tie": [False, True, False],
-    }  # fmt: skip
+        "query": ["all"] * 3,
+        "expert": ["all"] * 3,
+        "winner": ["x", "y", "x"],
+        "loser": ["y", "z", "z"],
+        "weight": [1.0] * 3,
+        "tie": [False, True, False],
+    }
 
 
 @st.composite

@@ -41,9 +41,7 @@ def test_rows_keep_their_columns_wherever_they_move(tmp_path):
     assert chunk.covariate_names == ("length_winner", "length_loser", "position", "language")
     assert chunk.pair_order.tolist() == [0, 2, 1, 3]
     back = np.argsort(chunk.pair_order)
-    assert chunk.pair_covariates[:, back].T.tolist() == [
-        [100, 50, 1, 1], [20, 10, -1, -2], [5, 7, 1, 1], [5, 7, 1, 3]
-    ]  # fmt: skip
+    assert chunk.pair_covariates[:, back].T.tolist() == [[100, 50, 1, 1], [20, 10, -1, -2], [5, 7, 1, 1], [5, 7, 1, 3]]
     days = (chunk.pair_time[back] - chunk.pair_time.min()) // (86_400 * 10**6)
     assert days.tolist() == [2, 0, 1, 1]
     assert chunk.pair_order[chunk.sequence()].tolist() == [1, 2, 3, 0]

@@ -128,9 +128,14 @@ def test_a_named_column_makes_its_other_names_ballast() -> None:
 
 def test_battles_as_in_files(tmp_path: Path) -> None:
     frame = pd.DataFrame(
-        {"model_a": list("xyxz"), "model_b": list("yxzx"), "winner": ["model_a", "model_b", "tie", "tie (bothbad)"],
-         "judge": list("jjkk"), "language": "en"}
-    )  # fmt: skip
+        {
+            "model_a": list("xyxz"),
+            "model_b": list("yxzx"),
+            "winner": ["model_a", "model_b", "tie", "tie (bothbad)"],
+            "judge": list("jjkk"),
+            "language": "en",
+        }
+    )
     frame.to_csv(tmp_path / "battles.csv", index=False)
     from_file = distagg.rank("bradley_terry", tmp_path / "battles.csv")
     assert pa.Table.from_pandas(distagg.rank("bradley_terry", frame), schema=from_file.schema).equals(from_file)
@@ -228,7 +233,8 @@ WRONG: dict[str, tuple[Any, str]] = {
     "one of several": ({"a": FRAME.drop(columns=["expert", "score"])}, "table of a has no column rank or score"),
     "two queries": (FRAME.assign(qid="1"), r"columns query, qid, each of which could be the query; say which"),
     "two experts": (
-        FRAME.drop(columns="expert").assign(run="r", tag="t"), r"columns run, tag, each of which could be the expert",
+        FRAME.drop(columns="expert").assign(run="r", tag="t"),
+        r"columns run, tag, each of which could be the expert",
     ),
     "misspelt": (FRAME.assign(lable=1), r"unknown column of the table 'lable'; did you mean 'label'\?.*; drop it"),
     "empty": (FRAME[:0], "found no rows in the data"),
@@ -243,7 +249,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     "text in a run": ({"a": {"7": {"x": "1"}}}, r"found '1' as the score of 'x' in the run\['a'\]"),
     "mixed ids in a run": ({"a": {"7": {"x": 1, 2: 1}}}, r"found the id 2 in the run\['a'\], expected text, or whole"),
     "mixed ids in two runs": ({"a": {"7": {"x": 1}}, "b": {7: {2: 1}}}, "different types"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", WRONG)

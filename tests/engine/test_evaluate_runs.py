@@ -20,8 +20,11 @@ QRELS = "".join(f"{q} 0 d{i} {int(i == q)}\n" for q in range(4) for i in range(4
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
     (tmp_path / "qrels").write_text(QRELS)
-    (tmp_path / "good").write_text("".join(f"{q} Q0 d{i} 0 {i == q} t\n".replace("True", "1").replace("False", "0")
-                                           for q in range(4) for i in range(4)))  # fmt: skip
+    (tmp_path / "good").write_text(
+        "".join(
+            f"{q} Q0 d{i} 0 {i == q} t\n".replace("True", "1").replace("False", "0") for q in range(4) for i in range(4)
+        )
+    )
     (tmp_path / "poor.csv").write_text(
         "query,item,rank\n" + "".join(f"{q},d{i},{(i + q) % 4 + 1}\n" for q in (0, 1, 9) for i in range(4))
     )

@@ -31,8 +31,13 @@ def test_everything_the_model_knows_is_there(battles: Dataset):
         "query", "item", "rank", "score", "uncertainty", "low", "high", "status", "component",
     ]  # fmt: skip
     assert {item: row["status"] for item, row in ranking.items()} == {
-        "a": "ok", "b": "ok", "c": "ok", "d": "unbeaten", "e": "unbeaten", "f": "winless",
-    }  # fmt: skip
+        "a": "ok",
+        "b": "ok",
+        "c": "ok",
+        "d": "unbeaten",
+        "e": "unbeaten",
+        "f": "winless",
+    }
     assert ranking["a"]["component"] == ranking["d"]["component"] != ranking["e"]["component"]
     assert all(row["low"] < row["score"] < row["high"] for row in ranking.values())
     (fit,) = result.fits.to_pylist()

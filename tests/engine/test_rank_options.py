@@ -57,9 +57,13 @@ def test_support_of_pairs_is_comparisons_with_their_weights() -> None:
     assert found["lost"].tolist() == [0.0, 3.0, 0.0]
 
 
-BATTLES = pa.table({
-    "query": ["p"] * 4 + ["q"] * 2, "winner": ["a", "a", "b", "a", "c", "d"], "loser": ["b", "b", "a", "c", "d", "c"],
-})  # fmt: skip
+BATTLES = pa.table(
+    {
+        "query": ["p"] * 4 + ["q"] * 2,
+        "winner": ["a", "a", "b", "a", "c", "d"],
+        "loser": ["b", "b", "a", "c", "d", "c"],
+    }
+)
 
 
 def test_least_support_of_pairs_counts_comparisons(caplog: pytest.LogCaptureFixture) -> None:
@@ -86,8 +90,10 @@ def test_columns_on_request(films: Path, tmp_path: Path) -> None:
     assert table.column_names == names
     rows = table.to_pylist()
     assert [(r["rank"], r["title"], r["experts"], r["won"], r["lost"]) for r in rows] == [
-        (1, "Ex", 2, 2, 1), (2, "Why", 2, 1, 1), (3, "Zed", 2, 0, 1),
-    ]  # fmt: skip
+        (1, "Ex", 2, 2, 1),
+        (2, "Why", 2, 1, 1),
+        (3, "Zed", 2, 0, 1),
+    ]
     assert all(row["rank_low"] <= row["rank_high"] for row in rows)
     assert rank("borda", Dataset.open(films)).column_names == names[:4]
 
@@ -99,8 +105,11 @@ def test_support_is_the_audiences(films: Path, tmp_path: Path, capsys: pytest.Ca
     lines = [line.split(",") for line in output.read_text().splitlines()]
     assert lines[0][4:] == ["experts", "won", "lost"]
     assert {line[1]: line[4:] for line in lines[1:]} == {
-        "y": ["1", "1", "0"], "x": ["1", "0", "1"], "z": ["0", "0", "0"], "w": ["0", "0", "0"],
-    }  # fmt: skip
+        "y": ["1", "1", "0"],
+        "x": ["1", "0", "1"],
+        "z": ["0", "0", "0"],
+        "w": ["0", "0", "0"],
+    }
 
 
 def test_what_cannot_be_shown_is_said(films: Path) -> None:
@@ -117,8 +126,13 @@ def test_many_queries_have_their_own_support_and_draws(planted: Path) -> None:
     dataset = Dataset.open(planted)
     table = rank("borda", dataset, shown=Shown(support=True, resamples=3, seed=5))
     (chunk,) = dataset.chunks()
-    known = dict(zip(zip(np.array(chunk.query_ids)[chunk.item_query()], chunk.item_ids.to_pylist(), strict=True),
-                     count_support(chunk, "lists")["experts"].tolist(), strict=True))  # fmt: skip
+    known = dict(
+        zip(
+            zip(np.array(chunk.query_ids)[chunk.item_query()], chunk.item_ids.to_pylist(), strict=True),
+            count_support(chunk, "lists")["experts"].tolist(),
+            strict=True,
+        )
+    )
     rows = table.to_pylist()
     assert all(known[row["query"], row["item"]] == row["experts"] for row in rows)
     model, again = model_named("borda"), []

@@ -50,8 +50,11 @@ def test_saved_and_read_back_to_the_last_bit(model: Trained, tmp_path: Path) -> 
 
 def test_the_directory_is_versioned_and_holds_no_pickle(saved: Path) -> None:
     assert sorted(file.name for file in saved.iterdir()) == [
-        "_SUCCESS", "experts.parquet", "manifest.json", "params.parquet",
-    ]  # fmt: skip
+        "_SUCCESS",
+        "experts.parquet",
+        "manifest.json",
+        "params.parquet",
+    ]
     body = json.loads((saved / "manifest.json").read_text())
     assert (body["format"], body["schema"], body["model"], body["settings"]["rate"]) == ("distagg-model", 1, "crf", 0.1)
 

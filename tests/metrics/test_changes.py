@@ -16,9 +16,12 @@ from distagg.metrics.changes import TOP, RankChanges, add_changes, add_same, rbo
 
 Orders = dict[str, list[str]]
 orders = st.dictionaries(
-    st.sampled_from("abcdef"), st.permutations([f"i{n}" for n in range(14)]).flatmap(
-        lambda items: st.integers(1, 14).map(lambda size: items[:size])), max_size=5,
-)  # fmt: skip
+    st.sampled_from("abcdef"),
+    st.permutations([f"i{n}" for n in range(14)]).flatmap(
+        lambda items: st.integers(1, 14).map(lambda size: items[:size])
+    ),
+    max_size=5,
+)
 
 
 def table(found: Orders) -> pa.Table:
@@ -42,18 +45,22 @@ def naive(before: Orders, now: Orders) -> dict[str, Any]:
     moved = [one for one in pairs if one[2] != one[3]]
     return {
         "queries": {
-            "same": sum(before[q] == now[q] for q in both), "changed": sum(before[q] != now[q] for q in both),
-            "new": len(set(now) - set(before)), "vanished": len(set(before) - set(now)),
+            "same": sum(before[q] == now[q] for q in both),
+            "changed": sum(before[q] != now[q] for q in both),
+            "new": len(set(now) - set(before)),
+            "vanished": len(set(before) - set(now)),
         },
         "items": {
-            "same": len(pairs) - len(moved), "moved": len(moved), "new": sum(map(len, now.values())) - len(pairs),
+            "same": len(pairs) - len(moved),
+            "moved": len(moved),
+            "new": sum(map(len, now.values())) - len(pairs),
             "vanished": sum(map(len, before.values())) - len(pairs),
         },
         "another on top": sum(before[q][0] != now[q][0] for q in both),
         "tau": np.mean(taus) if taus else None,
         f"overlap@{TOP}": np.mean(overlaps) if both else None,
         "furthest": max((abs(a - b) for _, _, a, b in moved), default=0),
-    }  # fmt: skip
+    }
 
 
 def same(found: dict[str, Any], wanted: dict[str, Any]) -> None:
@@ -84,8 +91,9 @@ def test_scores_order_where_there_is_no_rank() -> None:
     run = pa.table({"query": ["q"] * 3, "item": ["x", "y", "z"], "score": [1.0, 3.0, 2.0]})
     add_changes(total, run, table({"q": ["y", "x", "z"]}))
     assert total.movers == [
-        {"query": "q", "item": "x", "before": 3, "now": 2}, {"query": "q", "item": "z", "before": 2, "now": 3},
-    ]  # fmt: skip
+        {"query": "q", "item": "x", "before": 3, "now": 2},
+        {"query": "q", "item": "z", "before": 2, "now": 3},
+    ]
 
 
 def test_weights() -> None:

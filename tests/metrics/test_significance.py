@@ -40,9 +40,13 @@ def test_randomisation_draws_agree_with_scipy_and_repeat() -> None:
     rng = np.random.default_rng(1)
     d = rng.normal(0.15, 1.0, 200)
     wanted = scipy.stats.permutation_test(
-        (d, np.zeros(200)), lambda x, y, axis: np.mean(x - y, axis=axis), permutation_type="samples", vectorized=True,
-        n_resamples=20_000, rng=np.random.default_rng(2),
-    ).pvalue  # fmt: skip
+        (d, np.zeros(200)),
+        lambda x, y, axis: np.mean(x - y, axis=axis),
+        permutation_type="samples",
+        vectorized=True,
+        n_resamples=20_000,
+        rng=np.random.default_rng(2),
+    ).pvalue
     draws = [paired_tests(d, np.zeros(200), seed).randomisation for seed in range(20)]
     assert draws == [paired_tests(d, np.zeros(200), seed).randomisation for seed in range(20)]
     # Two seeds may give the same count by chance; twenty must spread as binomial draws do.

@@ -44,9 +44,10 @@ def rated():
                     rows.append((f"q{q}", f"u{user}", f"i{item}", SHIFT - rating))
     columns = dict(zip(("query", "expert", "item", "rank"), zip(*rows, strict=True), strict=True))
     labels = {
-        "query": np.repeat([f"q{q}" for q in range(QUERIES)], ITEMS), "item": [f"i{i}" for i in range(ITEMS)] * QUERIES,
+        "query": np.repeat([f"q{q}" for q in range(QUERIES)], ITEMS),
+        "item": [f"i{i}" for i in range(ITEMS)] * QUERIES,
         "label": pa.array([i % 3 for i in range(ITEMS)] * QUERIES, pa.int32()),
-    }  # fmt: skip
+    }
     made = Dataset.from_arrow(pa.table(columns), labels=pa.table(labels))
     chunks = tuple(replace(chunk, entry_rank=chunk.entry_rank - SHIFT) for chunk in made.chunks())
     for chunk in chunks:

@@ -24,11 +24,13 @@ from distagg.models.pairwise.routes import BlockRound, edge
 from distagg.models.rounds import Statistics
 
 SETTINGS = [
-    ("plackett_luce", {}), ("plackett_luce", {"solver": "mm", "tolerance": 1e-9}),
-    ("plackett_luce", {"unlisted": "last", "shape": 0.3}), ("bradley_terry", {"route": "counts"}),
+    ("plackett_luce", {}),
+    ("plackett_luce", {"solver": "mm", "tolerance": 1e-9}),
+    ("plackett_luce", {"unlisted": "last", "shape": 0.3}),
+    ("bradley_terry", {"route": "counts"}),
     ("bradley_terry", {"route": "lists", "weight": 0.5}),
     ("bradley_terry", {"route": "lists", "pairs": "binary", "weight": 0.5}),
-]  # fmt: skip
+]
 
 
 @pytest.fixture(scope="module")

@@ -108,9 +108,12 @@ def test_wrong_weights_are_refused(given, said):
 
 def test_wrong_files_are_refused(tmp_path):
     for body, said in (
-        ("{", "broken JSON"), ("name,w\na,1\n", "columns name, w"), ("", "empty file"),
-        ("expert,weight\na,x\n", r"w:2: found the weight 'x'"), ("expert,weight\na,1\na,2\n", "w:3: found expert 'a'"),
-    ):  # fmt: skip
+        ("{", "broken JSON"),
+        ("name,w\na,1\n", "columns name, w"),
+        ("", "empty file"),
+        ("expert,weight\na,x\n", r"w:2: found the weight 'x'"),
+        ("expert,weight\na,1\na,2\n", "w:3: found expert 'a'"),
+    ):
         (tmp_path / "w").write_text(body)
         with pytest.raises(InputError, match=said):
             model_named("rrf", {"weights": f"@{tmp_path}/w"})
@@ -118,9 +121,12 @@ def test_wrong_files_are_refused(tmp_path):
 
 def three_experts():
     rows = {
-        "query": ["q"] * 6 + ["r"] * 6 + ["s"] * 6, "expert": ["a", "a", "b", "b", "c", "c"] * 3,
-        "item": ["x", "y", "y", "x", "y", "x"] * 3, "rank": [1, 2] * 9, "label": [1, 0, 0, 1, 0, 1] * 3,
-    }  # fmt: skip
+        "query": ["q"] * 6 + ["r"] * 6 + ["s"] * 6,
+        "expert": ["a", "a", "b", "b", "c", "c"] * 3,
+        "item": ["x", "y", "y", "x", "y", "x"] * 3,
+        "rank": [1, 2] * 9,
+        "label": [1, 0, 0, 1, 0, 1] * 3,
+    }
     return Dataset.from_arrow(pa.table(rows))
 
 

@@ -65,7 +65,7 @@ def test_a_tuned_rule_ranks_and_its_held_out_figures_are_reported(
         },
         "ranked": {"do": "rank", "model": "tuned", "dataset": str(small)},
         "checked": {"do": "evaluate", "rankings": "ranked", "dataset": str(small), "metrics": ["map"]},
-    }  # fmt: skip
+    }
     assert main(["run", write({"name": "tuning", "steps": steps})]) == 0
     said = capsys.readouterr().out
     assert "rrf tuned" in said

@@ -31,9 +31,12 @@ def test_a_small_one_from_job_to_report(
     found: dict[str, Any] = json.loads((run / "output" / "scaled.json").read_text())
     keys = {axis: list(found[axis]) for axis in ("strong", "weak", "experts", "items", "chunk")}
     assert keys == {
-        "strong": ["2"], "weak": ["2"], "experts": ["1", "2"], "items": ["1", "2"],
+        "strong": ["2"],
+        "weak": ["2"],
+        "experts": ["1", "2"],
+        "items": ["1", "2"],
         "chunk": ["1000", "100000"],
-    }  # fmt: skip
+    }
     for axis in keys:
         for runs in found[axis].values():
             assert len(runs) == 2

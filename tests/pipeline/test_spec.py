@@ -100,9 +100,14 @@ def test_the_whole_job_is_right(small: Path, source: Path) -> None:
 
 @pytest.mark.parametrize(("key", "value"), cases(), ids=lambda v: str(v) if isinstance(v, str) else repr(v))
 def test_every_wrong_field_is_named_and_nothing_is_written(
-    key: str, value: Any, small: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    key: str,
+    value: Any,
+    small: Path,
+    source: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+) -> None:
     monkeypatch.chdir(tmp_path)
     body = copy.deepcopy(every_step(small, source))
     put(body, key, value)

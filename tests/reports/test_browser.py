@@ -101,7 +101,10 @@ def ran() -> str:
     items = [{"item": f"doc-{n}", "rank": n, "score": 1 / n, "label": n % 3} for n in range(1, 14)]
     return run_report(
         {
-            "name": "nightly", "state": "finished", "drivers": 2, "notes": ["mpm: 3 of 12 queries did not converge"],
+            "name": "nightly",
+            "state": "finished",
+            "drivers": 2,
+            "notes": ["mpm: 3 of 12 queries did not converge"],
             "steps": [
                 {"step": "data", "do": "import", "state": "done", "seconds": 3.25},
                 {"step": "ranked", "do": "rank", "state": "done", "seconds": 120.5, "parts": "12 of 12"},
@@ -109,10 +112,12 @@ def ran() -> str:
             "figures": {"checked": {"crf": {"ndcg@5": 0.51, "map": 0.50, "err": 0.3, "p@5": 0.4}}},
             "rankings": [{"query": f"q{n}", "model": "crf", "items": items} for n in range(4)],
             "job": {"name": "nightly", "steps": {"data": {"do": "import", "files": ["/data/" + "long/" * 30]}}},
-            "changes": changed(), "scaling": {"scaled": scaled()}, "environment": {"python": "3.11"},
+            "changes": changed(),
+            "scaling": {"scaled": scaled()},
+            "environment": {"python": "3.11"},
             "events": [{"event": "began", "at": n} for n in range(20)],
         }
-    )  # fmt: skip
+    )
 
 
 def consensus() -> str:
@@ -124,13 +129,15 @@ def consensus() -> str:
     ]
     return consensus_report(
         {
-            "title": "out/top.csv", "ends": {"mpm": {"top": ends, "bottom": ends}},
+            "title": "out/top.csv",
+            "ends": {"mpm": {"top": ends, "bottom": ends}},
             "variance": {
-                "support": support.tolist(), "rank": draw.permutation(300).tolist(),
+                "support": support.tolist(),
+                "rank": draw.permutation(300).tolist(),
                 "uncertainty": (2 / np.sqrt(support)).tolist(),
             },
         }
-    )  # fmt: skip
+    )
 
 
 def judged() -> str:
@@ -138,11 +145,16 @@ def judged() -> str:
     names = [f"engine-{n}" for n in range(25)]
     rows = [
         {
-            "expert": name, "verdict": ("useful", "unused", "inverted")[n % 3], "order": float(draw.normal()),
-            "listed": float(draw.normal()), "queries": 784, "loss": 0.01, "error": 0.002,
+            "expert": name,
+            "verdict": ("useful", "unused", "inverted")[n % 3],
+            "order": float(draw.normal()),
+            "listed": float(draw.normal()),
+            "queries": 784,
+            "loss": 0.01,
+            "error": 0.002,
         }
         for n, name in enumerate(names)
-    ]  # fmt: skip
+    ]
     heads = ["missing", "log won", "log lost", "reciprocal"]
     weights = {"columns": heads, "rows": {name: draw.normal(size=4).tolist() for name in names}}
     return experts_report({"model": "crf", "data": "mq2008", "goal": "map", "experts": rows, "weights": weights})
@@ -153,12 +165,16 @@ def explained() -> str:
     names = [f"engine-{n}" for n in range(21)]
     items = [
         {
-            "item": f"GX{n:03}-00-0000000", "rank": n, "label": n % 3, "consensus": 30 - n,
+            "item": f"GX{n:03}-00-0000000",
+            "rank": n,
+            "label": n % 3,
+            "consensus": 30 - n,
             "score": float(draw.normal()),
-            "ranks": dict.fromkeys(names[:n % 20], n), "lifts": {name: float(draw.normal()) for name in names},
+            "ranks": dict.fromkeys(names[: n % 20], n),
+            "lifts": {name: float(draw.normal()) for name in names},
         }
         for n in range(1, 30)
-    ]  # fmt: skip
+    ]
     result = {"query": "10002", "model": "crf", "consensus": "rrf", "items": items, "experts": names, "exact": True}
     return explanation_report([result])
 
@@ -168,9 +184,14 @@ def described() -> str:
 
 
 PAGES: dict[str, Callable[[], str]] = {
-    "compare": compared, "compare, short names": compared_without_long_names, "run": ran, "dataset": described,
-    "consensus": consensus, "experts": judged, "explain": explained,
-}  # fmt: skip
+    "compare": compared,
+    "compare, short names": compared_without_long_names,
+    "run": ran,
+    "dataset": described,
+    "consensus": consensus,
+    "experts": judged,
+    "explain": explained,
+}
 
 
 @pytest.fixture(scope="module")
@@ -223,8 +244,9 @@ def test_the_demo_page(browser: Browser, tmp_path: Path) -> None:
     """As ``distagg demo`` writes it, from a result of all its parts."""
     result: dict[str, Any] = comparison([f"model_{n}" for n in range(32)], ["ndcg@5", "p@5", "map"], queries=60)
     result["adherence"] = {
-        "fold": "1", "experts": [f"e{n}" for n in range(25)],
+        "fold": "1",
+        "experts": [f"e{n}" for n in range(25)],
         "models": {"theta_mpm": np.linspace(0, 1, 25).tolist(), "theta_sup_mpm": np.linspace(1, 0, 25).tolist()},
-    }  # fmt: skip
+    }
     for width in WIDTHS:
         assert opened(browser, compare_report(result), "demo", width, tmp_path) == []

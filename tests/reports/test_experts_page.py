@@ -56,9 +56,14 @@ def test_squares_stay_in_the_picture(values: list[list[float]]) -> None:
 def row(expert: str, verdict: str, order: float, loss: float | None = None) -> dict:
     error = None if loss is None else 0.01
     return {
-        "expert": expert, "verdict": verdict, "order": order, "listed": -0.5, "queries": 3, "loss": loss,
+        "expert": expert,
+        "verdict": verdict,
+        "order": order,
+        "listed": -0.5,
+        "queries": 3,
+        "loss": loss,
         "error": error,
-    }  # fmt: skip
+    }
 
 
 def qualities(loss: float | None = None, data: str | None = "mq") -> dict:

@@ -39,9 +39,12 @@ def test_claims_are_what_their_tests_say() -> None:
 def test_the_page_says_what_falls_short_and_why() -> None:
     rows = [Row("good", (50.0,), (49.0,)), Row("<bad>", (40.0,), (41.0,), (0.25,), "too few rounds")]
     found = Finding(
-        "Table 1", "five folds", [Figures("MQ2008", ["map"], rows), Figures("apart", ["map"], rows, judged=False)],
-        [Claim("it is best", 0, 2, "at none"), above("it is above", {"map": (BASE + RISE, BASE)})], seconds=12.3,
-    )  # fmt: skip
+        "Table 1",
+        "five folds",
+        [Figures("MQ2008", ["map"], rows), Figures("apart", ["map"], rows, judged=False)],
+        [Claim("it is best", 0, 2, "at none"), above("it is above", {"map": (BASE + RISE, BASE)})],
+        seconds=12.3,
+    )
     page = Report(paper_page(found))
     assert found.short == pytest.approx(0.5)
     assert summary(found) in page.text

@@ -45,11 +45,16 @@ def entry(query: str, expert: str, item: str, rank: float) -> dict:
 def test_items_and_entries(tmp_path: Path) -> None:
     items, entries = read(write(tmp_path, GOOD))
     assert [(row["query"], row["item"], row["label"]) for row in items] == [
-        ("10", "a", 2), ("10", "b", 0), ("11", "a", 1)
-    ]  # fmt: skip
+        ("10", "a", 2),
+        ("10", "b", 0),
+        ("11", "a", 1),
+    ]
     assert entries == [
-        entry("10", "1", "a", 1), entry("10", "3", "a", 7), entry("10", "1", "b", 2), entry("10", "2", "b", 3)
-    ]  # fmt: skip
+        entry("10", "1", "a", 1),
+        entry("10", "3", "a", 7),
+        entry("10", "1", "b", 2),
+        entry("10", "2", "b", 3),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -177,8 +182,10 @@ def test_missing_and_cut_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize("block", [1, 30, 60, 1 << 20])
 def test_an_item_twice_however_far_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
     monkeypatch.setattr(letor_lines, "BLOCK_BYTES", block)
-    lines = [f"0 qid:{query} 1:{rank} #docid = {item}" for query, item, rank in
-             [(1, "a", 1), (1, "b", 2), (2, "a", 1), (3, "z", 1), (1, "c", 3), (1, "b", 4)]]  # fmt: skip
+    lines = [
+        f"0 qid:{query} 1:{rank} #docid = {item}"
+        for query, item, rank in [(1, "a", 1), (1, "b", 2), (2, "a", 1), (3, "z", 1), (1, "c", 3), (1, "b", 4)]
+    ]
     with pytest.raises(InputError, match=r"A1.txt:6: found item 'b' of query '1' again \(first at A1.txt:2\)"):
         read(write(tmp_path, "\n".join(lines)))
     near = [lines[0], lines[1], lines[4], lines[5]]

@@ -39,8 +39,9 @@ def test_defaults_and_all_columns(tmp_path: Path) -> None:
     assert read(write(tmp_path, "winner,loser\n01,b\n")) == [pair("01", "b")]
     text = "query\texpert\twinner\tloser\tweight\ttie\nq\te\ta\tb\t0\tTRUE\nq\te\tb\tc\t2.5\t0\n"
     assert read(write(tmp_path, text, "games.tsv")) == [
-        pair("a", "b", query="q", expert="e", weight=0.0, tie=True), pair("b", "c", query="q", expert="e", weight=2.5)
-    ]  # fmt: skip
+        pair("a", "b", query="q", expert="e", weight=0.0, tie=True),
+        pair("b", "c", query="q", expert="e", weight=2.5),
+    ]
 
 
 def test_partition_and_part(tmp_path: Path) -> None:
@@ -60,8 +61,13 @@ def test_ties_in_json_and_parquet(tmp_path: Path, tie: object) -> None:
     assert read(tmp_path / "games.parquet") == [pair("a", "b", tie=True)]
 
 
-BATTLES = [("model_a", "x", "y", False), ("model_b", "y", "x", False), ("tie", "x", "y", True),
-           ("tie (bothbad)", "x", "y", True), ("both_bad", "x", "y", True)]  # fmt: skip
+BATTLES = [
+    ("model_a", "x", "y", False),
+    ("model_b", "y", "x", False),
+    ("tie", "x", "y", True),
+    ("tie (bothbad)", "x", "y", True),
+    ("both_bad", "x", "y", True),
+]
 
 
 def test_battles(tmp_path: Path) -> None:
@@ -100,8 +106,9 @@ def test_columns_are_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture)
     with caplog.at_level("INFO", "distagg"):
         read(write(tmp_path, text))
     assert [record.getMessage().partition(": ")[2] for record in caplog.records] == [
-        "column 'judge' is read as expert", "columns that are not read: question_id, turn",
-    ]  # fmt: skip
+        "column 'judge' is read as expert",
+        "columns that are not read: question_id, turn",
+    ]
 
 
 PLAIN = "winner,loser,expert,weight,tie\na,b,e,1,0\n\n"

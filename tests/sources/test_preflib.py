@@ -47,8 +47,10 @@ def test_counts_ties_and_unranked_alternatives(tmp_path: Path) -> None:
     ]
     first = [("Cleo: the third", 1), ("Ann", 2), ("Dan", 2), ("Bob", 4)]
     assert [(row["expert"], row["item"], row["rank"]) for row in entries] == [
-        *[("v1", *place) for place in first], *[("v2", *place) for place in first], ("v3", "Bob", 1)
-    ]  # fmt: skip
+        *[("v1", *place) for place in first],
+        *[("v2", *place) for place in first],
+        ("v3", "Bob", 1),
+    ]
     assert {row["query"] for row in entries} == {"vote"}
 
 

@@ -89,12 +89,14 @@ def test_whole_numbers_may_be_ids(tmp_path: Path) -> None:
     rows = [{"expert": 7, "item": 2**60, "rank": 1}, {"expert": 8, "item": 1, "rank": 2}]
     for form in ("parquet", "jsonl"):
         assert [(row["expert"], row["item"]) for row in read(write(tmp_path, rows, form))[1]] == [
-            ("7", str(2**60)), ("8", "1")
-        ]  # fmt: skip
+            ("7", str(2**60)),
+            ("8", "1"),
+        ]
     mixed = [{"expert": "2020-01-01", "item": "a", "rank": "2"}, {"expert": 8, "item": 10**30, "rank": 1}]
     assert [tuple(row.values()) for row in read(write(tmp_path, mixed, "jsonl"))[1]] == [
-        ("all", "2020-01-01", "a", 2.0), ("all", "8", str(10**30), 1.0)
-    ]  # fmt: skip
+        ("all", "2020-01-01", "a", 2.0),
+        ("all", "8", str(10**30), 1.0),
+    ]
 
 
 def test_frames_written_by_pandas(tmp_path: Path) -> None:

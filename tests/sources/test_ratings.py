@@ -153,7 +153,7 @@ def test_movielens_100k(data_dir: Path, tmp_path: Path) -> None:
         ("any.csv", "who,height,note\n7,1.5,\n", {"who": "7", "height": 1.5, "note": None}),
         ("bar.csv", "who|height\n7|2\n", {"who": "7", "height": 2}),
     ],
-)  # fmt: skip
+)
 def test_every_format_of_tables_about_users(tmp_path: Path, name: str, text: str, row: dict[str, object]) -> None:
     (tmp_path / name).write_text(text)
     assert read_about(tmp_path / name).to_pylist() == [row]

@@ -19,8 +19,9 @@ def gather(source: SyntheticSource) -> tuple[pa.Table, pa.Table, list[str]]:
     """Items and entries in one table each, and the part of every item."""
     items, entries, parts = [], [], []
     for table in source.tables():
-        plain = table.table.cast(pa.schema([(f.name, pa.string() if pa.types.is_dictionary(f.type) else f.type)
-                                            for f in table.table.schema]))  # fmt: skip
+        plain = table.table.cast(
+            pa.schema([(f.name, pa.string() if pa.types.is_dictionary(f.type) else f.type) for f in table.table.schema])
+        )
         (items if table.kind == "items" else entries).append(plain)
         if table.kind == "items":
             assert plain.schema.equals(ITEMS)

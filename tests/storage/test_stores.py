@@ -46,9 +46,11 @@ def address() -> Iterator[str]:
         for name, value in {**WITHOUT_PROFILE, "AWS_ENDPOINT_URL": address}.items():
             patch.setenv(name, value)
         maker = S3FileSystem(
-            endpoint_override=address.removeprefix("http://"), scheme="http", region="us-east-1",
+            endpoint_override=address.removeprefix("http://"),
+            scheme="http",
+            region="us-east-1",
             allow_bucket_creation=True,
-        )  # fmt: skip
+        )
         maker.create_dir(BUCKET.removeprefix("s3://"))
         yield address
 

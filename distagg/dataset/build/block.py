@@ -188,9 +188,11 @@ def pair_rows(
     columns = [
         as_arrow(np.repeat(runs.query, runs.lengths)),
         as_arrow(np.repeat(runs.expert, runs.lengths)),
-        as_arrow(position[:, 0]), as_arrow(position[:, 1]),
-        as_arrow(np.ones(len(position))) if weight is None else weight, tie,
-    ]  # fmt: skip
+        as_arrow(position[:, 0]),
+        as_arrow(position[:, 1]),
+        as_arrow(np.ones(len(position))) if weight is None else weight,
+        tie,
+    ]
     schema = PAIRS_TABLE
     for name in pairs.schema.names:
         if name in PAIRS_TABLE.names or (name == PAIR_ORDER.name and not moved):

@@ -48,10 +48,17 @@ class Fusion:
             return self
         out = ", ".join(name for name, weight in zip(self.experts, self.weights, strict=True) if not weight)
         return Fusion(
-            self.rule, tuple(self.experts[n] for n in kept), tuple(self.weights[n] for n in kept), self.depth,
-            self.window, self.c, self.norm, self.unlisted, tuple(self.bounds[n] for n in kept),
+            self.rule,
+            tuple(self.experts[n] for n in kept),
+            tuple(self.weights[n] for n in kept),
+            self.depth,
+            self.window,
+            self.c,
+            self.norm,
+            self.unlisted,
+            tuple(self.bounds[n] for n in kept),
             (*self.notes, f"lists of weight 0 are left out: {out}; items that only they hold are not found"),
-        )  # fmt: skip
+        )
 
     def depth_notes(self, field: str) -> tuple[str, ...]:
         """Notes on the number of items to take from each list."""
@@ -84,9 +91,13 @@ def fusion_of(model: Model, experts: tuple[str, ...], window: int = WINDOW) -> F
     if model.norm == "auto":
         notes = ("norm=auto is minmax here: the lists of an engine have scores",)
     return Fusion(
-        **shared, weights=weights, norm="minmax" if model.norm == "auto" else model.norm, unlisted=model.unlisted,
-        bounds=tuple(bounds.get(name) for name in experts), notes=notes,
-    )  # fmt: skip
+        **shared,
+        weights=weights,
+        norm="minmax" if model.norm == "auto" else model.norm,
+        unlisted=model.unlisted,
+        bounds=tuple(bounds.get(name) for name in experts),
+        notes=notes,
+    )
 
 
 def whole(fusion: Fusion, field: str, most: int = 0) -> tuple[int, tuple[str, ...]]:

@@ -67,8 +67,10 @@ def opensearch(fusion: Fusion) -> Export:
     notes = (*fusion.notes, *fusion.depth_notes("pagination_depth"))
     notes += ("pagination_depth counts the items of each shard, not of the whole list: exact with one shard",)
     if len(fusion.experts) > MOST_QUERIES:
-        notes += (f"OpenSearch refuses a hybrid query of more than {MOST_QUERIES} queries, this one has "
-                  f"{len(fusion.experts)}: leave out those of small weight and tune again",)  # fmt: skip
+        notes += (
+            f"OpenSearch refuses a hybrid query of more than {MOST_QUERIES} queries, this one has "
+            f"{len(fusion.experts)}: leave out those of small weight and tune again",
+        )
     weights = {} if fusion.equal else {"parameters": {"weights": _shares(fusion.weights)}}
     if weights:
         notes += ("weights are divided by their sum, as OpenSearch requires; the order stays the same",)
@@ -185,11 +187,18 @@ def vespa(fusion: Fusion) -> Export:
     for name, expert in zip(names, fusion.experts, strict=True):
         functions += [f"    function {name}() {{", f"        expression: {{{{rank feature of {expert}}}}}", "    }"]
     schema = [
-        "rank-profile fused inherits default {", *functions, "    first-phase {",
-        f"        expression: {{{{rank feature that finds the first {fusion.window}}}}}", "    }", "    global-phase {",
-        f"        rerank-count: {fusion.window}", f"        expression: {' + '.join(weighted)}", "    }",
-        f"    match-features: {' '.join(names)}", "}",
-    ]  # fmt: skip
+        "rank-profile fused inherits default {",
+        *functions,
+        "    first-phase {",
+        f"        expression: {{{{rank feature that finds the first {fusion.window}}}}}",
+        "    }",
+        "    global-phase {",
+        f"        rerank-count: {fusion.window}",
+        f"        expression: {' + '.join(weighted)}",
+        "    }",
+        f"    match-features: {' '.join(names)}",
+        "}",
+    ]
     return Export({"schema": schema, "query": {"yql": "{{query}}", "ranking": "fused"}}, notes)
 
 

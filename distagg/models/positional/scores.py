@@ -93,8 +93,13 @@ def _l2(scores: Scores) -> Scaled:
 
 
 NORMS: dict[str, Callable[[Scores], Scaled]] = {
-    "minmax": _minmax, "max": _max, "sum": _sum, "l2": _l2, "zmuv": _zmuv, "dbsf": _dbsf,
-}  # fmt: skip
+    "minmax": _minmax,
+    "max": _max,
+    "sum": _sum,
+    "l2": _l2,
+    "zmuv": _zmuv,
+    "dbsf": _dbsf,
+}
 
 
 @dataclass(frozen=True, kw_only=True)

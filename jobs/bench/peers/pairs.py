@@ -117,9 +117,13 @@ def crowdkit(size: int, winner: np.ndarray, loser: np.ndarray) -> tuple[float, n
 
 
 CONTESTANTS: dict[str, Fit] = {
-    "ours": ours, "ours, with import": imported, "choix": choix, "evalica": evalica, "sklearn": sklearn,
+    "ours": ours,
+    "ours, with import": imported,
+    "choix": choix,
+    "evalica": evalica,
+    "sklearn": sklearn,
     "crowd-kit": crowdkit,
-}  # fmt: skip
+}
 
 
 def main() -> None:

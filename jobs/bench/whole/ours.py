@@ -12,9 +12,11 @@ import pyarrow.parquet as pq
 import distagg
 
 FUSION = {
-    "fusion by reciprocal ranks": ("rrf", {}), "fusion by Condorcet": ("condorcet", {}),
-    "fusion by a Markov chain (MC4)": ("mc4", {}), "a consensus order (Kemeny)": ("kemeny", {}),
-}  # fmt: skip
+    "fusion by reciprocal ranks": ("rrf", {}),
+    "fusion by Condorcet": ("condorcet", {}),
+    "fusion by a Markov chain (MC4)": ("mc4", {}),
+    "a consensus order (Kemeny)": ("kemeny", {}),
+}
 
 
 def fuse(folder: Path, name: str) -> pa.Table:

@@ -152,9 +152,10 @@ def write_orders(folder: Path, size: Size) -> None:
     order = np.argsort(-(truth[shown] + draw.gumbel(size=shown.shape)), axis=1)
     items = np.take_along_axis(shown, order, axis=1)
     columns = {
-        "list": np.repeat(np.arange(size["lists"]), size["long"]), "item": items.ravel(),
+        "list": np.repeat(np.arange(size["lists"]), size["long"]),
+        "item": items.ravel(),
         "rank": np.tile(np.arange(1, size["long"] + 1), size["lists"]),
-    }  # fmt: skip
+    }
     pq.write_table(pa.table(columns), folder / "orders.parquet")
     (folder / "size.json").write_text(json.dumps(size))
 

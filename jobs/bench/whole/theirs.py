@@ -164,9 +164,14 @@ def lightgbm_labelled(folder: Path) -> dict[str, Any]:
     ranker = lightgbm.LGBMRanker(n_estimators=300, learning_rate=0.05, num_leaves=15, verbosity=-1)
     stop = lightgbm.early_stopping(30, verbose=False)
     ranker.fit(
-        x_train, y_train, group=g_train, eval_set=[(x_valid, y_valid)], eval_group=[g_valid], eval_at=[5],
+        x_train,
+        y_train,
+        group=g_train,
+        eval_set=[(x_valid, y_valid)],
+        eval_group=[g_valid],
+        eval_at=[5],
         callbacks=[stop],
-    )  # fmt: skip
+    )
     test = np.flatnonzero(place % 5 == 0)
     order = test[np.lexsort([-ranker.predict(x[test]), place[test]])]
     return {"query": wide["query"].take(order), "item": wide["item"].take(order)}

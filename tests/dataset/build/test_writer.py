@@ -18,8 +18,10 @@ from tests.dataset.naive import ListSource, Rows, naive_regroup, read_back
 def entries(queries: int, experts: int = 3, items: int = 4) -> list[dict[str, object]]:
     return [
         {"query": f"q{q}", "expert": f"e{e}", "item": f"i{i}", "rank": float(i + 1), "score": 1.0 / (i + 1 + e)}
-        for e in range(experts) for q in range(queries) for i in range(items)
-    ]  # fmt: skip
+        for e in range(experts)
+        for q in range(queries)
+        for i in range(items)
+    ]
 
 
 def test_blocks_are_row_groups_and_files_roll(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,11 +29,16 @@ def test_blocks_are_row_groups_and_files_roll(tmp_path: Path, monkeypatch: pytes
     source = ListSource([Rows("entries", entries(10), "A1")])
     manifest = write_dataset(source, tmp_path / "d", block_entries=24)  # two queries of twelve entries
     assert [(b.file, b.group, b.first_query, b.queries) for b in manifest.blocks] == [
-        (0, 0, 0, 2), (0, 1, 2, 2), (1, 0, 4, 2), (1, 1, 6, 2), (2, 0, 8, 2)
-    ]  # fmt: skip
+        (0, 0, 0, 2),
+        (0, 1, 2, 2),
+        (1, 0, 4, 2),
+        (1, 1, 6, 2),
+        (2, 0, 8, 2),
+    ]
     assert [f.path for f in manifest.files] == [
-        "experts.parquet", *(f"{table}-0000{i}.parquet" for table in ("lists", "queries") for i in range(3))
-    ]  # fmt: skip
+        "experts.parquet",
+        *(f"{table}-0000{i}.parquet" for table in ("lists", "queries") for i in range(3)),
+    ]
     for file in manifest.files:
         path = tmp_path / "d" / file.path
         assert hashlib.sha256(path.read_bytes()).hexdigest() == file.sha256

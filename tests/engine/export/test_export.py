@@ -32,8 +32,10 @@ CASES = [
     *[(product, kind) for product in PRODUCTS for kind in ("rrf", "weighted")],
     *[(product, "minmax") for product in ("elasticsearch", "opensearch", "vespa", "json")],
     *[(product, "bounds") for product in ("opensearch", "qdrant", "vespa", "json")],
-    ("elasticsearch", "l2"), ("opensearch", "zmuv"), ("qdrant", "dbsf"),
-]  # fmt: skip
+    ("elasticsearch", "l2"),
+    ("opensearch", "zmuv"),
+    ("qdrant", "dbsf"),
+]
 
 
 @pytest.mark.parametrize(("product", "kind"), CASES)

@@ -53,8 +53,13 @@ def test_unlike_datasets_are_left_as_they_are(hostile: Dataset) -> None:
         assert hold_outs(train, valid) == [(train, valid)]
 
 
-UNION = [("bestinput", {}), ("rrf", {"c": "auto"}), ("stagg_rrf", {"c": "auto"}), ("theta_sup_mpm", {}),
-         ("cps", {"theta": "learn"})]  # fmt: skip
+UNION = [
+    ("bestinput", {}),
+    ("rrf", {"c": "auto"}),
+    ("stagg_rrf", {"c": "auto"}),
+    ("theta_sup_mpm", {}),
+    ("cps", {"theta": "learn"}),
+]
 
 
 @pytest.mark.parametrize(("name", "settings"), UNION, ids=[name for name, _ in UNION])

@@ -32,8 +32,11 @@ def cluster(clusters: Callable[[int], DaskRunner]) -> DaskRunner:
 def test_a_grid_is_every_combination_once():
     models = variants("crf", {"rate": "1,2", "pairs": "log,binary,log", "seed": 3})
     assert [(m.rate, m.pairs, m.seed) for m in models] == [
-        (1.0, "log", 3), (1.0, "binary", 3), (2.0, "log", 3), (2.0, "binary", 3)
-    ]  # fmt: skip
+        (1.0, "log", 3),
+        (1.0, "binary", 3),
+        (2.0, "log", 3),
+        (2.0, "binary", 3),
+    ]
     assert differing(models) == [{"pairs": m.pairs, "rate": m.rate} for m in models]
     assert variants("rrf", {}) == [Rrf()]
     assert variants("rrf", {"c": [10, 20.5]}) == [Rrf(c=10), Rrf(c=20.5)]

@@ -38,8 +38,11 @@ def taught(labels: tuple[int | None, ...]) -> Dataset:
     for q in range(12):
         of = [labels[(i + q) % len(labels)] for i in range(6)]
         value = [-5 if label is None else label for label in of]
-        orders = {"a": np.argsort([-v for v in value], kind="stable"), "b": np.argsort(value, kind="stable"),
-                  "c": draw.permutation(6)}  # fmt: skip
+        orders = {
+            "a": np.argsort([-v for v in value], kind="stable"),
+            "b": np.argsort(value, kind="stable"),
+            "c": draw.permutation(6),
+        }
         rows += [
             (f"q{q}", expert, f"i{item}", place + 1, of[item])
             for expert, order in orders.items()
@@ -76,9 +79,7 @@ def test_a_negative_label_teaches_what_0_teaches(name: str, settings: dict) -> N
     fewer = pa.array(np.where((zeros == 0) & (items > "i2"), -1, zeros), from_pandas=True)
     negative = with_zeros.set_column(with_zeros.column_names.index("label"), "label", fewer)
     assert -1 in fewer.to_pylist()
-    here, there = (
-        learned(model, Dataset.from_arrow(table), "trec").params for table in (with_zeros, negative)
-    )  # fmt: skip
+    here, there = (learned(model, Dataset.from_arrow(table), "trec").params for table in (with_zeros, negative))
     assert {key: value.tobytes() for key, value in here.items()} == {k: v.tobytes() for k, v in there.items()}
 
 

@@ -139,10 +139,13 @@ def table(labels: list[int | None]) -> pa.Table:
     n = len(labels)
     return pa.table(
         {
-            "query": ["q"] * n, "expert": ["a"] * n, "item": [f"i{i}" for i in range(n)], "rank": range(1, n + 1),
+            "query": ["q"] * n,
+            "expert": ["a"] * n,
+            "item": [f"i{i}" for i in range(n)],
+            "rank": range(1, n + 1),
             "label": pa.array(labels, pa.int32()),
         }
-    )  # fmt: skip
+    )
 
 
 def test_training_without_anything_to_learn_from_is_refused() -> None:

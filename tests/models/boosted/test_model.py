@@ -62,8 +62,11 @@ def value(model, params, dataset: Dataset) -> float:
     return float(np.nanmean(evaluate_model(model, params, dataset, ["ndcg@5"])[1]))
 
 
-@pytest.mark.parametrize("features", [{}, {"features": "svd", "pairs": "all", "rank": 2}, {"features": "borda"},
-                                      {"features": "cp", "rank": 2}], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "features",
+    [{}, {"features": "svd", "pairs": "all", "rank": 2}, {"features": "borda"}, {"features": "cp", "rank": 2}],
+    ids=str,
+)
 def test_trees_score_as_lightgbm_does(halves: tuple[Dataset, Dataset], features: dict) -> None:
     train, test = (whole(part) for part in halves)
     model = LambdaMart(trees=40, leaves=9, **features)

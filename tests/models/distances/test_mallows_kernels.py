@@ -101,7 +101,7 @@ def test_stages_are_counted(unlisted_last, drawn):
     stages, tied = np.zeros((chunk.n_queries, longest)), np.zeros(chunk.n_queries)
     count_stages(
         unlisted_last, chunk.item_offsets, chunk.list_offsets, chunk.entry_offsets, chunk.entry_rank, rows, stages, tied
-    )  # fmt: skip
+    )
     for q, query in enumerate(made):
         expected = np.zeros(longest)
         for ranks in query.lists.values():

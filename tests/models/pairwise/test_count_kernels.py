@@ -61,14 +61,15 @@ def with_pairs(made):
     draw = np.random.default_rng(len(made))
     return [
         Query(
-            q.size, q.lists,
+            q.size,
+            q.lists,
             pairs=[
                 (int(draw.integers(q.size)), int(draw.integers(q.size)), float(draw.integers(0, 3)), bool(n % 3 == 0))
                 for n in range(6)
             ],
         )
         for q in made
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize("small", [1 << 16, -1000], ids=["squares", "rows"])

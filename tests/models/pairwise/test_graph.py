@@ -22,8 +22,11 @@ def rows_of(wins):
     offsets = np.array([sum(c[0] < i for c in cells) for i in range(size + 1)])
     other = np.array([j for _, j in cells], dtype=np.int32)
     return (
-        offsets, other, np.array([wins[c] for c in cells], float), np.array([wins[c[::-1]] for c in cells], float),
-    )  # fmt: skip
+        offsets,
+        other,
+        np.array([wins[c] for c in cells], float),
+        np.array([wins[c[::-1]] for c in cells], float),
+    )
 
 
 def examined(*wins):
@@ -54,9 +57,10 @@ def test_status_and_components_are_scipys(one, two):
         here = slice(at, at + len(w))
         at += len(w)
         won, lost = w.sum(1) > 0, w.sum(0) > 0
-        assert status[here].tolist() == np.where(
-            won & lost, OK, np.where(won, UNBEATEN, np.where(lost, WINLESS, ISOLATED))
-        ).tolist()  # fmt: skip
+        assert (
+            status[here].tolist()
+            == np.where(won & lost, OK, np.where(won, UNBEATEN, np.where(lost, WINLESS, ISOLATED))).tolist()
+        )
         expected, labels = connected_components(w, directed=True, connection="weak")
         assert count == expected
         first = [labels.tolist().index(label) for label in labels]

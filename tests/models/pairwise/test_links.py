@@ -132,8 +132,11 @@ def test_extreme_gaps_stay_finite_and_signed(link, gap):
     """A sure win leaves no slope; a sure loss pulls with its full weight (or, in the normal tail, in proportion)."""
     for won in (True, False):
         counts = (
-            np.array([0, 1, 1, 1, 1]), np.array([1], np.int32), np.array([float(won)]), np.array([float(not won)]),
-        )  # fmt: skip
+            np.array([0, 1, 1, 1, 1]),
+            np.array([1], np.int32),
+            np.array([float(won)]),
+            np.array([float(not won)]),
+        )
         s = np.array([gap, 0.0, 0.0, 0.0])
         gradient, diagonal, _, _ = evaluated(link, s, 0.5, 0.0, counts)
         assert np.isfinite(value(link, s, 0.5, 0.0, counts))

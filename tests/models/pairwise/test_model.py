@@ -34,15 +34,18 @@ def by_scipy(name, ties, won, tied, penalty):
     [
         *(
             (name, {"ties": ties, "prior": prior})
-            for name in ("bradley_terry", "thurstone") for ties in ("ignore", "half") for prior in ("none", "gaussian")
+            for name in ("bradley_terry", "thurstone")
+            for ties in ("ignore", "half")
+            for prior in ("none", "gaussian")
         ),
         *(
             ("bradley_terry", {"ties": ties, "prior": prior})
-            for ties in ("davidson", "rao_kupper") for prior in ("none", "gaussian", "gamma")
+            for ties in ("davidson", "rao_kupper")
+            for prior in ("none", "gaussian", "gamma")
         ),
         ("bradley_terry", {"prior": "gamma", "shape": 3.0}),
     ],
-)  # fmt: skip
+)
 def test_the_fit_is_scipys(name, settings):
     model = model_named(name, {"weight": 0.7} | settings)
 

@@ -97,9 +97,13 @@ def bayesfuse(expert, place, items):
 
 
 TWINS = [
-    (probfuse, {"segments_per_list": 4}), (posfuse, {}), (slidefuse, {"window": 2}), (mapfuse, {}),
-    (segfuse, {"norm": "rank"}), (bayesfuse, {}),
-]  # fmt: skip
+    (probfuse, {"segments_per_list": 4}),
+    (posfuse, {}),
+    (slidefuse, {"window": 2}),
+    (mapfuse, {}),
+    (segfuse, {"norm": "rank"}),
+    (bayesfuse, {}),
+]
 
 
 @pytest.mark.parametrize(("twin", "settings"), TWINS, ids=[twin.__name__ for twin, _ in TWINS])

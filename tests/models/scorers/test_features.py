@@ -48,8 +48,12 @@ def test_other_kinds_of_features():
     combined = distagg.features(data, combined=True)
     assert combined.column_names[2:-1] == ["all:u1", "all:s1", "all:v1", "all:missing"]
     assert distagg.features(data, kind="cp", rank=2).column_names[2:-1] == [
-        "all:u1", "all:u2", "all:v1", "all:v2", "all:missing",
-    ]  # fmt: skip
+        "all:u1",
+        "all:u2",
+        "all:v1",
+        "all:v2",
+        "all:missing",
+    ]
     assert len(distagg.features(data, pairs="all", rank=2).column_names) == 3 + 2 * (3 * 6 + 1)
 
 

@@ -22,8 +22,10 @@ def test_first_fold_of_mq2008(data_dir: Path, tmp_path: Path) -> None:
     fold = make_folds(Dataset.open(tmp_path / "mq"), "letor5")[0]
     means = {}
     for name, settings in (
-        ("stagg", {"rounds": 60}), ("rrf", {}), ("theta_sup_mpm", {"unlisted": "ignore", "pairs": "difference"}),
-    ):  # fmt: skip
+        ("stagg", {"rounds": 60}),
+        ("rrf", {}),
+        ("theta_sup_mpm", {"unlisted": "ignore", "pairs": "difference"}),
+    ):
         model = model_named(name, settings)
         params = fit(model, fold.train, valid=fold.valid) if model.learns else {}
         means[name] = np.nanmean(evaluate_model(model, params, fold.test, ["ndcg@10", "map"])[1], axis=0)

@@ -163,20 +163,33 @@ def tune(
     values |= {f"{rule.name} tuned": result.tuned for rule, result in zip(rules, results, strict=True)}
     if beside:
         others = compare(
-            dataset, beside, folds=str(folds), metrics=names, protocol=goal.protocol, goal=metric, seed=seed,
-            runner=runner, progress=progress,
-        )  # fmt: skip
+            dataset,
+            beside,
+            folds=str(folds),
+            metrics=names,
+            protocol=goal.protocol,
+            goal=metric,
+            seed=seed,
+            runner=runner,
+            progress=progress,
+        )
         for name, columns in others["per_query"].items():
             values[name] = np.stack([np.array(columns[one], dtype=float) for one in names], axis=1)
     table = _table(values, fold, names, judge.folds.count, seed)
     means = {row["rule"]: row[names[0]] for row in table}
     winner = max(range(len(rules)), key=lambda n: means[f"{rules[n].name} tuned"])
     return Tuned(
-        results[winner].final, dataset.experts, names, str(goal.protocol), table,
+        results[winner].final,
+        dataset.experts,
+        names,
+        str(goal.protocol),
+        table,
         [row for result in results for row in result.folds],
         {rule.name: result.chosen for rule, result in zip(rules, results, strict=True)},
-        int((~np.isnan(results[0].plain[:, 0])).sum()), judge.judged, dataset.manifest.scores,
-    )  # fmt: skip
+        int((~np.isnan(results[0].plain[:, 0])).sum()),
+        judge.judged,
+        dataset.manifest.scores,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,8 +237,9 @@ def _tune_rule(rule: Model, axes: Mapping[str, Sequence[Any]], judge: Judge, met
     stage = choose(frozenset())
     final = stages[frozenset()][stage]
     chosen = {"stage": STAGES[stage], **_changed(final)}
-    return _Result(values[:, column[_as_model(climbed[frozenset()].plain, dataset.experts)]], tuned, fold, final,
-                   chosen, rows)  # fmt: skip
+    return _Result(
+        values[:, column[_as_model(climbed[frozenset()].plain, dataset.experts)]], tuned, fold, final, chosen, rows
+    )
 
 
 def _within_one_error(values: Sequence[Floats]) -> int:

@@ -59,11 +59,13 @@ def tuned(planted_lists: Dataset) -> Tuned:
 @pytest.mark.parametrize(
     "model",
     [
-        model_named("rrf", {"c": 5.0, "depth": 4}), model_named("combsum", {"norm": "zmuv"}),
-        model_named("combsum", {"unlisted": "ignore"}), model_named("combmnz"),
+        model_named("rrf", {"c": 5.0, "depth": 4}),
+        model_named("combsum", {"norm": "zmuv"}),
+        model_named("combsum", {"unlisted": "ignore"}),
+        model_named("combmnz"),
     ],
     ids=["rrf", "zmuv", "ignore", "combmnz"],
-)  # fmt: skip
+)
 def test_a_line_of_weights_is_what_evaluation_gives(planted_lists: Dataset, model: Model, metric: str) -> None:
     experts = planted_lists.experts
     judge = Judge(planted_lists, Folds(4), Goal(metric, "trec"))
