@@ -1,4 +1,4 @@
-"""Where scores are centred, and their standard errors from the curvature of a fit.
+"""Where scores are centred, the intervals of their columns, and errors that belong to one score each.
 
 Only gaps of scores are known, so a standard error of one score is a convention. About the plain mean of all items, one
 newcomer with two comparisons moves everybody's score and widens everybody's error. Scores are therefore centred on the
@@ -12,13 +12,8 @@ from statistics import NormalDist
 
 import numpy as np
 
-from distagg.errors import UsageError
-from distagg.models.pairwise.counts import Counts
-from distagg.models.pairwise.kernels import GAMMA, GAUSSIAN
-from distagg.models.pairwise.links import DAVIDSON, RAO_KUPPER, Slopes, slopes
 from distagg.types import Bools, Floats, Indices, Labels, Offsets
 
-MOST_ITEMS = 12_000  # a matrix of 1.1 GiB
 NOTHING_KNOWN = {"uncertainty": np.inf, "low": -np.inf, "high": np.inf}
 ROUNDING = 1e-14  # of the largest variance: gaps are not known any closer
 
@@ -73,78 +68,3 @@ def quasi_variances(covariance: Floats) -> Floats:  # (n, n) -> (n,)
     weight *= weight
     np.fill_diagonal(weight, weight.sum(axis=1))
     return np.maximum(np.linalg.solve(weight, right), 0.0)
-
-
-def standard_errors(
-    counts: Counts,
-    component: Labels,  # (I,)
-    score: Floats,  # (I,)
-    eta: Floats,  # (Q,) tie parameters
-    link: int,
-    prior: int,
-    weight: Floats,  # (Q,)
-    shape: float,
-) -> Floats:  # (I,)
-    """Root of every item's quasi-variance in its component, by the inverse of the observed information.
-
-    With a prior that is the posterior deviation in Laplace's approximation. A tie parameter's uncertainty is included.
-    """
-    deviation = np.zeros(len(score))
-    curve = np.empty(len(counts.other))
-    for q in range(len(eta)):
-        base, end = counts.item_offsets[q], counts.item_offsets[q + 1]
-        size = int(end - base)
-        if size > MOST_ITEMS:
-            raise UsageError(
-                f"errors=standard inverts a matrix of {size:,} x {size:,} items, and {MOST_ITEMS:,} are the most; "
-                "choose errors=bootstrap"
-            )
-        if size and not np.isposinf(eta[q]):
-            deviation[base:end] = _of_query(
-                counts, q, component[base:end], score[base:end], eta[q], link, prior, float(weight[q]), shape, curve
-            )
-    return deviation
-
-
-def _of_query(
-    counts: Counts,
-    q: int,
-    component: Labels,
-    score: Floats,
-    eta: float,
-    link: int,
-    prior: int,
-    weight: float,
-    shape: float,
-    curve: Floats,
-) -> Floats:
-    size = len(score)
-    tied = link in (DAVIDSON, RAO_KUPPER) and counts.ties[q] > 0
-    rows = counts.offsets[counts.item_offsets[q] : counts.item_offsets[q + 1] + 1]
-    diagonal, cross = np.empty(size + 1), np.empty(size + 1)
-    slopes(link, counts.graph, q, np.append(score, eta), Slopes(np.empty(size + 1), diagonal, cross, curve))
-    if prior == GAUSSIAN:
-        diagonal[:size] += weight
-    elif prior == GAMMA:
-        strength = np.exp(score - score.max())  # the prior puts a component's mean strength at (shape - 1) / rate
-        mean = np.bincount(component, strength) / np.bincount(component)
-        diagonal[:size] += (shape - 1) * strength / mean[component]
-    used = slice(rows[0], rows[-1])
-    low, high = np.repeat(np.arange(size), np.diff(rows)), counts.other[used]
-    information = np.zeros((size + tied, size + tied))
-    information[low, high] = information[high, low] = -curve[used]
-    information[np.arange(size), np.arange(size)] = diagonal[:size]
-    if tied:
-        information[:size, size] = information[size, :size] = cross[:size]
-        information[size, size] = diagonal[size]
-    members = np.zeros((size, component.max() + 1))
-    members[np.arange(size), component] = 1.0
-    members /= members.sum(axis=0)  # averages over a component
-    if prior != GAMMA:  # fixes the level of every component, which neither likelihood nor gaussian prior ties to gaps
-        information[:size, :size] += (diagonal[:size].mean() + 1.0) * size * members @ members.T
-    covariance = np.asarray(np.linalg.inv(information)[:size, :size], dtype=np.float64)
-    variance = np.empty(size)
-    for part in range(int(component.max()) + 1):
-        rows = np.flatnonzero(component == part)
-        variance[rows] = quasi_variances(covariance[np.ix_(rows, rows)] if len(rows) < size else covariance.copy())
-    return np.sqrt(variance)

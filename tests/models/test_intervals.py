@@ -11,12 +11,14 @@ from strategies import Query, build_chunk
     ("name", "ties"), [("bradley_terry", "davidson"), ("bradley_terry", "half"), ("thurstone", "half")]
 )
 def test_standard_errors_are_of_the_numeric_hessian(name, ties, prior):
-    found = solved(name, chunk_of(WON, TIED), ties=ties, prior=prior, weight=0.7, errors="standard")
+    """Without ties, or where their likelihood is known; half wins vary less (``test_covariance``)."""
     learned = ties == "davidson"
+    tied = TIED if learned else np.zeros((4, 4), int).tolist()
+    found = solved(name, chunk_of(WON, tied), ties=ties, prior=prior, weight=0.7, errors="standard")
     at = np.append(found.score, np.log(found.queries["tie"])) if learned else found.score
 
     def objective(x):
-        return minus_likelihood(x, name, ties, WON, TIED) + (0.35 * np.sum(x[:4] ** 2) if prior == "gaussian" else 0.0)
+        return minus_likelihood(x, name, ties, WON, tied) + (0.35 * np.sum(x[:4] ** 2) if prior == "gaussian" else 0.0)
 
     unit, h = np.eye(len(at)), 1e-4
     hessian = np.array([
@@ -120,14 +122,22 @@ def test_errors_of_two_items_add_up_to_the_error_of_their_gap():
     assert off[np.triu_indices(size, 1)].max() < 0.1
 
 
-@pytest.mark.parametrize("name", ["bradley_terry", "thurstone", "plackett_luce"])
-def test_a_resample_without_an_item_says_nothing_of_it(name):
+def test_a_resample_without_an_item_says_nothing_of_it():
     """The newcomer is missing in one of seven resamples: they are not draws of a score of 0."""
-    found = solved(name, battles_with(newcomer=True), errors="bootstrap", resamples=50)
+    found = solved("plackett_luce", battles_with(newcomer=True), errors="bootstrap", resamples=50)
     count = found.items["resamples"]
     assert (count[:6] == 50).all()
     assert 35 < count[6] < 50
     assert found.items["low"][6] > 0.3
+
+
+@pytest.mark.parametrize("name", ["bradley_terry", "thurstone"])
+def test_the_bootstrap_of_an_unbeaten_newcomer_is_as_wide_as_its_standard_error(name):
+    """It wins in every resample: all the spread there can be is that of the prior, which is drawn again."""
+    chunk = battles_with(newcomer=True)
+    drawn, standard = (solved(name, chunk, errors=errors).items for errors in ("bootstrap", "standard"))
+    assert 120 < drawn["resamples"][6] < 200
+    np.testing.assert_allclose(drawn["uncertainty"][6], standard["uncertainty"][6], rtol=0.3)
 
 
 def test_an_item_in_no_resample_has_an_infinite_interval():

@@ -33,6 +33,11 @@ class Graph:
     connected: Offsets  # (Q,) connected components
     strong: Offsets  # (Q,) strongly connected components, 0 where they were not asked for
 
+    def place(self, item_offsets: Offsets) -> Offsets:  # (Q + 1,) -> (I,)
+        """The number of every item's component among those of all queries."""
+        first = np.cumsum(self.connected) - self.connected
+        return np.asarray(self.component + np.repeat(first, np.diff(item_offsets)))
+
 
 def graph_of(counts: Counts, *, strong: bool) -> Graph:
     """Statuses and components of the items of a chunk; strongly connected components only where they are needed."""

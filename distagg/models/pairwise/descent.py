@@ -21,6 +21,7 @@ def descend_queries(
     rate: float,  # length of a step
     graph: Graph,
     weight: Floats,  # (Q,) of the prior
+    centre: Floats,  # (I,) of a gaussian prior
     score: Floats,  # (I,) where to start, filled
     iterations: Offsets,  # (Q,) filled
     left: Floats,  # (Q,) filled: the longest step that any score alone would still take
@@ -35,7 +36,7 @@ def descend_queries(
         slopes = Slopes(np.empty(size + 1), np.empty(size + 1), np.empty(size + 1), curve)
         iterations[q] = 0
         while True:
-            slopes_at(how, graph, q, weight[q], s, slopes)
+            slopes_at(how, graph, q, weight[q], centre[base : base + size], s, slopes)
             left[q] = longest_step(slopes.gradient, slopes.diagonal)
             if left[q] <= how.tolerance or iterations[q] == how.steps:
                 break

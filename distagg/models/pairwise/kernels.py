@@ -1,6 +1,7 @@
 """Scores from pair counts by Newton's method: every step solves with the Laplacian of the comparison graph.
 
-It minimises the negative log likelihood of a link (see ``links``) and, with a prior, prior / 2 * sum s^2 (GAUSSIAN) or
+It minimises the negative log likelihood of a link (see ``links``) and, with a prior, prior / 2 * sum (s - centre)^2
+(GAUSSIAN, whose centre is 0 but for draws of the prior) or
 sum (rate exp(s) - (shape - 1) s) (GAMMA: the mode of strengths exp(s)). It is convex, so a step is safe once the slope
 along it has not turned uphill: no values are needed, and no logarithms. Steps are solved by conjugate gradients,
 preconditioned by the diagonal, O(edges) each, and no closer than the progress so far deserves.
@@ -98,6 +99,7 @@ def fit_queries(
     how: Fit,
     graph: Graph,
     weight: Floats,  # (Q,) of the prior, or a gamma prior's rate; filled with ``how.seek``
+    centre: Floats,  # (I,) of a gaussian prior
     score: Floats,  # (I,) where to start, filled
     eta: Floats,  # (Q,) where to start, filled; queries of infinite eta are passed over
     iterations: Offsets,  # (Q,) steps taken before, and filled: now
@@ -107,7 +109,7 @@ def fit_queries(
     curve = np.empty(len(graph.other))
     for q in range(len(graph.ties)):
         if eta[q] < np.inf and graph.item_offsets[q + 1] > graph.item_offsets[q]:
-            fit_query(how, graph, q, curve, weight, score, eta, iterations, left)
+            fit_query(how, graph, q, curve, weight, centre, score, eta, iterations, left)
 
 
 @kernel
@@ -117,6 +119,7 @@ def fit_query(
     q: int,
     curve: Floats,
     weight: Floats,
+    centre: Floats,
     score: Floats,
     eta: Floats,
     iterations: Offsets,
@@ -139,7 +142,7 @@ def fit_query(
                 s[i] = start[i] + part * x[i]
         good, along = how.link != RAO_KUPPER or graph.ties[q] == 0.0 or s[size] > 0.0, -2.0 * first
         if good:
-            slopes_at(how, graph, q, weight[q], s, derivatives)
+            slopes_at(how, graph, q, weight[q], centre[base:end], s, derivatives)
             along = slope_along(gradient, x)
             good = along <= -UPHILL * first
         tries += 1
@@ -165,12 +168,12 @@ def fit_query(
 
 
 @kernel
-def slopes_at(how: Fit, graph: Graph, q: int, weight: float, s: Floats, out: Slopes) -> None:
+def slopes_at(how: Fit, graph: Graph, q: int, weight: float, centre: Floats, s: Floats, out: Slopes) -> None:
     """First and second derivatives of what is minimised, at scores and tie parameter ``s``."""
     slopes(how.link, graph, q, s, out)
     for i in range(len(s) - 1):
         if how.prior == GAUSSIAN:
-            out.gradient[i] += weight * s[i]
+            out.gradient[i] += weight * (s[i] - centre[i])
             out.diagonal[i] += weight
         elif how.prior == GAMMA:
             mean = weight * math.exp(s[i])

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
+from distagg.arrow import as_scalar
 from distagg.dataset.chunk import Chunk
-from distagg.errors import UsageError
+from distagg.errors import UsageError, unknown
 from distagg.models.base import param
 from distagg.models.outcome import Outcome
 from distagg.models.pairwise.counted import Graph, refuse_endless_ties
@@ -22,6 +26,24 @@ from distagg.types import Floats, Offsets
 
 TIE_LINKS = {"davidson": DAVIDSON, "rao_kupper": RAO_KUPPER}
 TIE_SHARES = {"ignore": 0.0, "half": 0.5, "davidson": 0.5, "rao_kupper": 1.0}
+UNITS = {"log": 1.0, "elo": 400.0 / math.log(10.0)}
+
+
+def read_anchor(text: str) -> tuple[str, float]:
+    """The item and its score; no item in an empty text.
+
+    >>> read_anchor("gpt-4:1200"), read_anchor("")
+    (('gpt-4', 1200.0), ('', 0.0))
+    """
+    if not text:
+        return "", 0.0
+    name, _, value = text.rpartition(":")
+    try:
+        if name and math.isfinite(float(value)):
+            return name, float(value)
+    except ValueError:
+        pass
+    raise UsageError(f"parameter anchor: found '{text}', expected NAME:VALUE, an item and its score, as in gpt-4:1200")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,9 +72,18 @@ class BradleyTerry(Pairwise):
         choices=("newton", "mm", "gradient"),
     )
     rate: float = param(1.0, "length of a gradient step", above=0.0)
+    scale: str = param(
+        "log",
+        "log: scores are logarithms of odds, and their mean over comparisons is 0; elo: they are 400 / ln 10 times as "
+        "large, and that mean is base",
+        choices=tuple(UNITS),
+    )
+    base: float = param(1000.0, "mean score over comparisons with scale=elo")
+    anchor: str = param("", "NAME:VALUE gives an item this score, and moves all others with it", text=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        read_anchor(self.anchor)
         if self.solver == "mm" and (self.prior == "gaussian" or self.ties in TIE_LINKS):
             raise UsageError(
                 f"{self.name}: solver=mm has no step for prior={self.prior} with ties={self.ties}; choose prior=gamma "
@@ -82,6 +113,7 @@ class BradleyTerry(Pairwise):
         self,
         counts: Counts,
         weight: Floats,
+        centre: Floats,
         steps: int,
         score: Floats,
         eta: Floats,
@@ -91,12 +123,12 @@ class BradleyTerry(Pairwise):
         seek: bool = False,
     ) -> None:
         if self.solver == "newton":
-            super()._run(counts, weight, steps, score, eta, taken, left, seek=seek)
+            super()._run(counts, weight, centre, steps, score, eta, taken, left, seek=seek)
             return
         if self.solver == "gradient":
             prior, _, shape = self.prior_numbers
             plan = NewtonFit(self.link, prior, shape, False, self.tolerance, steps)
-            descend_queries(plan, self.rate, counts.graph, weight, score, taken, left)
+            descend_queries(plan, self.rate, counts.graph, weight, centre, score, taken, left)
             return
         how = Fit(*self.prior_numbers, self.tolerance, steps)
         minorise_queries(how, counts.graph, score, taken, left)
@@ -105,10 +137,37 @@ class BradleyTerry(Pairwise):
     def query_columns(self) -> tuple[str, ...]:
         return (*super().query_columns, "tie") if self.ties in TIE_LINKS else super().query_columns
 
-    def _prior_deviation(self, weight: Floats) -> Floats:
+    def prior_deviation(self, weight: Floats) -> Floats:
         if self.prior == "gamma":
             return np.full(len(weight), (self.shape - 1) ** -0.5)
-        return super()._prior_deviation(weight)
+        return super().prior_deviation(weight)
+
+    def shown(self, chunk: Chunk, outcome: Outcome) -> Outcome:
+        """Scores and intervals of every query, scaled and moved."""
+        unit = UNITS[self.scale]
+        shift = np.empty(chunk.n_queries)
+        for q in range(chunk.n_queries):
+            items = slice(int(chunk.item_offsets[q]), int(chunk.item_offsets[q + 1]))
+            names = chunk.item_ids[items] if len(chunk.item_ids) else None
+            shift[q] = self.shift(str(chunk.query_ids[q]), names, unit * outcome.score[items])
+        move = shift[chunk.item_query()]
+        columns = dict(outcome.items)
+        for name in ("low", "high"):
+            if name in columns:
+                columns[name] = unit * columns[name] + move
+        if "uncertainty" in columns:
+            columns["uncertainty"] = unit * columns["uncertainty"]
+        return replace(outcome, score=unit * outcome.score + move, items=columns)
+
+    def shift(self, query: str, names: pa.Array | None, score: Floats) -> float:
+        """How much to add to the scaled scores of a query; without names (where only the order matters) no anchor."""
+        if not self.anchor or names is None:
+            return self.base if self.scale == "elo" else 0.0
+        name, value = read_anchor(self.anchor)
+        at = int(pc.index(names, as_scalar(name)).as_py())
+        if at < 0:
+            raise unknown(f"anchor of query {query}:", name, names.to_pylist()[:20])
+        return float(value - score[at])
 
     def start_eta(self, counts: Counts) -> Floats:
         """Of equal items. Without ties it is at its end and stays there; without wins it is infinite, too."""
@@ -122,17 +181,18 @@ class BradleyTerry(Pairwise):
         with np.errstate(divide="ignore"):
             return np.log(2 * odds) if self.ties == "davidson" else np.log1p(2 * odds)
 
-    def _fitted(
+    def fitted(
         self,
         counts: Counts,
         graph: Graph,
         start: Floats | None = None,
         weight: Floats | None = None,
+        centre: Floats | None = None,
         *,
         trace: bool = False,
     ) -> tuple[Outcome, Floats]:
         """With the tie parameter, nu or theta, as column ``tie``: 0 or 1 without ties, infinite without wins."""
-        outcome, eta = super()._fitted(counts, graph, start, weight, trace=trace)
+        outcome, eta = super().fitted(counts, graph, start, weight, centre, trace=trace)
         if self.ties in TIE_LINKS:
             outcome.queries["tie"] = np.exp(eta)
         return outcome, eta
@@ -140,11 +200,11 @@ class BradleyTerry(Pairwise):
     def first_scores(self, counts: Counts) -> Floats:
         return np.zeros(len(counts.won)) if self.solver == "gradient" else super().first_scores(counts)
 
-    def _refuse_endless(self, chunk: Chunk, graph: Graph, *, split: bool) -> None:
+    def refuse_endless(self, chunk: Chunk, graph: Graph, *, split: bool) -> None:
         """A learned tie parameter can run off with the scores, too: wins without a cycle, under ever wider gaps."""
         if self.solver == "gradient":
             return  # a number of steps ends somewhere
-        super()._refuse_endless(chunk, graph, split=split)
+        super().refuse_endless(chunk, graph, split=split)
         if self.ties not in TIE_LINKS:
             return
         wins = None if split else replace(self.counting(chunk), share=0.0).count(chunk)

@@ -16,12 +16,14 @@ import numpy as np
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
 from distagg.models.base import Solver, param
-from distagg.models.intervals import between, centred, over_resamples, standard_errors
+from distagg.models.intervals import between, centred, over_resamples
 from distagg.models.outcome import ISOLATED, Outcome
 from distagg.models.pairwise.counted import Counted, Graph, graph_of, refuse_endless
 from distagg.models.pairwise.counts import Counts
+from distagg.models.pairwise.covariance import Terms, standard_errors
 from distagg.models.pairwise.kernels import GAMMA, GAUSSIAN, NONE, Fit, fit_queries
 from distagg.models.pairwise.links import log_likelihood
+from distagg.models.pairwise.resamples import resample
 from distagg.models.pairwise.routes import DIGITS, SOUGHT, ListFit, Measure, PairCounts
 from distagg.models.pool import pool_param
 from distagg.models.rounds import Gathered, Params, Stage
@@ -123,37 +125,53 @@ class Pairwise(Counted, Solver):
     def score_split(self, chunk: Chunk, gathered: Gathered) -> Floats:
         return dataclasses.replace(self, errors="none").solve_split(chunk, gathered).score
 
+    def fit_chunk(self, chunk: Chunk, params: Params, *, trace: bool) -> Outcome:
+        return self.shown(chunk, super().fit_chunk(chunk, params, trace=trace))
+
     def fit_split(self, chunk: Chunk, gathered: Gathered, *, trace: bool) -> Outcome:
         end: PairCounts | ListFit = gathered.statistics
-        return end.outcome(self, chunk, trace=trace)
+        return self.shown(chunk, end.outcome(self, chunk, trace=trace))
+
+    def shown(self, chunk: Chunk, outcome: Outcome) -> Outcome:
+        """The outcome on the scale that people see."""
+        return outcome
 
     def of_counts(self, chunk: Chunk, counts: Counts, *, split: bool, trace: bool) -> Outcome:
         """The fit of every query, with its errors, from pair counts; ``split``: the chunk does not have all lists."""
         graph = self.examine(counts)
         if self.prior == "none":
-            self._refuse_endless(chunk, graph, split=split)
-        outcome, eta = self._fitted(counts, graph, trace=trace)
+            self.refuse_endless(chunk, graph, split=split)
+        outcome, eta = self.fitted(counts, graph, trace=trace)
         outcome.items.update(status=graph.status, component=graph.component)
         if self.errors == "standard":
-            prior, weight, shape = self.prior_numbers
-            weights = outcome.queries.get("weight", np.full(len(eta), weight))
-            deviation = standard_errors(counts, graph.component, outcome.score, eta, self.link, prior, weights, shape)
+            terms = self.terms(outcome)
+            deviation = standard_errors(counts, graph.component, outcome.score, eta, terms)
             alone = np.flatnonzero(graph.status == ISOLATED)
-            deviation[alone] = self._prior_deviation(weights[chunk.item_query()[alone]])
+            deviation[alone] = self.prior_deviation(terms.weight[chunk.item_query()[alone]])
             outcome.items.update(between(outcome.score, deviation, self.level))
         elif self.errors == "bootstrap":
             if split:
                 raise UsageError(
                     f"{self.name}: errors=bootstrap needs whole queries; choose errors=standard, or rank --bootstrap"
                 )
-            self._bootstrap(chunk, graph, outcome)
+            scores, held = resample(self, chunk, counts, graph, outcome, eta)
+            seen = held
+            if self.prior == "gaussian":  # a resample without an item draws its score from the prior
+                seen = np.broadcast_to(graph.status != ISOLATED, held.shape)
+            outcome.items.update(over_resamples(scores, seen, self.level), resamples=held.sum(axis=0))
         return outcome
+
+    def terms(self, outcome: Outcome) -> Terms:
+        """What a fit with that outcome minimised."""
+        prior, weight, shape = self.prior_numbers
+        weights = outcome.queries.get("weight", np.full(len(outcome.queries["converged"]), weight))
+        return Terms(self.link, prior, shape, weights, self.seeks, self.ties == "half")
 
     def examine(self, counts: Counts) -> Graph:
         """Statuses and components; strongly connected ones only where a fit without a prior depends on them."""
         return graph_of(counts, strong=self.prior == "none")
 
-    def _prior_deviation(self, weight: Floats) -> Floats:
+    def prior_deviation(self, weight: Floats) -> Floats:
         """What is known of items that were compared with nothing, by the weight of their queries' prior."""
         return np.asarray(weight**-0.5 if self.prior == "gaussian" else np.full(len(weight), np.inf))
 
@@ -165,38 +183,40 @@ class Pairwise(Counted, Solver):
         """Where the fit starts: log odds of winning, as if against equals."""
         return np.log((counts.won + 0.5) / (counts.lost + 0.5))
 
-    def _fitted(
+    def fitted(
         self,
         counts: Counts,
         graph: Graph,
         start: Floats | None = None,
         weight: Floats | None = None,
+        centre: Floats | None = None,
         *,
         trace: bool = False,
     ) -> tuple[Outcome, Floats]:
-        """The fit, from given scores and weights (Q,) of the prior or its own, and the tie parameter of every query.
+        """The fit, from given scores (I,) or its own, and the tie parameter of every query.
 
+        Weights (Q,) and centres (I,) of a gaussian prior may be given: they are the model's own, and 0, otherwise.
         The number of steps counts those at the final weight of the prior; the search for it only sets their start.
         """
         queries = len(counts.ties)
         eta = self.start_eta(counts)
         taken, left = np.zeros(queries, dtype=np.int64), np.zeros(queries)
         score = self.first_scores(counts) if start is None else start.copy()
+        centre = np.zeros(len(score)) if centre is None else centre
         history = []
         if weight is None:
             weight = np.full(queries, self.prior_numbers[1])
             if self.seeks:
-                self._run(counts, weight, self.steps, score, eta, taken.copy(), left, seek=True)
+                self._run(counts, weight, centre, self.steps, score, eta, taken.copy(), left, seek=True)
         for steps in [1] * self.steps if trace else [self.steps]:  # a step at a time gives the same bits
             more = np.zeros(queries, dtype=np.int64)
-            self._run(counts, weight, steps, score, eta, more, left)
+            self._run(counts, weight, centre, steps, score, eta, more, left)
             taken += more
             likelihood = log_likelihood(self.link, counts.graph, score, eta)
             history.append(np.where(more > 0, likelihood, np.nan))
             if not more.any():
                 break
-        place = graph.component + np.repeat(np.cumsum(graph.connected) - graph.connected, np.diff(counts.item_offsets))
-        score = centred(score, place, counts.won + counts.lost)
+        score = centred(score, graph.place(counts.item_offsets), counts.won + counts.lost)
         score = np.round(score, DIGITS) + 0.0  # or rounding would part items whose records are the same
         ended = Ended(taken, left, likelihood, np.stack(history, axis=1))
         fit = ended.columns(self.tolerance)
@@ -208,6 +228,7 @@ class Pairwise(Counted, Solver):
         self,
         counts: Counts,
         weight: Floats,
+        centre: Floats,
         steps: int,
         score: Floats,
         eta: Floats,
@@ -220,26 +241,8 @@ class Pairwise(Counted, Solver):
         prior, _, shape = self.prior_numbers
         tolerance = max(SOUGHT, self.tolerance) if seek else self.tolerance
         how = Fit(self.link, prior, shape, seek, tolerance, steps)
-        fit_queries(how, counts.graph, weight, score, eta, taken, left)
+        fit_queries(how, counts.graph, weight, centre, score, eta, taken, left)
 
-    def _refuse_endless(self, chunk: Chunk, graph: Graph, *, split: bool) -> None:
+    def refuse_endless(self, chunk: Chunk, graph: Graph, *, split: bool) -> None:
         """Refuse a maximum-likelihood fit that has no finite maximum, or no single one."""
         refuse_endless(chunk, graph, apart=self.components, remedy="choose prior=gaussian")
-
-    def _bootstrap(self, chunk: Chunk, graph: Graph, outcome: Outcome) -> None:
-        """Fit resamples. Each query has its own seed, so that no result depends on the cut into chunks."""
-        draws = [np.random.default_rng(np.random.SeedSequence([self.seed, int(at)])) for at in chunk.positions]
-        scores = np.empty((self.resamples, chunk.n_items))
-        held = np.empty((self.resamples, chunk.n_items), dtype=np.bool_)
-        for n in range(self.resamples):
-            lists, pairs = np.zeros(chunk.n_lists), np.zeros(chunk.n_pairs)
-            for q, draw in enumerate(draws):
-                for offsets, times in ((chunk.list_offsets, lists), (chunk.pair_offsets, pairs)):
-                    first, size = offsets[q], offsets[q + 1] - offsets[q]
-                    if size:
-                        times[first : first + size] = np.bincount(draw.integers(0, size, size), minlength=size)
-            counts = self.counting(chunk).count(chunk, lists, pairs * chunk.pair_weight)
-            again, _ = self._fitted(counts, graph, outcome.score, outcome.queries.get("weight"))
-            scores[n], held[n] = again.score, counts.won + counts.lost > 0.0
-            outcome.queries["converged"] &= again.queries["converged"]
-        outcome.items.update(over_resamples(scores, held, self.level))
