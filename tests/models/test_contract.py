@@ -45,7 +45,7 @@ VARIANTS = {
         {"pairs": "binary"},
         {"variance": True, "caution": 2.0, "unlisted": "ignore"},
     ],
-    "kemeny": [{"unlisted": "ignore"}, {"effort": 0}],
+    "kemeny": [{"unlisted": "ignore"}, {"effort": 0}, {"effort": 0, "exact": "milp"}],
     "mallows": [{"unlisted": "ignore"}, {"scores": "places"}],
     "cranking": [{"unlisted": "ignore"}],
     "mc1": [{"local_kemeny": True}],

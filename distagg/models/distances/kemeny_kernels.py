@@ -10,6 +10,7 @@ The steps are kernels; what calls them in turn is plain Python.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -183,10 +184,12 @@ class Solution:
             self.order, self.worth = order, value
 
 
-def solve_order(matrix: Floats, effort: int, search: Search) -> Solution:
+def solve_order(
+    matrix: Floats, effort: int, search: Search, prove: Callable[[Floats, Solution], None] | None = None
+) -> Solution:
     """Kemeny's order of one query from its margins, items numbered by the order that decides ties.
 
-    A component may be given ``effort`` looks at each of its size^2 pairs.
+    A component may be given ``effort`` looks at each of its size^2 pairs; ``prove`` gets those that are then open.
     """
     size = len(matrix)
     total = 0.5 * float(np.abs(matrix).sum())
@@ -200,6 +203,8 @@ def solve_order(matrix: Floats, effort: int, search: Search) -> Solution:
         items = np.sort(order[starts[c] : starts[c + 1]])
         part = matrix[items[:, None], items]
         solution = solve_component(part, step, effort * len(items) ** 2, search)
+        if solution.open and prove is not None:
+            prove(part, solution)
         order[starts[c] : starts[c + 1]] = items[solution.order]
         looked += solution.looked
         bound += solution.bound - 0.5 * float(np.abs(part).sum())

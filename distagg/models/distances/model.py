@@ -16,6 +16,7 @@ import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.models.base import Solver, not_converged, param
+from distagg.models.distances.integer import Proving
 from distagg.models.distances.kemeny_kernels import ordered_pairs, solve_order
 from distagg.models.distances.mallows_kernels import Sampling, count_stages, expect_chunk, fit_theta, log_likelihood
 from distagg.models.distances.triangles import Search
@@ -57,6 +58,17 @@ class Kemeny(Pooled, Majority, Solver):
         "200 a hard query of 40 items takes about half a millisecond",
         least=0,
     )
+    exact: str = param(
+        "search",
+        "how to prove an order best: search (within the effort), or milp (where the search does not prove it, by "
+        "integer programming with HiGHS, for components of at most 400 items)",
+        choices=("search", "milp"),
+    )
+    seconds: float = param(
+        10.0,
+        "longest time of the integer programs of a query; when it is over, the order is that of the search, unproved",
+        above=0.0,
+    )
 
     @property
     def query_columns(self) -> tuple[str, ...]:
@@ -90,7 +102,8 @@ class Kemeny(Pooled, Majority, Solver):
         self, margins: Floats, start: np.ndarray, ordered: float, search: Search, score: Floats
     ) -> tuple[float, ...]:
         """One query: its places into ``score``; returns distance, bound, proved, pairs looked at."""
-        solution = solve_order(margins[start[:, None], start], int(self.effort), search)
+        proving = Proving(self.seconds).prove if self.exact == "milp" else None
+        solution = solve_order(margins[start[:, None], start], int(self.effort), search, proving)
         score[start[solution.order]] = np.arange(len(start), 0, -1)
         distance, bound = 0.5 * (ordered - solution.worth), 0.5 * (ordered - solution.bound)
         return distance, bound, not solution.open, solution.looked
