@@ -1,4 +1,4 @@
-"""The commands about data: import, info, expand, synthetic."""
+"""The commands about data: import, info, export, expand, synthetic."""
 
 from __future__ import annotations
 
@@ -114,6 +114,36 @@ def info_command(call: Call, data: Data, report: str | None) -> None:
         write_report(dataset_report(describe(opened)), report, overwrite=True)
         say(f"report: {report}")
     call.show(opened.info(), info_table(opened.info()))
+
+
+@command(
+    "export",
+    PLAIN_DATA,
+    option(
+        "-o",
+        "--output",
+        required=True,
+        metavar="FOLDER",
+        help="the directory to create, with a file for each query: .soc (strict, complete), .soi (strict, incomplete), "
+        ".toc or .toi (with ties). Names of experts are lost; a directory written by 'distagg rank' becomes one voter "
+        "for each query, by its scores",
+    ),
+    cluster=False,
+    examples=(
+        "distagg export lists.csv -o preflib",
+        "distagg export rankings -o preflib",
+    ),
+)
+def export_command(call: Call, data: Data, output: str) -> None:
+    from distagg.dataset.preflib import write_preflib
+    from distagg.engine.read_rankings import is_ranked, ranked_lists
+
+    refuse_existing(place(output))
+    ranked = len(data.sources) == 1 and is_ranked(place(data.sources[0]))
+    dataset = ranked_lists(place(data.sources[0])) if ranked else data.open()
+    with metered("export, entries", dataset.manifest.entries) as progress:
+        files = write_preflib(dataset, place(output), progress)
+    call.show({"files": files, "output": output}, note=f"wrote {files:,} PrefLib files: {output}")
 
 
 @command(

@@ -13,8 +13,9 @@ from typing import cast
 import pyarrow as pa
 
 from distagg.columns import RANKING_NAMES, known_columns
-from distagg.dataset.dataset import read_groups
-from distagg.dataset.rankings import read_ranked_parts
+from distagg.dataset.dataset import Dataset, read_groups
+from distagg.dataset.manifest import is_dataset, read_committed_json
+from distagg.dataset.rankings import RANKINGS_FORMAT, read_ranked_parts
 from distagg.errors import InputError
 from distagg.sources.cells import Column, typed
 from distagg.sources.tables import FORMATS, open_long_table, suffix
@@ -24,6 +25,23 @@ from distagg.storage.paths import Place
 _IDS = ("query", "item")
 _KNOWN = {name: Column(name, "id", f"a {name} id") for name in _IDS}
 _KNOWN |= {name: Column(name, "number", "a finite number") for name in ("rank", "score")}
+
+
+def is_ranked(path: Place) -> bool:
+    """Whether this is a directory written by 'distagg rank'."""
+    if not is_dataset(path):
+        return False
+    try:
+        read_committed_json(path, RANKINGS_FORMAT, "rankings")
+    except InputError:
+        return False
+    return True
+
+
+def ranked_lists(path: Place) -> Dataset:
+    """A directory written by 'distagg rank' as lists in memory: of each query one, by scores, where equal ones tie."""
+    table = read_ranked_parts(path).select(["query", "item", "score"])
+    return Dataset.from_arrow(table.append_column("expert", pa.array(["ranking"] * len(table))))
 
 
 def read_rankings(path: Place, columns: Mapping[str, str] | None = None) -> pa.Table:
