@@ -12,6 +12,7 @@ from distagg.models.lists import sum_by_item
 from distagg.models.mpm.adherence import agreement
 from distagg.models.pairs import list_arrays
 from distagg.models.rounds import Params, Stage, Statistics
+from distagg.models.unjudged import training_labels
 from distagg.types import Floats
 
 
@@ -29,9 +30,11 @@ class Agreement(Stage):
     params: Params  # known before
     learned: str
     chance: bool = True
+    unjudged: str = "ignore"
 
     def map(self, chunk: Chunk) -> Statistics:
-        share = agreement(int(chunk.labels.max(initial=0)) + 1, list_arrays(chunk), chunk.grades())
+        labels = training_labels(chunk, self.unjudged, most=0)
+        share = agreement(int(labels.max(initial=0)) + 1, list_arrays(chunk), labels)
         told = ~np.isnan(share)
         total = sum_by_item(chunk.list_expert[told], share[told], chunk.n_experts)
         count = np.bincount(chunk.list_expert[told], minlength=chunk.n_experts).astype(np.float64)

@@ -16,7 +16,7 @@ from distagg.dataset.chunk import Chunk
 from distagg.models.base import Model, Params, param, reciprocals, sum_entries
 from distagg.models.outcome import Outcome
 from distagg.ordering import order_items
-from distagg.types import Bools, Floats
+from distagg.types import OFFSET, Bools, Floats, Offsets
 
 CONSTANT = 60.0  # c of reciprocal rank fusion
 
@@ -57,21 +57,40 @@ class Pooled(Model):
         return replace(outcome, score=pool.extended(outcome.score), items=items)
 
 
+def has_places(chunk: Chunk) -> bool:
+    """Whether ranks are places in lists: neither ratings nor raw pairs."""
+    return not chunk.n_pairs and bool(chunk.entry_rank.min(initial=1.0) > 0.0)
+
+
+def fused_places(chunk: Chunk) -> Offsets:
+    """The place of every item in its query by reciprocal rank fusion, from 0, (I,)."""
+    sizes = np.diff(chunk.item_offsets)
+    score = sum_entries(chunk, reciprocals(chunk, CONSTANT))
+    order = np.repeat(chunk.item_offsets[:-1], sizes) + order_items(chunk.item_offsets, score)
+    place = np.empty(chunk.n_items, dtype=OFFSET)
+    place[order] = np.arange(chunk.n_items) - np.repeat(chunk.item_offsets[:-1], sizes)
+    return place
+
+
+def first_items(chunk: Chunk, size: int) -> Bools:
+    """Which items are among the first ``size`` of their query by reciprocal rank fusion, (I,); of ratings all are."""
+    if not has_places(chunk) or (np.diff(chunk.item_offsets) <= size).all():
+        return np.ones(chunk.n_items, dtype=np.bool_)
+    return fused_places(chunk) < size
+
+
 class Pool:
     """A chunk that is cut to the pools of its queries; it extends results for the pools to all items."""
 
     def __init__(self, whole: Chunk, size: int) -> None:
         self.whole, self.chunk = whole, whole
         sizes = np.diff(whole.item_offsets)
-        if not size or whole.n_pairs or (sizes <= size).all() or whole.entry_rank.min(initial=1.0) <= 0.0:
+        if not size or (sizes <= size).all() or not has_places(whole):
             return
-        start = sum_entries(whole, reciprocals(whole, CONSTANT))
-        order = np.repeat(whole.item_offsets[:-1], sizes) + order_items(whole.item_offsets, start)
-        place = np.arange(whole.n_items) - np.repeat(whole.item_offsets[:-1], sizes)
-        self.kept: Bools = np.zeros(whole.n_items, dtype=np.bool_)
-        self.kept[order[place < size]] = True
-        self.behind: Floats = np.zeros(whole.n_items)  # how many places an item is behind the end of the pool
-        self.behind[order] = place - size + 1.0
+        place = fused_places(whole)
+        self.kept: Bools = place < size
+        # How many places an item is behind the end of the pool.
+        self.behind: Floats = (place - size + 1).astype(np.float64)
         self.chunk = whole.keep_items(self.kept)
 
     def extended(self, score: Floats) -> Floats:

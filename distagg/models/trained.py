@@ -26,6 +26,7 @@ import numpy as np
 from distagg.dataset.chunk import Chunk
 from distagg.models.base import Model, param
 from distagg.models.rounds import Params, Stage, Statistics, kept
+from distagg.models.unjudged import unjudged_param
 
 MODES = ("serial", "average", "gradient")
 MODE_HELP = (
@@ -47,6 +48,7 @@ class Trained(Model):
     rounds: int = param(100, "largest number of rounds of training", least=1)
     patience: int = param(20, "stop after this many rounds without a better value on the validation queries", least=1)
     rate: float = param(0.1, "length of a step of SGD (for Adam times 0.1)", above=0.0)
+    unjudged: str = unjudged_param("ignore")
     seed: int = param(0, "seed of all random draws", least=0)
 
     @property

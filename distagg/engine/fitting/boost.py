@@ -17,6 +17,7 @@ from distagg.errors import UsageError
 from distagg.metrics import highest_label, parse_metric, score_chunk
 from distagg.models import Params
 from distagg.models.boosted.model import LambdaMart
+from distagg.models.unjudged import training_labels
 from distagg.types import NO_LABEL
 
 MOST_ITEMS = 10_000  # LightGBM's limit for a query
@@ -105,7 +106,7 @@ def _grow_on_workers(model: LambdaMart, train: Dataset, runner: Any) -> Params:
     import dask.array
 
     refs = train.plan()
-    counts = list(runner.map(Work(_count_task, None), refs))
+    counts = list(runner.map(Work(_count_task, model.unjudged), refs))
     labels, sizes = (np.concatenate([part[n] for part in counts]) for n in range(2))
     _check(model, train, labels, sizes)
     kept = [(ref, len(part[0]), len(part[1])) for ref, part in zip(refs, counts, strict=True) if len(part[0])]
@@ -137,16 +138,17 @@ def _check(model: LambdaMart, train: Dataset, labels: np.ndarray, sizes: np.ndar
 
 
 def _table(model: LambdaMart, ref: ChunkRef) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Features, labels and query sizes; omits items without a label and queries without items."""
+    """Features, labels and query sizes; omits items that teach nothing and queries without items."""
     chunk = ref.load(ids=False)
-    labels, sizes = _count_task(chunk, 0, None)
-    return model.dense(chunk, chunk.labels != NO_LABEL), labels, sizes
+    labels, sizes = _count_task(chunk, 0, model.unjudged)
+    return model.dense(chunk, training_labels(chunk, model.unjudged) != NO_LABEL), labels, sizes
 
 
-def _count_task(chunk: Chunk, index: int, payload: None) -> tuple[np.ndarray, np.ndarray]:
-    known = chunk.labels != NO_LABEL
+def _count_task(chunk: Chunk, index: int, unjudged: str) -> tuple[np.ndarray, np.ndarray]:
+    labels = training_labels(chunk, unjudged)
+    known = labels != NO_LABEL
     sizes = np.bincount(chunk.item_query()[known], minlength=chunk.n_queries)
-    return chunk.grades()[known], sizes[sizes > 0]
+    return labels[known], sizes[sizes > 0]
 
 
 def _curve_task(chunk: Chunk, index: int, payload: tuple[Any, ...]) -> np.ndarray:

@@ -21,6 +21,7 @@ from distagg.models.registry import model_named
 from distagg.models.rounds import Params
 from distagg.models.scorers.features import KINDS, Features, FeatureSettings, chunk_features
 from distagg.models.scorers.kernels import Rows
+from distagg.models.unjudged import unjudged_param
 from distagg.types import OFFSET, Bools, Floats, Offsets
 
 PAIRS, RECIPROCAL = ("log", "binary"), 10.0
@@ -57,6 +58,7 @@ class LambdaMart(Model):
     least: int = param(50, "least number of items in a leaf, or a hundredth of all items where that is fewer", least=1)
     columns: float = param(0.3, "share of the columns that each tree may use", above=0.0)
     items: float = param(0.7, "share of the items that a tree learns from", above=0.0)
+    unjudged: str = unjudged_param("zero")
     mode: str = param(
         "serial",
         "serial (in one process: the same bits anywhere) or spread (over the workers of the cluster, by LightGBM's "

@@ -6,8 +6,8 @@ An item's score is a sum over the experts that list it: weights of the expert ti
 bias. Training takes a few items of each query at a time, at least one of every label, and climbs the exact gradient of
 the expected metric under the field. Ranking sorts by score: one pass over the entries.
 
-Queries that have no two items with different labels teach nothing and are passed over, items without a label are never
-sampled; with more labels than the sample holds, random ones of them are represented.
+Queries that have no two items with different labels teach nothing and are passed over; with more labels than the sample
+holds, random ones of them are represented.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ from distagg.models.lists import NORMALISED, PAIR_FUNCTIONS
 from distagg.models.pairs import check_ranks, list_arrays, pair_ranks, won_and_lost, won_and_lost_names
 from distagg.models.rounds import Params
 from distagg.models.trained import Trained, TrainingState
+from distagg.models.unjudged import training_labels
 from distagg.types import Bools, Floats, Labels, Offsets
 
 OBJECTIVES = ("ndcg", "ndcg@1", "ndcg@3", "ndcg@5", "ndcg@10", "p@1", "p@3", "p@5", "p@10", "map", "err", "rbp")
@@ -151,8 +152,9 @@ class Crf(Trained):
         if self.sharing == "mixed":
             row = np.where(draws.random(chunk.n_lists) < HIDDEN, chunk.n_experts, row)
         most = int(self.sample)
-        gain, discount, kind, how = metric_terms(self.metric, most, chunk.grades(), state.highest)
-        sizes, picked, gains = samples(chunk, order, keys, gain, most)
+        labels = training_labels(chunk, self.unjudged)
+        gain, discount, kind, how = metric_terms(self.metric, most, labels, state.highest)
+        sizes, picked, gains = samples(chunk.item_offsets, labels, order, keys, gain, most)
         climb(
             rate,
             kind,
@@ -202,12 +204,12 @@ def metric_terms(metric: str, most: int, labels: Labels, highest: float) -> tupl
 
 
 def samples(
-    chunk: Chunk, order: Offsets, keys: Floats, gain: Floats, most: int
+    item_offsets: Offsets, labels: Labels, order: Offsets, keys: Floats, gain: Floats, most: int
 ) -> tuple[Offsets, Offsets, Floats]:  # (N,), (N, most), (N, most)
     """Samples of the queries with different labels, in ``order``: sizes, items, and the items' gains."""
-    picked, sizes = np.zeros((chunk.n_queries, most), dtype=np.int64), np.zeros(chunk.n_queries, dtype=np.int64)
-    kinds = np.zeros(int(np.diff(chunk.item_offsets).max(initial=1)), dtype=np.int64)
-    draw_samples(chunk.item_offsets, chunk.grades(), keys, kinds, picked, sizes)
+    picked, sizes = np.zeros((len(order), most), dtype=np.int64), np.zeros(len(order), dtype=np.int64)
+    kinds = np.zeros(int(np.diff(item_offsets).max(initial=1)), dtype=np.int64)
+    draw_samples(item_offsets, labels, keys, kinds, picked, sizes)
     order = order[sizes[order] > 0]
     sizes, picked = sizes[order], picked[order]
     return sizes, picked, np.where(np.arange(most) < sizes[:, None], gain[picked], 0.0)

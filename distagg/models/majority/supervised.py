@@ -20,6 +20,7 @@ from distagg.models.majority.supervised_kernels import Walk, climb_chain
 from distagg.models.pairs import list_arrays
 from distagg.models.rounds import Params
 from distagg.models.trained import MODE_HELP, MODES, Trained, TrainingState
+from distagg.models.unjudged import training_labels
 from distagg.types import INDEX, Floats
 
 
@@ -76,5 +77,5 @@ class SupervisedChain(Trained):
 
     def _climb(self, chunk: Chunk, rate: float, order: np.ndarray, log_weight: Floats, total: Floats) -> int:
         walk = Walk(float(self.teleport), float(self.tolerance), int(self.steps))
-        arrays = chunk.list_expert, list_arrays(chunk), chunk.grades()
+        arrays = chunk.list_expert, list_arrays(chunk), training_labels(chunk, self.unjudged)
         return int(climb_chain(walk, rate, order, *arrays, log_weight, total)[1])

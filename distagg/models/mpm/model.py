@@ -37,6 +37,7 @@ from distagg.models.pairs import (
 from distagg.models.pool import Pooled
 from distagg.models.projection.kernels import net_differences, net_wins, pair_margins
 from distagg.models.rounds import Gathered, Params, Stage, Statistics
+from distagg.models.unjudged import unjudged_param
 from distagg.optimise.convergence import FIT_COLUMNS, not_begun
 from distagg.types import Floats
 
@@ -290,6 +291,7 @@ class ThetaSupMpm(Adherent):
         "or plain (the share itself)",
         choices=("chance", "plain"),
     )
+    unjudged: str = unjudged_param("ignore", most=0)
 
     def learning(self, n_experts: int, params: Params) -> Stage:
-        return Agreement(self, params, "expert_theta", self.scale == "chance")
+        return Agreement(self, params, "expert_theta", self.scale == "chance", self.unjudged)

@@ -5,8 +5,9 @@ over lists, so learning is one round of map and reduce. probfuse (Lillis et al. 
 segfuse (Shokouhi 2007) and bayesfuse (Aslam & Montague 2001) cut lists at fixed places. posfuse and mapfuse (Lillis et
 al. 2010) use single places and the mean average precision; slidefuse (Lillis et al. 2008) averages neighbouring places.
 
-A label of 1 or more is relevant, an unjudged item is not. The lists of labelled queries count; an expert without a list
-in a query loses nothing by it (ranx divides by all queries). Tied entries share their places.
+A label of 1 or more is relevant. Unjudged items are not (``unjudged=zero``), or do not count (``unjudged=ignore``;
+probFuseJudged in Lillis et al. 2006). The lists of labelled queries count; an expert without a list in a query loses
+nothing by it (ranx divides by all queries). Tied entries share their places.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from distagg.models.base import param
 from distagg.models.positional.model import Points, some
 from distagg.models.positional.scores import Scored
 from distagg.models.rounds import Params, Stage, Statistics
+from distagg.models.unjudged import labelled_queries, unjudged_param
 from distagg.types import NO_LABEL, Bools, Floats, Offsets
 
 LEARNED = "expert_worth"
@@ -30,11 +32,20 @@ LEARNED = "expert_worth"
 class Judged:
     """The entries of a chunk's lists in labelled queries, E in all."""
 
+    list: Offsets  # (E,)
     expert: Offsets  # (E,)
     place: Offsets  # (E,) in the list, from 0
     length: Offsets  # (E,) of the list
     hit: Floats  # (E,) whether the item is relevant; tied entries share their hits
+    counts: Floats  # (E,) whether the item counts; tied entries share that too
     lists: Floats  # (experts,) lists of each expert
+
+    def share(self, segment: Offsets, weight: Floats) -> Floats:
+        """The weights of hits (E,), raised so that the entries that count stand for all of their list's segment."""
+        width = int(segment.max(initial=-1)) + 2  # -1, no segment, is the last one
+        at = self.list * width + segment % width
+        counted = np.bincount(at, weight * self.counts).astype(np.float64)
+        return weight * (np.bincount(at, weight) / some(counted))[at]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,15 +54,19 @@ class Placed(Points):
 
     supervised: ClassVar[bool] = True
 
+    unjudged: str = unjudged_param("zero", most=0)
+
     def learning(self, n_experts: int, params: Params) -> Stage:
         return WorthRound(self, params)
 
     def tallies(self, chunk: Chunk) -> Statistics:
         """``hits`` (experts, segments), weighted as the model asks for, and ``lists`` (experts,)."""
-        judged = entries_judged(chunk)
+        judged = entries_judged(chunk, self.unjudged)
         segment, share = self.segments(judged.place, judged.length)
         known = segment >= 0
         width = int(segment.max(initial=-1)) + 1
+        if self.unjudged == "ignore":
+            share = judged.share(segment, share)
         at = judged.expert[known] * width + segment[known]
         hits = np.bincount(at, (judged.hit * share)[known], chunk.n_experts * width)
         return {"hits": hits.reshape(chunk.n_experts, width), "lists": judged.lists}
@@ -161,10 +176,10 @@ class PosFuse(Placed):
         return place, np.ones(len(place))
 
     def tallies(self, chunk: Chunk) -> Statistics:
-        judged, sums = entries_judged(chunk), super().tallies(chunk)
+        judged, sums = entries_judged(chunk, self.unjudged), super().tallies(chunk)
         width = sums["hits"].shape[1]
-        reached = np.bincount(judged.expert * width + judged.place, minlength=chunk.n_experts * width)
-        return {**sums, "reached": reached.reshape(chunk.n_experts, width).astype(float)}
+        reached = np.bincount(judged.expert * width + judged.place, judged.counts > 0, chunk.n_experts * width)
+        return {**sums, "reached": reached.reshape(chunk.n_experts, width)}
 
     def worth(self, sums: Statistics) -> Floats:
         return sums["hits"] / some(sums["reached"])
@@ -200,17 +215,14 @@ class MapFuse(Placed):
     positive: ClassVar[bool] = True
 
     def tallies(self, chunk: Chunk) -> Statistics:
-        hit, length = _hits(chunk), np.diff(chunk.entry_offsets)
-        place, _ = places(chunk)
-        total = np.concatenate([[0.0], np.cumsum(hit)])
-        before = total[np.repeat(chunk.entry_offsets[:-1], length)]
-        precision = hit * (total[1:] - before) / (place + 1.0)
+        hit, counts, length = _hits(chunk), _counts(chunk, self.unjudged), np.diff(chunk.entry_offsets)
+        precision = hit * _running(chunk, hit) / some(_running(chunk, counts))
         query = np.repeat(np.arange(chunk.n_queries), np.diff(chunk.list_offsets))
         relevant = _count(chunk.item_query(), chunk.labels >= 1, chunk.n_queries)
         missed = np.repeat(np.arange(chunk.n_queries), np.diff(chunk.missed_offsets))
         relevant = relevant + _count(missed, chunk.missed_labels >= 1, chunk.n_queries)
         of_list = np.bincount(np.repeat(np.arange(chunk.n_lists), length), precision, chunk.n_lists)
-        counted = labelled(chunk)[query]
+        counted = labelled_queries(chunk)[query]
         average = np.where(counted, of_list / some(relevant)[query], 0.0)
         return {
             "hits": np.bincount(chunk.list_expert, average, chunk.n_experts),
@@ -222,12 +234,6 @@ class MapFuse(Placed):
 
     def points(self, chunk: Chunk, params: Params) -> Floats:
         return params[LEARNED][entry_experts(chunk)] / chunk.entry_rank
-
-
-def labelled(chunk: Chunk) -> Bools:
-    """The queries that have a label, (Q,)."""
-    known = _count(chunk.item_query(), chunk.labels != NO_LABEL, chunk.n_queries)
-    return (known > 0) | (np.diff(chunk.missed_offsets) > 0)
 
 
 def entry_experts(chunk: Chunk) -> Offsets:
@@ -252,13 +258,21 @@ def tied_means(chunk: Chunk, values: Floats) -> Floats:
     return (np.bincount(group, values) / np.bincount(group))[group]
 
 
-def entries_judged(chunk: Chunk) -> Judged:
+def entries_judged(chunk: Chunk, unjudged: str) -> Judged:
     """The entries in the lists of labelled queries, with their places and whether their items are relevant."""
-    counted = labelled(chunk)[np.repeat(np.arange(chunk.n_queries), np.diff(chunk.list_offsets))]
+    counted = labelled_queries(chunk)[np.repeat(np.arange(chunk.n_queries), np.diff(chunk.list_offsets))]
     kept = np.repeat(counted, np.diff(chunk.entry_offsets))
     place, length = places(chunk)
-    lists = _count(chunk.list_expert, counted, chunk.n_experts)
-    return Judged(entry_experts(chunk)[kept], place[kept], length[kept], _hits(chunk)[kept], lists)
+    a_list = np.repeat(np.arange(chunk.n_lists), np.diff(chunk.entry_offsets))
+    return Judged(
+        a_list[kept],
+        entry_experts(chunk)[kept],
+        place[kept],
+        length[kept],
+        _hits(chunk)[kept],
+        _counts(chunk, unjudged)[kept],
+        _count(chunk.list_expert, counted, chunk.n_experts),
+    )
 
 
 def _count(at: np.ndarray, true: Bools, size: int) -> Floats:
@@ -267,6 +281,18 @@ def _count(at: np.ndarray, true: Bools, size: int) -> Floats:
 
 def _hits(chunk: Chunk) -> Floats:
     return tied_means(chunk, (chunk.labels[chunk.entry_row()] >= 1).astype(float))
+
+
+def _counts(chunk: Chunk, unjudged: str) -> Floats:
+    if unjudged == "zero":
+        return np.ones(chunk.n_entries)
+    return tied_means(chunk, (chunk.labels[chunk.entry_row()] != NO_LABEL).astype(float))
+
+
+def _running(chunk: Chunk, values: Floats) -> Floats:
+    """Sums of the values (E,) of a list down to each entry."""
+    total = np.concatenate([[0.0], np.cumsum(values)])
+    return total[1:] - total[np.repeat(chunk.entry_offsets[:-1], np.diff(chunk.entry_offsets))]
 
 
 def _segments_at(cuts: tuple[int, ...], place: Offsets) -> tuple[Offsets, Floats]:

@@ -27,8 +27,9 @@ from distagg.models.scorers.features import KINDS, FeatureSettings, chunk_featur
 from distagg.models.scorers.kernels import OBJECTIVES, PERSISTENCE, Goal, Net, Rows, climb, score_rows
 from distagg.models.scorers.stagg_kernels import Metric, climb_expected
 from distagg.models.trained import MODE_HELP, MODES, Trained, TrainingState
+from distagg.models.unjudged import training_labels, unjudged_param
 from distagg.ordering import order_spans
-from distagg.types import OFFSET, Floats, Offsets
+from distagg.types import NO_LABEL, OFFSET, Floats, Offsets
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,7 +172,7 @@ RANKERS = ("sgd", "lightgbm")
 
 @dataclass(frozen=True, kw_only=True)
 class LambdaRank(Scorer):
-    """In training, unlabelled items hold their places and make no pairs.
+    """Unjudged items that are ignored hold their places in training, and make no pairs.
 
     LambdaRank's forces climb the metric itself. ``rankagg``, the baseline of Niu et al. 2013, is the same model.
     """
@@ -199,7 +200,8 @@ class LambdaRank(Scorer):
 
     def _climb(self, chunk: Chunk, highest: float, queries: np.ndarray, net: Net, step: float, target: Net) -> int:
         goal = Goal(OBJECTIVES[self.objective], highest, self._whole(chunk))
-        return climb(goal, bool(self.hidden), queries, chunk.grades(), self._rows(chunk), net, step, target)
+        labels = training_labels(chunk, self.unjudged)
+        return climb(goal, bool(self.hidden), queries, labels, self._rows(chunk), net, step, target)
 
     def _whole(self, chunk: Chunk) -> Floats:
         """What the metric of each query is divided by: the best gain there is, or the number of relevant items."""
@@ -216,7 +218,7 @@ TOLERANCE = 1e-6  # of the exponentials that stand for a discount
 
 @dataclass(frozen=True, kw_only=True)
 class Stagg(Scorer):
-    """In training, unlabelled items compete for ranks, but have no gain.
+    """Unjudged items that are ignored do not compete for ranks in training.
 
     For a linear scoring function, ``sigma`` and ``rate`` act as one setting: up to the scale of the scores, the result
     depends on rate / sigma^2 alone.
@@ -234,6 +236,7 @@ class Stagg(Scorer):
         "exact", "distribution of a rank: exact, or normal (the paper's approximation)", choices=("exact", "normal")
     )
     rate: float = param(0.1, "length of a step of SGD (for err and rbp times 10, for Adam times 0.1)", above=0.0)
+    unjudged: str = unjudged_param("zero", most=0)
 
     @property
     def _step(self) -> float:
@@ -244,8 +247,10 @@ class Stagg(Scorer):
         gain, keep = self._items(chunk, highest)
         terms = discount_terms(self.objective, size_class(longest))
         table = discounts(self.objective, np.arange(float(longest)))
-        metric = Metric(self.ranks == "normal", float(self.sigma), gain, keep, table, *terms)
-        return climb_expected(metric, bool(self.hidden), queries, chunk.grades(), self._rows(chunk), net, step, target)
+        rival = np.ones(chunk.n_items, np.bool_) if self.unjudged == "zero" else chunk.labels != NO_LABEL
+        metric = Metric(self.ranks == "normal", float(self.sigma), gain, keep, rival, table, *terms)
+        labels = training_labels(chunk, self.unjudged, most=0)
+        return climb_expected(metric, bool(self.hidden), queries, labels, self._rows(chunk), net, step, target)
 
     def _items(self, chunk: Chunk, highest: float) -> tuple[Floats, Floats]:
         """The gain of every item, and the probability that it does not satisfy the reader (1 except for err)."""

@@ -18,7 +18,7 @@ import numpy as np
 from distagg.jit import kernel
 from distagg.models.positional.kernels import class_terms
 from distagg.models.scorers.kernels import Net, Rows, backward, forward, label_range, unit_state
-from distagg.types import Floats, Labels, Offsets
+from distagg.types import Bools, Floats, Labels, Offsets
 
 LEAST = 1e-12  # variance of a rank that is as good as sure
 
@@ -30,6 +30,7 @@ class Metric(NamedTuple):
     sigma: float
     gain: Floats  # (I,) divided by what the metric of the query is divided by
     keep: Floats  # (I,)
+    rival: Bools  # (I,) whether others can lose to the item
     discount: Floats  # (longest query,) by rank
     starts: Offsets  # (classes + 1,) the terms of the discount, for sizes up to 1, 2, 4 .. (see ``exponentials``)
     ratio: Floats  # (T,)
@@ -99,7 +100,8 @@ def expected_metric(
             gap = (score[begin + i] - score[j]) / wide
             chance[i] = 0.5 * math.erfc(-gap / math.sqrt(2.0))
             density[i] = math.exp(-0.5 * gap * gap) / (math.sqrt(2.0 * math.pi) * wide)
-        chance[j - begin], density[j - begin] = 0.0, 0.0
+            if begin + i == j or not metric.rival[begin + i]:
+                chance[i], density[i] = 0.0, 0.0
         if metric.normal:
             value += gain[j] * normal_slope(chance, keep, metric.discount, slope)
         else:

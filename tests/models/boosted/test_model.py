@@ -53,6 +53,12 @@ def _short_members(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Blend, "members", property(members))
 
 
+def test_a_chunk_without_items_has_no_rows(hostile: Dataset) -> None:
+    chunk = whole(hostile)
+    empty = LambdaMart().dense(chunk.select(np.zeros(chunk.n_queries, dtype=np.bool_)))
+    assert empty.shape == (0, LambdaMart().dense(chunk).shape[1])
+
+
 def whole(dataset: Dataset) -> Chunk:
     (ref,) = dataset.plan()
     return ref.load()

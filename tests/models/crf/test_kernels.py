@@ -245,7 +245,7 @@ def test_the_climb_follows_finite_differences_of_the_expected_metric():
     potentials = np.random.default_rng(3).normal(size=(chunk.n_entries, 3))[entry]
     gain = np.exp2(chunk.labels.astype(float)) - 1.0
     keys, discount = np.random.default_rng(4).random(chunk.n_items), 1.0 / np.log2(np.arange(2.0, 8.0))
-    sizes, picked, gains = samples(chunk, np.arange(3), keys, gain, 6)
+    sizes, picked, gains = samples(chunk.item_offsets, chunk.grades(), np.arange(3), keys, gain, 6)
     assert sizes.tolist() == [4, 3]  # the third teaches nothing
 
     def objective(weights, into):

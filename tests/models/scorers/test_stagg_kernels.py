@@ -67,7 +67,12 @@ def by_normal(objective: str, labels: list[int], score: np.ndarray, sigma: float
 
 
 def found(
-    objective: str, labels: list[int], score: np.ndarray, sigma: float, normal: bool = False
+    objective: str,
+    labels: list[int],
+    score: np.ndarray,
+    sigma: float,
+    normal: bool = False,
+    rival: np.ndarray | None = None,
 ) -> tuple[float, np.ndarray]:
     size, force = len(score), np.empty(len(score))
     gain, keep = gain_and_keep(objective, labels)
@@ -77,7 +82,8 @@ def found(
     table = discounts(objective, np.arange(float(size)))
     starts = np.zeros(size_class(size) + 2, dtype=np.int64)  # terms for this size alone
     starts[-1] = len(ratio)
-    metric = Metric(normal, sigma, gain, keep, table, starts, ratio, weight)
+    rival = np.ones(size, np.bool_) if rival is None else rival
+    metric = Metric(normal, sigma, gain, keep, rival, table, starts, ratio, weight)
     value = expected_metric(0, size, metric, score, force)
     return value, force
 
@@ -95,6 +101,18 @@ def test_expected_metrics_are_those_of_all_outcomes(objective: str, labels: list
     assert abs(force.sum()) < 1e-12  # moving all scores alike changes nothing
     approximated, _ = found(objective, labels, score, sigma, normal=True)
     assert approximated == pytest.approx(by_normal(objective, labels, score, sigma), abs=1e-12)
+
+
+def test_items_that_are_no_rivals_are_as_good_as_absent() -> None:
+    """Without gain, an item that nobody can lose to changes neither the metric nor any gradient."""
+    labels, score = [2, 0, 1, 0], np.array([0.3, 0.5, -0.2, 0.1])
+    value, force = found("rbp", labels, score, 0.5)
+    more = [2, 0, 0, 1, 0, 0], np.array([0.3, 9.0, 0.5, -0.2, 0.1, -4.0])
+    rival = np.array([True, False, True, True, True, False])
+    again, forces = found("rbp", *more, 0.5, rival=rival)
+    assert again == pytest.approx(value, abs=1e-12)
+    np.testing.assert_allclose(forces[rival], force, atol=1e-12)
+    assert not forces[~rival].any()
 
 
 @pytest.mark.parametrize("objective", ["ndcg", "rbp"])
