@@ -31,17 +31,17 @@ from distagg.cli.options import (
     with_shortcuts,
 )
 from distagg.dataset import Dataset
-from distagg.dataset.rankings import FORMATS, SUFFIXES, Format, as_csv, as_trec
+from distagg.dataset.rankings import FORMATS, SUFFIXES, Format, as_csv, as_parquet, as_trec
 from distagg.engine.fitting.fit import Goal, fit
 from distagg.engine.progress import metered
 from distagg.engine.rank import rank_by_chunks, rank_to
 from distagg.engine.rank_options import Shown
 from distagg.engine.runner import Runner
-from distagg.engine.saved import Fitted, load_model, save_model
+from distagg.engine.saved import Fitted, expert_table, load_model, save_model
 from distagg.errors import UsageError
 from distagg.models import Model, Params, is_model, model_named, reseeded
-from distagg.reports.terminal import ranking_table, render_table
-from distagg.storage.atomic import refuse_existing
+from distagg.reports.terminal import ranking_table, reliability_text, render_table
+from distagg.storage.atomic import refuse_existing, staged_file
 from distagg.storage.paths import Place, place
 
 SHOWN_QUERIES, SHOWN_ITEMS = 3, 10  # of a ranking on a terminal
@@ -116,12 +116,23 @@ def fit_command(
             params = fit(best, dataset, valid=validation, goal=goal, runner=runner, progress=progress)
     save_model(output, Fitted(best, params, dataset.experts), {"goal": goal.metric, "tried": tried})
     learned = {name: value.tolist() for name, value in params.items()}
-    text = learned_text(best.name, params, dataset.experts, best.weight_columns)
+    experts = expert_table(best, params, dataset.experts).to_pylist()
+    text = _learned_reliabilities(best.name, params, experts) if experts else ""
+    text = text or learned_text(best.name, params, dataset.experts, best.weight_columns)
+    about = {"model": best.name, "settings": dataclasses.asdict(best), "params": learned, "tried": tried}
     call.show(
-        {"model": best.name, "settings": dataclasses.asdict(best), "params": learned, "tried": tried},
+        about | ({"experts": experts} if experts else {}),
         _tried_table(tried, goal.metric) + text,
         note=f"saved: {output}",
     )
+
+
+def _learned_reliabilities(model: str, params: Params, experts: list[dict[str, Any]]) -> str:
+    """The reliabilities of experts as a table, below what else was learned."""
+    from distagg.reports.terminal import learned_text
+
+    others = {name: value for name, value in params.items() if not name.startswith("expert_")}
+    return learned_text(model, others, (), ()) + "\n" + reliability_text(experts)
 
 
 def _tried_table(tried: list[dict[str, Any]], metric: str) -> str:
@@ -178,9 +189,16 @@ def _tried_table(tried: list[dict[str, Any]], metric: str) -> str:
         "item; the others are not counted)",
     ),
     option(
+        "--experts",
+        metavar="FILE",
+        help="write how reliable each expert is (.csv or .parquet), with standard errors and votes, for models that "
+        "learn it: crowd_bt, noisy_bt, theta_mpm. A directory of rankings has it as _experts.parquet",
+    ),
+    option(
         "--report",
         metavar="FILE.html",
-        help="write a page with the top and bottom of the first query's ranking, and its uncertainty",
+        help="write a page with the top and bottom of the first query's ranking, its uncertainty, and the reliability "
+        "of experts",
     ),
     ALLOW_UNSEEN,
     examples=(
@@ -192,6 +210,7 @@ def _tried_table(tried: list[dict[str, Any]], metric: str) -> str:
         "distagg rank model mq -o tonight.run",
         "distagg rank mpm movies -o top.csv --support --titles --min-support 10 --report top.html",
         "distagg rank bradley_terry battles -o board.csv -p errors=standard",
+        "distagg rank crowd_bt votes.csv -o board.csv --experts annotators.csv",
     ),
 )
 def rank_command(
@@ -205,12 +224,17 @@ def rank_command(
     weights: str | None,
     where: str | None,
     completion: Completion,
+    experts: str | None,
     report: str | None,
     allow_unseen: bool,
     **columns: Any,
 ) -> None:
     target = place(output) if output else None
     _refuse_formats(target, fmt, report)
+    if experts:
+        refuse_existing(place(experts))
+        if place(experts).suffix not in (".csv", ".parquet"):
+            raise UsageError(f"--experts {experts}: found no known ending, expected .csv or .parquet")
     shown = Shown(
         support=columns["support"],
         least=columns["min_support"],
@@ -223,6 +247,7 @@ def rank_command(
     dataset = matching(data.open(), where)
     with call.runner() as runner, metered("rank", len(dataset.plan())) as progress:
         ready, params = ready_model(call, model, settings, data, dataset, runner, allow_unseen=allow_unseen)
+        worth = _reliabilities(ready, params, dataset, experts)
         through = completion.fit(dataset, call.seed, runner)
         options: dict[str, Any] = {"shown": shown, "through": through, "runner": runner, "progress": progress}
         if target is None:
@@ -231,15 +256,34 @@ def rank_command(
                 print(json.dumps(pa.concat_tables(tables).to_pylist(), indent=1))
             elif sys.stdout.isatty() and not fmt:
                 _print_top(tables, dataset.manifest.queries)
+                if len(worth):
+                    print("\n" + reliability_text(worth.to_pylist()))
             else:
                 _print_lines(tables, fmt or _format_of_pipe(dataset, shown), ready.name)
             return
         fmt = fmt or SUFFIXES.get(target.suffix, "parquet")
         rows = rank_to(target, ready, params, dataset, fmt=fmt, **options)
     if report:
-        _report_ranking(target, ready.name, report)
+        _report_ranking(target, ready.name, report, worth)
     about = {"model": ready.name, "rows": rows, "output": str(target), "format": fmt}
+    about |= {"experts": worth.to_pylist()} if len(worth) else {}
     call.show(about, note=f"ranked {rows:,} items with {ready.name}: {target}")
+
+
+def _reliabilities(model: Model, params: Params, dataset: Dataset, target: str | None) -> pa.Table:
+    """The table about experts, written to a file if one is named; refuses that for models that learn no reliability."""
+    worth = expert_table(model, params, dataset.experts)
+    if target is None:
+        return worth
+    if not len(worth):
+        raise UsageError(
+            f"--experts: {model.name} does not learn how reliable experts are; crowd_bt, noisy_bt and theta_mpm do"
+        )
+    file = place(target)
+    with staged_file(file) as staging:
+        staging.write_bytes(as_csv(worth, header=True) if file.suffix == ".csv" else as_parquet(worth))
+    say(f"wrote the reliability of {len(worth):,} experts: {file}")
+    return worth
 
 
 def _refuse_formats(target: Place | None, fmt: Format | None, report: str | None) -> None:
@@ -316,7 +360,7 @@ def without_labels(model: Model, data: Data) -> Model:
     return model
 
 
-def _report_ranking(target: Place, model: str, report: str) -> None:
+def _report_ranking(target: Place, model: str, report: str, experts: pa.Table) -> None:
     """Write a page with the top and bottom of the first query's ranking, and its uncertainty if there is any."""
     from distagg.engine.read_rankings import read_rankings
     from distagg.reports import consensus_report, write_report
@@ -330,5 +374,6 @@ def _report_ranking(target: Place, model: str, report: str) -> None:
         contents["variance"] = {name: table[name].to_pylist() for name in ("rank", "uncertainty")}
         for unit in {"experts", "comparisons"}.intersection(table.column_names):
             contents["variance"] |= {"support": table[unit].to_pylist(), "unit": unit}
+    contents["experts"] = experts.to_pylist()
     write_report(consensus_report(contents), report, overwrite=True)
     say(f"report: {report}")

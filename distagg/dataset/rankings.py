@@ -2,7 +2,8 @@
 
 The worker that ranks a chunk writes its part under the name of its attempt; the driver accepts one attempt of each part
 and publishes all of them together. Files that are not rows of the ranking have names that begin with an underscore
-(``_fits/``, ``_manifest.json``). Readers of Parquet directories skip these, so that they see one table.
+(``_fits/``, ``_experts.parquet``, ``_manifest.json``). Readers of Parquet directories skip these, so that they see one
+table.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from distagg.types import RANKINGS_TABLE, SCHEMA_VERSION
 Format = Literal["parquet", "trec", "csv"]
 FORMATS: tuple[Format, ...] = ("parquet", "trec", "csv")
 RANKINGS_FORMAT = "distagg-rankings"
+EXPERTS = "_experts.parquet"  # the table about experts, of models that learn how reliable they are
 FITS = "_fits"  # the folder of tables about fits
 EXPONENT = 1e10  # Arrow and Python write smaller numbers without an exponent
 SUFFIXES: dict[str, Format] = {".csv": "csv", ".trec": "trec", ".run": "trec", ".txt": "trec"}
@@ -74,14 +76,14 @@ def write_part(
 ) -> RankedPart:
     """Write one chunk's rankings as a new attempt; fits (folder ``_fits``) only with Parquet."""
     if fmt == "parquet":
-        body = _as_parquet(table, ["query", "status"])
+        body = as_parquet(table, ["query", "status"])
     else:
         body = as_csv(table, header=False) if fmt == "csv" else as_trec(table, tag)
     ranking = _write_attempt(folder, f"part-{index:05d}", body, len(table))
     written_fits = None
     if fits is not None and fmt == "parquet":
         (folder / FITS).mkdir(exist_ok=True)
-        written_fits = _write_attempt(folder, f"{FITS}/fits-{index:05d}", _as_parquet(fits, False), len(fits))
+        written_fits = _write_attempt(folder, f"{FITS}/fits-{index:05d}", as_parquet(fits), len(fits))
     return RankedPart(ranking, written_fits, tuple(table.column_names), unfinished)
 
 
@@ -92,14 +94,19 @@ def _write_attempt(folder: Place, stem: str, body: bytes, rows: int) -> Written:
     return Written(attempt, rows, len(body), hashlib.sha256(body).hexdigest())
 
 
-def _as_parquet(table: pa.Table, dictionary: list[str] | bool) -> bytes:
+def as_parquet(table: pa.Table, dictionary: list[str] | bool = False) -> bytes:
     sink = io.BytesIO()
     pq.write_table(table, sink, compression="zstd", compression_level=1, use_dictionary=dictionary)
     return sink.getvalue()
 
 
-def publish_directory(folder: Place, parts: Iterable[RankedPart], about: dict[str, Any]) -> None:
-    """Rename the accepted attempts to their final names (not on a store), delete the others, write the manifest."""
+def publish_directory(
+    folder: Place, parts: Iterable[RankedPart], about: dict[str, Any], experts: pa.Table | None = None
+) -> None:
+    """Rename the accepted attempts to their final names (not on a store), delete the others, write the manifest.
+
+    ``experts`` is the table about experts, which is written if it has rows.
+    """
     parts = list(parts)
     files = [_accept(folder, part.ranking, f"part-{index:05d}") for index, part in enumerate(parts)]
     fits = [_accept(folder, part.fits, f"{FITS}/fits-{index:05d}") for index, part in enumerate(parts) if part.fits]
@@ -107,6 +114,8 @@ def publish_directory(folder: Place, parts: Iterable[RankedPart], about: dict[st
     for file in (*folder.glob("part-*"), *(folder / FITS).glob("fits-*")):
         if str(file) not in accepted:
             file.unlink()
+    if experts is not None and len(experts):
+        (folder / EXPERTS).write_bytes(as_parquet(experts))
     body = {"format": RANKINGS_FORMAT, "schema": SCHEMA_VERSION, **about, "files": files, "fits": fits}
     (folder / HIDDEN_MANIFEST).write_text(json.dumps(body, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 

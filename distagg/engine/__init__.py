@@ -155,7 +155,7 @@ def solve(
     Returns
     -------
     Result
-        ``ranking`` and ``fits`` (Arrow tables), ``converged``, ``criterion``.
+        ``ranking``, ``fits`` and ``experts`` (Arrow tables), ``converged``, ``criterion``.
 
     >>> import pyarrow as pa
     >>> battles = pa.table({"winner": ["x", "x", "y", "z"], "loser": ["y", "z", "z", "x"]})

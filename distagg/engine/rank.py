@@ -20,6 +20,7 @@ from distagg.engine.fitting.fit import Through, cut, gather, tell_pool
 from distagg.engine.progress import Progress, silent
 from distagg.engine.rank_options import Shown, prepared
 from distagg.engine.runner import InlineRunner, Runner, Work
+from distagg.engine.saved import expert_table
 from distagg.errors import InputError, UsageError
 from distagg.models import Model, Params
 from distagg.models.base import Known, solve_known
@@ -41,13 +42,15 @@ class Result:
     ``model`` is the model's name. ``ranking`` has the columns query, item, rank, score and those of the model:
     uncertainty, low, high, status, component. ``fits`` has a row per query for models that iterate: converged,
     iterations, gradient, likelihood and columns of the model; with ``trace`` also the log likelihood after every step.
-    ``criterion`` describes when a fit counts as converged.
+    ``experts`` has a row per expert for models that learn how reliable experts are: expert, reliability, error, low,
+    high, votes. ``criterion`` describes when a fit counts as converged.
     """
 
     model: str
     ranking: pa.Table
     fits: pa.Table
     criterion: str
+    experts: pa.Table
 
     @property
     def converged(self) -> bool:
@@ -135,7 +138,8 @@ def solve(
     pieces = list(runner.map(Work(_solve_task, (model, known, shown, trace), ids=True), refs))
     rankings = [no_rows(ranking_schema(model, shown)), *(ranking for ranking, _ in pieces)]
     fits = [no_rows(fits_schema(model, trace=trace)), *(fit for _, fit in pieces)]
-    return Result(model.name, pa.concat_tables(rankings), pa.concat_tables(fits), model.criterion)
+    experts = expert_table(model, params, dataset.experts)
+    return Result(model.name, pa.concat_tables(rankings), pa.concat_tables(fits), model.criterion, experts)
 
 
 def rank_by_chunks(
@@ -178,7 +182,7 @@ def rank_to(
             parts = _write_parts(folder, (model, known, shown), refs, fmt, runner, progress)
             converged = not any(part.unfinished for part in parts)
             about = {"model": model.name, "queries": dataset.manifest.queries, "converged": converged}
-            publish_directory(folder, parts, about)
+            publish_directory(folder, parts, about, expert_table(model, params, dataset.experts))
         return sum(part.rows for part in parts)
     with staged_file(target) as staging:
         folder = staging.with_name(staging.name + ".parts")

@@ -15,6 +15,8 @@ import shutil
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow as pa
+
 from distagg.dataset.chunk import Chunk
 from distagg.dataset.dataset import CHUNK_ENTRIES, Dataset
 from distagg.dataset.rankings import FITS, Format, RankedPart, Written, publish_directory, publish_file
@@ -24,6 +26,7 @@ from distagg.engine.rank import ready, write_task
 from distagg.engine.rank_incremental import Earlier, NotedPart, Recipe, Reuse, learned, link, recipe_of
 from distagg.engine.rank_options import Shown
 from distagg.engine.runner import InlineRunner, Runner, Work
+from distagg.engine.saved import expert_table
 from distagg.errors import InputError
 from distagg.models import Model, Params
 from distagg.models.base import collecting, not_converged
@@ -79,7 +82,8 @@ def rank_in_parts(
     before_publishing(notes)
     if reuse is not None and recipe is not None:
         recipe.write(reuse.recipe, [(_unnamed(part), part_notes) for part, part_notes in ordered])
-    _publish(target, staging, [part for part, _ in ordered], fmt, model, dataset)
+    experts = expert_table(model, params, dataset.experts)
+    _publish(target, staging, [part for part, _ in ordered], fmt, model, dataset, experts)
     _remove(staging, quietly=True)  # a worker that lost its driver may still be writing
     for note in notes:
         not_converged(note)
@@ -152,7 +156,13 @@ def _unnamed(part: RankedPart) -> RankedPart:
 
 
 def _publish(
-    target: Place, staging: Place, parts: list[RankedPart], fmt: Format, model: Model, dataset: Dataset
+    target: Place,
+    staging: Place,
+    parts: list[RankedPart],
+    fmt: Format,
+    model: Model,
+    dataset: Dataset,
+    experts: pa.Table,
 ) -> None:
     if fmt != "parquet":
         with staged_file(target) as file:
@@ -169,7 +179,7 @@ def _publish(
                     )  # a link: staging stays complete if the driver dies
         converged = not any(part.unfinished for part in parts)
         about = {"model": model.name, "queries": dataset.manifest.queries, "converged": converged}
-        publish_directory(folder, parts, about)
+        publish_directory(folder, parts, about, experts)
 
 
 def _link(source: Place, target: Place) -> None:

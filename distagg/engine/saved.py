@@ -119,6 +119,22 @@ def _rows(value: np.ndarray, where: np.ndarray, unseen: float) -> np.ndarray:
     return np.where(seen, value[where], unseen)
 
 
+def expert_table(model: Model, params: Params, experts: tuple[str, ...]) -> pa.Table:
+    """What the model says about the worth of each expert (``distagg.models.reliability``); no rows if it says nothing.
+
+    The most reliable expert comes first, and experts that the model has not seen last.
+    """
+    columns = model.reliabilities(params)
+    if not columns:
+        return pa.table({"expert": pa.array([], pa.string())})
+    order = np.argsort(-columns["reliability"], kind="stable")  # nan last
+    values = {
+        name: pa.array(column[order], mask=np.isnan(column[order])) if column.dtype.kind == "f" else column[order]
+        for name, column in columns.items()
+    }
+    return pa.table({"expert": as_words([experts[row] for row in order]), **values})
+
+
 @dataclass(frozen=True, slots=True)
 class Fitted:
     """A model with the parameters it learned and the experts it learned them from."""
@@ -130,6 +146,11 @@ class Fitted:
     def params_for(self, experts: tuple[str, ...]) -> Params:
         """Parameters in the order of these experts; it is an error if the model has seen none of them."""
         return align_experts(self.model, self.params, self.experts, experts)
+
+    @property
+    def reliabilities(self) -> pa.Table:
+        """What the model learned about the worth of each expert; no rows if it learned nothing of the kind."""
+        return expert_table(self.model, self.params, self.experts)
 
     def params_on(self, dataset: Dataset, runner: Runner | None = None, *, allow_unseen: bool = False) -> Params:
         """Parameters in the order of the dataset's experts.

@@ -188,6 +188,10 @@ class Model:
         """Scores of the items of a split query; every chunk of the query has all its items."""
         raise NotImplementedError
 
+    def reliabilities(self, params: Params) -> dict[str, np.ndarray]:
+        """What was learned about the worth of each expert, in the columns of ``models.reliability``; {} if nothing."""
+        return {}
+
     @property
     def item_columns(self) -> tuple[str, ...]:
         """Columns that ``solve`` gives for items beside the score: some of ITEM_COLUMNS, the same for every chunk."""

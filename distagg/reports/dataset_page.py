@@ -9,7 +9,7 @@
 ``consensus_report`` shows both ends of one ranking from very many experts, with their support and the uncertainty. Its
 input is a dictionary with optional keys: ``title``; ``ends`` {model: {"top": rows, "bottom": rows}} with rows of rank,
 title (or item), experts or comparisons, won, lost; ``variance`` {"support", "unit", "rank", "uncertainty"}, where unit
-names what support counts.
+names what support counts; ``experts``, rows of expert, reliability, low, high, votes.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any
 
 from distagg.reports import charts as svg
 from distagg.reports.curves import cloud
+from distagg.reports.experts_page import reliability_section
 from distagg.reports.html import Child, Markup, element, facts, figure, figures, folded, page, section, table
 from distagg.reports.text import NOTHING, count, number, plural, share
 
@@ -188,6 +189,7 @@ def consensus_report(contents: Mapping[str, Any]) -> str:
     sections = [
         section("Both ends", *(ends_table(name, both) for name, both in (contents.get("ends") or {}).items())),
         section("How sure it is", variance_pictures(contents.get("variance") or {})),
+        reliability_section(contents.get("experts") or []),
     ]
     return page(str(contents.get("title") or "Ranking"), "One ranking from many experts", sections)
 

@@ -8,8 +8,8 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from distagg.reports.charts import hinton
-from distagg.reports.html import Markup, facts, figure, figures, page, section, table
+from distagg.reports.charts import Bar, bars, hinton
+from distagg.reports.html import Markup, facts, figure, figures, folded, page, section, table
 from distagg.reports.terminal import render_table
 from distagg.reports.text import NOTHING, count, number, percent, plural, signed
 
@@ -30,6 +30,13 @@ SCALE = (
 )
 
 
+RELIABILITY = (
+    "reliability: crowd_bt's chance to agree with the true preference (0.5: a coin, below: reversed), noisy_bt's "
+    "chance to follow the strengths, theta_mpm's adherence (1: the best expert). votes: the decisive comparisons that "
+    "it rests on."
+)
+
+
 def quality_text(result: Mapping[str, Any]) -> str:
     """Experts as a table for the terminal, with the meaning of the verdicts."""
     rows = result["experts"]
@@ -38,7 +45,7 @@ def quality_text(result: Mapping[str, Any]) -> str:
     lines += [f"... and {len(rows) - SHOWN:,} experts more; --json prints all"] if len(rows) > SHOWN else []
     totals = {kind: sum(row["verdict"] == kind for row in rows) for kind in MEANING}
     lines += [f"{kind} ({totals[kind]}): {meaning}" for kind, meaning in MEANING.items() if totals[kind]]
-    return "\n".join([*lines, SCALE, *([_loss_note(result)] if _labelled(rows) else [])])
+    return "\n".join([*lines, *_notes(result)])
 
 
 def experts_report(result: Mapping[str, Any]) -> str:
@@ -51,15 +58,50 @@ def experts_report(result: Mapping[str, Any]) -> str:
         f"tested on {result['data'] or 'synthetic lists of ten of twenty items'}",
         [
             section("At a glance", facts(totals)),
+            reliability_section(rows),
             section("Weights", hinton_figure(result.get("weights") or {}), note=WEIGHTS),
             section(
                 "Every expert",
                 table(_headings(result), _quality_rows(result)[:TABLED], label="Experts", left=(0, 1)),
-                note=" ".join([*_left_out(rows), SCALE, *([_loss_note(result)] if _labelled(rows) else [])]),
+                note=" ".join([*_left_out(rows), *_notes(result)]),
             ),
             section("Verdicts", table(["verdict", "meaning"], words, label="Verdicts", left=(0, 1))),
         ],
     )
+
+
+def _notes(result: Mapping[str, Any]) -> list[str]:
+    rows = result["experts"]
+    worth = [RELIABILITY] if _reliable(rows) else []
+    return [SCALE, *worth, *([_loss_note(result)] if _labelled(rows) else [])]
+
+
+def reliability_section(rows: Sequence[Mapping[str, Any]]) -> Markup:
+    """Reliabilities with their intervals as bars, and as a table; nothing where the model learned none."""
+    known = sorted((row for row in rows if row.get("reliability") is not None), key=lambda row: -row["reliability"])
+    if not known:
+        return Markup("")
+    drawn = [
+        Bar(row["expert"], row["reliability"], f"{row['reliability']:.2f}, {count(row['votes'])} votes", low, high)
+        for row in known[:MOST_EXPERTS]
+        for low, high in [(row["low"], row["high"])]
+    ]
+    omitted = f" The first {MOST_EXPERTS} of {len(known):,}." if len(known) > MOST_EXPERTS else ""
+    cells = [[row["expert"], *reliability_cells(row)] for row in known[:TABLED]]
+    heads = ["expert", "reliability", "95% interval", "votes"]
+    return section(
+        "Reliability",
+        figures([figure("Reliability", bars(drawn, title="Reliability of experts"), note=f"Whiskers: 95%.{omitted}")]),
+        folded("Numbers", table(heads, cells, label="Reliability")),
+        note=RELIABILITY,
+    )
+
+
+def reliability_cells(row: Mapping[str, Any]) -> list[str]:
+    """Reliability, interval and votes of an expert as text."""
+    if row.get("reliability") is None:
+        return [NOTHING, NOTHING, NOTHING if row.get("votes") is None else count(row["votes"])]
+    return [f"{row['reliability']:.2f}", f"{row['low']:.2f} to {row['high']:.2f}", count(row["votes"])]
 
 
 def _left_out(rows: Sequence[object]) -> list[str]:
@@ -90,16 +132,24 @@ def _labelled(rows: Sequence[Mapping[str, Any]]) -> bool:
 
 def _headings(result: Mapping[str, Any]) -> list[str]:
     tried = ["queries"] if result["data"] else []
-    return ["expert", "verdict", "order", "listed", *tried, *(["loss, %"] if _labelled(result["experts"]) else [])]
+    worth = ["reliability", "95% interval", "votes"] if _reliable(result["experts"]) else []
+    loss = ["loss, %"] if _labelled(result["experts"]) else []
+    return ["expert", "verdict", "order", "listed", *tried, *worth, *loss]
+
+
+def _reliable(rows: Sequence[Mapping[str, Any]]) -> bool:
+    return any(row.get("reliability") is not None for row in rows)
 
 
 def _quality_rows(result: Mapping[str, Any]) -> list[list[str]]:
-    return [_quality_row(row, bool(result["data"])) for row in result["experts"]]
+    worth = _reliable(result["experts"])
+    return [_quality_row(row, bool(result["data"]), worth) for row in result["experts"]]
 
 
-def _quality_row(row: Mapping[str, Any], tried: bool) -> list[str]:
+def _quality_row(row: Mapping[str, Any], tried: bool, worth: bool) -> list[str]:
     cells = [row["expert"], row["verdict"], signed(row["order"]), signed(row["listed"])]
     cells += [count(row["queries"])] if tried else []
+    cells += reliability_cells(row) if worth else []
     if row.get("loss") is not None:
         cells.append(f"{percent(row['loss'], signed=True)} ± {percent(row['error'])}")
     return cells

@@ -179,6 +179,32 @@ def learned_text(model: str, params: Mapping[str, np.ndarray], experts: Sequence
     return "\n".join([f"{model}: {said}", *tables])
 
 
+def reliability_text(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The worth of experts, most reliable first, with 95% intervals and the votes that it rests on.
+
+    >>> row = {"expert": "ann", "reliability": 0.9, "error": 0.05, "low": 0.8, "high": 1.0, "votes": 40}
+    >>> print(reliability_text([row]))
+    expert  reliability  error  95% interval  votes
+    ------  -----------  -----  ------------  -----
+    ann           0.900  0.050  0.80 to 1.00     40
+    """
+    if not rows:
+        return ""
+    heads = [*(name for name in rows[0] if name not in ("low", "high"))]
+    heads.insert(3, "95% interval")
+    body = [[_reliability(row, name) for name in heads] for row in rows[:_EXPERTS]]
+    more = [f"... and {len(rows) - _EXPERTS:,} experts more"] if len(rows) > _EXPERTS else []
+    return "\n".join([render_table([head.replace("_", " ") for head in heads], body), *more])
+
+
+def _reliability(row: Mapping[str, Any], name: str) -> str:
+    if name == "95% interval":
+        return NOTHING if row["low"] is None else f"{row['low']:.2f} to {row['high']:.2f}"
+    if name in ("expert", "votes"):
+        return str(row[name])
+    return NOTHING if row[name] is None else f"{row[name]:.3f}"
+
+
 def _weights(name: str, values: np.ndarray, experts: Sequence[str], columns: Sequence[str]) -> str:
     width = min(values.shape[1], _WEIGHTS)
     plain = values.shape[1] == 1

@@ -28,10 +28,10 @@ EXACT = 1e-9  # relative to the largest lift: a smaller difference is rounding
 
 
 class Lift(NamedTuple):
-    """The effect of one expert in the queries where it has a list."""
+    """The effect of one expert in the queries where it has a list or pairs."""
 
     expert: int
-    queries: Bools  # (Q,) the chunk's queries where it has a list
+    queries: Bools  # (Q,) the chunk's queries where it has a list or pairs
     present: Chunk  # those queries
     without: Floats  # (items of present,) scores without the expert
     lift: Floats  # (items of present,)
@@ -39,22 +39,26 @@ class Lift(NamedTuple):
 
 def chunk_lifts(model: Model, chunk: Chunk, params: Params, score: Floats) -> Iterator[Lift]:
     """Lifts of all experts of a chunk, in order; ``score`` (I,) are the model's scores with all experts."""
-    query = np.repeat(np.arange(chunk.n_queries), np.diff(chunk.list_offsets))
-    for expert in np.unique(chunk.list_expert):
+    queries = np.arange(chunk.n_queries)
+    query = np.repeat(queries, np.diff(chunk.list_offsets))
+    pair_query = np.repeat(queries, np.diff(chunk.pair_offsets))
+    for expert in np.union1d(chunk.list_expert, chunk.pair_expert):
         listed = np.zeros(chunk.n_queries, dtype=np.bool_)
         listed[query[chunk.list_expert == expert]] = True
+        listed[pair_query[chunk.pair_expert == expert]] = True
         present, full = chunk.select(listed), score[listed[chunk.item_query()]]
         without = solved(model, present.without([int(expert)]), params).score
         yield Lift(int(expert), listed, present, without, centred(present, full - without))
 
 
-def whole_lists(model: Model, dataset: Dataset) -> Dataset:
-    """The lists as the model takes them; data in which experts cannot be left out are refused: pairs, split queries."""
+def whole_queries(model: Model, dataset: Dataset) -> Dataset:
+    """The data as the model takes them; split queries, from which no expert can be left out, are refused."""
     dataset = cut(model, dataset)
-    if dataset.manifest.kind != "lists":
-        raise UsageError(f"experts are judged by their lists, but the dataset holds {dataset.manifest.kind}")
     if split_query(dataset):
-        raise UsageError("experts are judged on whole queries, but the dataset is partitioned by expert")
+        raise UsageError(
+            f"experts are left out of whole queries, but the {dataset.manifest.kind} of one query are in "
+            f"{len(dataset.plan())} chunks; choose a part of them (distagg.Dataset.select)"
+        )
     return dataset
 
 
@@ -95,7 +99,9 @@ def explain(
         ``items`` (rank, item, label, score, consensus, ranks, lifts), ``experts`` (by total lift, largest
         first), ``exact`` and more.
     """
-    dataset = whole_lists(fitted.model, as_dataset(data, columns=columns))
+    dataset = whole_queries(fitted.model, as_dataset(data, columns=columns))
+    if dataset.manifest.kind != "lists":
+        raise UsageError(f"a ranking is explained by lists, but the dataset holds {dataset.manifest.kind}")
     params, chunk = fitted.params_on(dataset, allow_unseen=allow_unseen), _one_query(dataset, query)
     score = solved(fitted.model, chunk, params).score
     lifts = {lift.expert: lift.lift for lift in chunk_lifts(fitted.model, chunk, params, score)}

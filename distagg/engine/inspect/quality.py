@@ -7,6 +7,8 @@ items in two ways:
 - ``order``: the items it ranks first go up (or down: then it is inverted) relative to those it ranks last;
 - ``listed``: the items it lists go up (or down) relative to those it does not list.
 
+An expert of pairs moves items by ``order`` alone: the items that it prefers go up, or down.
+
 Both are signed root mean squares over the items of its queries, scaled so that the root mean square over all experts is
 1. Where the score is a sum over experts, the squares of both add up to the expert's total effect.
 """
@@ -23,7 +25,7 @@ from distagg.dataset.chunk import Chunk
 from distagg.dataset.dataset import Dataset
 from distagg.engine.data import as_dataset
 from distagg.engine.fitting.fit import Goal, fit
-from distagg.engine.inspect.attribution import Lift, chunk_lifts, whole_lists
+from distagg.engine.inspect.attribution import Lift, chunk_lifts, whole_queries
 from distagg.engine.progress import Progress, silent
 from distagg.engine.rank import solved
 from distagg.engine.runner import InlineRunner, Runner, Work
@@ -35,20 +37,28 @@ from distagg.types import Floats
 LEAST = 0.1  # an expert counts as unused if its effect is below this fraction of the typical effect
 PROBED = 10  # items that an expert lists in a synthetic query, of twice as many
 PROBES, COMPANY = 10, 50  # synthetic lists per expert, and the largest number of experts in a query
+WORTH = ("reliability", "low", "high", "votes")
 SUMS = ("queries", "items", "moved", "within", "along", "above", "loss", "loss_squared")
 
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """The verdict on one expert and its figures. ``loss`` is what the metric would lose without the expert."""
+    """The verdict on one expert and its figures. ``loss`` is what the metric would lose without the expert.
+
+    ``reliability``, its 95% interval and the ``votes`` that it rests on are those of models that learn them.
+    """
 
     expert: str
     verdict: str
     order: float
     listed: float
-    queries: int  # with a list by this expert
+    queries: int  # with a list or pairs by this expert
     loss: float | None = None
     error: float | None = None  # standard error of the loss
+    reliability: float | None = None
+    low: float | None = None
+    high: float | None = None
+    votes: int | None = None
 
 
 def judge_experts(
@@ -83,10 +93,11 @@ def judge_experts(
     Returns
     -------
     list of Quality
-        One for each expert that the model was fitted on and that has a list in the data: ``verdict``, ``order``,
-        ``listed``, ``queries``, and with labels ``loss`` and ``error``.
+        One for each expert that the model was fitted on and that has a list or pairs in the data: ``verdict``,
+        ``order``, ``listed``, ``queries``, and with labels ``loss`` and ``error``; of models that learn it,
+        ``reliability``, ``low``, ``high`` and ``votes``.
     """
-    tried = whole_lists(fitted.model, _probe(fitted.experts) if data is None else as_dataset(data))
+    tried = whole_queries(fitted.model, _probe(fitted.experts) if data is None else as_dataset(data))
     params, goal = fitted.params_on(tried, runner, allow_unseen=allow_unseen), (goal or Goal()).on(tried)
     highest = highest_label(tried.manifest) if tried.manifest.labels else None
     work = Work(_sums_task, (fitted.model, params, goal, highest), ids=goal.protocol == "trec")
@@ -101,6 +112,7 @@ def judge_experts(
     order, listed = order / _typical(order[present]), listed / _typical(listed[present])
     mean = sums["loss"] / max(labelled, 1.0)
     error = np.sqrt(np.maximum(sums["loss_squared"] / max(labelled, 1.0) - mean**2, 0.0) / max(labelled - 1.0, 1.0))
+    worth = {row["expert"]: row for row in fitted.reliabilities.to_pylist()}
     qualities = [
         Quality(
             tried.experts[e],
@@ -108,7 +120,8 @@ def judge_experts(
             float(order[e]),
             float(listed[e]),
             int(sums["queries"][e]),
-            *((float(mean[e]), float(error[e])) if labelled else ()),
+            *((float(mean[e]), float(error[e])) if labelled else (None, None)),
+            *(worth.get(tried.experts[e], {}).get(name) for name in WORTH),
         )
         for e in present
     ]
@@ -229,6 +242,8 @@ def _sums_task(chunk: Chunk, index: int, payload: tuple[Any, ...]) -> Floats:
 def _movement(of: Lift) -> tuple[float, ...]:
     """The first six of SUMS: queries, items, squared lift of all items and within the list, direction of both."""
     chunk, lift = of.present, of.lift
+    if chunk.n_pairs:
+        return _pair_movement(of)
     sizes = np.diff(chunk.entry_offsets)
     own = np.repeat(chunk.list_expert == of.expert, sizes)
     position = (np.arange(chunk.n_entries) - np.repeat(chunk.entry_offsets[:-1], sizes))[own]
@@ -239,3 +254,13 @@ def _movement(of: Lift) -> tuple[float, ...]:
     within = lift[rows] - mean[query]
     along = float((within * -(position / count[query])).sum())
     return chunk.n_queries, chunk.n_items, float((lift**2).sum()), float((within**2).sum()), along, float(mean.sum())
+
+
+def _pair_movement(of: Lift) -> tuple[float, ...]:
+    """The same for pairs: all movement is by order, in the direction of what the expert preferred."""
+    chunk, lift = of.present, of.lift
+    own = (chunk.pair_expert == of.expert) & ~chunk.pair_tie
+    base = np.repeat(chunk.item_offsets[:-1], np.diff(chunk.pair_offsets))[own]
+    gap = lift[base + chunk.pair_winner[own]] - lift[base + chunk.pair_loser[own]]
+    moved = float((lift**2).sum())
+    return chunk.n_queries, chunk.n_items, moved, moved, float((chunk.pair_weight[own] * gap).sum()), 0.0

@@ -32,6 +32,7 @@ from distagg.models.outcome import Outcome
 from distagg.models.pairs import unlisted_param
 from distagg.models.pairwise.routes import DIGITS
 from distagg.models.pool import Pooled, pool_param
+from distagg.models.reliability import reliability_columns
 from distagg.models.rounds import Gathered, Params, Stage, Statistics
 from distagg.optimise.convergence import FIT_COLUMNS, not_begun
 from distagg.types import Floats
@@ -222,6 +223,10 @@ class CrowdBt(Crowd):
         eta = expit(theta)
         return np.asarray((self.agree + self.disagree) * eta * expit(-theta))[:, None, None]
 
+    def reliabilities(self, params: Params) -> dict[str, np.ndarray]:
+        eta = expit(params["expert_logit"])
+        return reliability_columns(eta, params["expert_error"], params["expert_votes"])
+
     def learned_params(self, theta: Floats, error: Floats) -> Params:
         return {"expert_logit": theta, "expert_error": expit(theta) * expit(-theta) * error[:, 0]}
 
@@ -278,6 +283,12 @@ class NoisyBt(Crowd):
         matrix[:, 0, 0] = (self.agree + self.noise) * spread[0::2]
         matrix[:, 1, 1] = 2.0 * self.even * spread[1::2]
         return matrix
+
+    def reliabilities(self, params: Params) -> dict[str, np.ndarray]:
+        columns = reliability_columns(params["expert_reliability"], params["expert_error"], params["expert_votes"])
+        unseen = np.isnan(columns["reliability"])
+        bias, error = expit(params["expert_bias"]), params["expert_bias_error"]
+        return {**columns, "bias": np.where(unseen, np.nan, bias), "bias_error": np.where(unseen, np.nan, error)}
 
     def learned_params(self, theta: Floats, error: Floats) -> Params:
         error = (expit(theta) * expit(-theta)).reshape(-1, 2) * error

@@ -102,14 +102,18 @@ def adherence_slopes(
     score: Floats,  # (I,)
     slope: Floats,  # (experts,) added to
     curve: Floats,  # (experts,) added to
+    square: Floats,  # (experts,) added to
 ) -> None:
-    """First and minus second derivative of the log likelihood in each expert's adherence, scores fixed."""
+    """First and minus second derivative of the log likelihood in each expert's adherence, scores fixed.
+
+    ``square`` gets the squares of the first derivatives of single queries.
+    """
     for q in range(len(lists.item_offsets) - 1):
         s = score[lists.item_offsets[q] : lists.item_offsets[q + 1]]
         if len(s) < 2:
             continue
-        observed = np.zeros(len(theta))
-        add_agreement(q, lists, pairs, experts, sums, s, slope, observed)
+        observed, here = np.zeros(len(theta)), np.zeros(len(theta))
+        add_agreement(q, lists, pairs, experts, sums, s, here, observed)
         known, first, second = -1.0, 0.0, 0.0
         for expert in range(len(theta)):
             if observed[expert] == 0.0:
@@ -117,7 +121,9 @@ def adherence_slopes(
             if theta[expert] != known:
                 known = theta[expert]
                 first, second = log_partition_slopes(known, s)
-            slope[expert] -= observed[expert] * first
+            here[expert] -= observed[expert] * first
+            slope[expert] += here[expert]
+            square[expert] += here[expert] * here[expert]
             curve[expert] += observed[expert] * second
 
 

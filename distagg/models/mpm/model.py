@@ -36,10 +36,11 @@ from distagg.models.pairs import (
 )
 from distagg.models.pool import Pooled
 from distagg.models.projection.kernels import net_differences, net_wins, pair_margins
+from distagg.models.reliability import reliability_columns
 from distagg.models.rounds import Gathered, Params, Stage, Statistics
 from distagg.models.unjudged import unjudged_param
 from distagg.optimise.convergence import FIT_COLUMNS, not_begun
-from distagg.types import Floats
+from distagg.types import Floats, Offsets
 
 MATRIX_BYTES = 2 << 30
 DIGITS = 6  # decimals of a score with variances
@@ -232,6 +233,12 @@ class ThetaMpm(Adherent):
     def learns(self) -> bool:
         return True
 
+    def reliabilities(self, params: Params) -> dict[str, np.ndarray]:
+        error, votes = (params.get(name, np.zeros(0)) for name in ("expert_error", "expert_votes"))
+        if len(error) < len(params["expert_theta"]):  # fitted before errors were kept
+            return {}
+        return reliability_columns(params["expert_theta"], error, votes, highest=np.inf)
+
     def learning(self, n_experts: int, params: Params) -> Stage:
         return AdherenceRound(self, np.ones(n_experts), 0)
 
@@ -248,10 +255,12 @@ class AdherenceRound(Stage):
         chunk = self.model.pooled(chunk)
         present = self.theta if self.round else None  # at first all experts count alike
         fitted = replace(self.model, variance=False)._at(chunk, present, trace=False)
-        slope, curve = np.zeros(chunk.n_experts), np.zeros(chunk.n_experts)
+        slope, curve, square = (np.zeros(chunk.n_experts) for _ in range(3))
         arrays = list_arrays(chunk), pair_arrays(chunk), expert_arrays(chunk), self.model._sums(chunk)
-        adherence_slopes(*arrays, self.theta, fitted.score, slope, curve)
-        return {"slope": slope, "curve": curve, "unfinished": np.array([(~fitted.queries["converged"]).sum()])}
+        adherence_slopes(*arrays, self.theta, fitted.score, slope, curve, square)
+        unfinished = np.array([(~fitted.queries["converged"]).sum()])
+        votes = decisive(chunk, self.model.unlisted)
+        return {"slope": slope, "curve": curve, "square": square, "votes": votes, "unfinished": unfinished}
 
     def finish(self, statistics: Statistics) -> AdherenceRound | Params:
         model, slope, curve = self.model, statistics["slope"], statistics["curve"]
@@ -259,7 +268,7 @@ class AdherenceRound(Stage):
         step = np.where(informative, slope / np.where(informative, curve, 1.0), -np.inf)
         theta = np.clip(self.theta + step, 0.0, LONGEST)
         if theta.max(initial=0.0) <= 0.0:  # no expert agrees with the consensus: all count the same
-            return {"expert_theta": np.ones(len(slope)), "rounds": np.ones(1)}
+            return self._learned(np.ones(len(slope)), statistics)
         theta = theta / theta.max()
         moved = float(np.abs(theta - self.theta).max())
         if moved > SETTLED and self.round + 1 < model.rounds:
@@ -271,7 +280,28 @@ class AdherenceRound(Stage):
                 f"theta_mpm: adherence was learned with {int(statistics['unfinished'][0])} queries not converged after "
                 f"{model.steps} steps; {model.remedy}"
             )
-        return {"expert_theta": theta, "rounds": np.array([self.round + 1.0])}
+        return self._learned(theta, statistics)
+
+    def _learned(self, theta: Floats, statistics: Statistics) -> Params:
+        """Adherence with its standard error, the scores taken as known.
+
+        The preferences of one list are not independent. So the error is the larger of two: by the curvature, as if they
+        were, and by how much the slopes of an expert's queries differ (the sandwich estimator).
+        """
+        curve, square, votes = (statistics[name] for name in ("curve", "square", "votes"))
+        known = np.where(curve > 0.0, curve, 1.0)
+        error = np.where(curve > 0.0, np.sqrt(np.maximum(1.0 / known, square / known**2)), np.inf)
+        evidence = {"expert_error": error, "expert_votes": votes.astype(np.float64)}
+        return {"expert_theta": theta, **evidence, "rounds": np.array([self.round + 1.0])}
+
+
+def decisive(chunk: Chunk, unlisted: str) -> Offsets:  # (experts,)
+    """The number of comparisons of each expert that are no ties: raw pairs, and pairs of lists."""
+    won, _, _ = list_sums(chunk, left_out(unlisted, chunk), BINARY)
+    listed = np.repeat(chunk.list_expert, np.diff(chunk.entry_offsets))
+    voted = chunk.pair_expert[~chunk.pair_tie & (chunk.pair_weight > 0.0)]
+    counts = np.bincount(listed, won, chunk.n_experts) + np.bincount(voted, minlength=chunk.n_experts)
+    return np.asarray(counts, dtype=np.int64)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from crowds import planted_votes
 from strategies import on_chunks
 
 from distagg.dataset import Dataset
@@ -193,11 +194,29 @@ def test_what_cannot_be_explained(mixed: Dataset, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(UsageError, match="no query 'none' in the dataset; it has q0, q1"):
         explain(fit("rrf", mixed), mixed, "none")
     battles = Dataset.from_arrow(pa.table({"winner": ["x"], "loser": ["y"]}))
-    with pytest.raises(UsageError, match="by their lists, but the dataset holds pairs"):
+    with pytest.raises(UsageError, match="explained by lists, but the dataset holds pairs"):
         explain(fit("borda", battles), battles, "all")
     monkeypatch.setattr("distagg.engine.inspect.attribution.split_query", lambda dataset: True)
-    with pytest.raises(UsageError, match="judged on whole queries"):
+    with pytest.raises(UsageError, match="left out of whole queries"):
         judge_experts(fit("rrf", mixed), mixed)
+
+
+@pytest.mark.parametrize("name", ["crowd_bt", "noisy_bt", "theta_mpm", "bradley_terry"])
+def test_annotators_of_pairs_are_judged(name: str) -> None:
+    """Reversers are inverted by crowd_bt alone: others can only ignore them, and a plain model follows everybody."""
+    table = planted_votes()[2]
+    fitted = fit(name, table)
+    found = {one.expert: one for one in judge_experts(fitted, table)}
+    assert set(found) == set(fitted.experts)
+    good, turned = ({one.verdict for one in found.values() if one.expert.startswith(k)} for k in ("good", "turned"))
+    assert good == {"useful"}
+    assert (turned == {"inverted"}) == (name == "crowd_bt")
+    assert "inverted" not in turned or name == "crowd_bt"
+    assert all(one.listed == 0.0 and one.queries == 1 for one in found.values())
+    if name == "bradley_terry":
+        assert {one.reliability for one in found.values()} == {None}
+    else:
+        assert all(one.votes == 60 and one.low <= one.reliability <= one.high for one in found.values())
 
 
 def test_weights_for_the_picture(mixed: Dataset) -> None:

@@ -162,10 +162,12 @@ def test_slopes_of_the_likelihood_in_adherence(drawn, seed):
     sizes = np.repeat(np.diff(chunk.item_offsets), np.diff(chunk.list_offsets))
     out = sizes - np.diff(chunk.entry_offsets)
     sums = list_sums(chunk, out, PAIR_FUNCTIONS["difference"])
-    slope, curve = np.zeros(5), np.zeros(5)
-    adherence_slopes(list_arrays(chunk), pair_arrays(chunk), expert_arrays(chunk), sums, theta, score, slope, curve)
-    expected = np.zeros(5)
+    slope, curve, square = np.zeros(5), np.zeros(5), np.zeros(5)
+    arrays = list_arrays(chunk), pair_arrays(chunk), expert_arrays(chunk), sums
+    adherence_slopes(*arrays, theta, score, slope, curve, square)
+    expected, squares = np.zeros(5), np.zeros(5)
     for q, query in enumerate(made):
+        before = expected.copy()
         s = score[chunk.item_offsets[q] : chunk.item_offsets[q + 1]]
         for expert, ranks in query.lists.items():
             full = [ranks.get(i, max(ranks.values()) + 1.0) for i in range(query.size)]
@@ -173,5 +175,7 @@ def test_slopes_of_the_likelihood_in_adherence(drawn, seed):
                 if full[i] < full[j]:
                     first = log_partition_slopes(theta[expert], s)[0]
                     expected[expert] += (full[j] - full[i]) * (s[i] - s[j] - first)
+        squares += (expected - before) ** 2
     np.testing.assert_allclose(slope, expected, atol=1e-7)
+    np.testing.assert_allclose(square, squares, atol=1e-6)
     assert (curve > -1e-9).all()
