@@ -90,9 +90,9 @@ def dictionaries(labels: Any, ids: Any, scores: Any, lost: Any) -> tuple[dict[st
 
 
 def oracle(labels: Any, ids: Any, scores: Any, lost: Any, **options: int) -> dict[str, dict[str, float]]:
-    """Without queries whose labels are all negative: trec_eval writes outside its arrays there."""
+    """Without queries whose labels are all negative, or that have no ranked item: trec_eval leaves its arrays there."""
     qrels, run = dictionaries(labels, ids, scores, lost)
-    qrels = {query: judged for query, judged in qrels.items() if max(judged.values()) >= 0}
+    qrels = {query: judged for query, judged in qrels.items() if max(judged.values()) >= 0 and run[query]}
     return pytrec_eval.RelevanceEvaluator(qrels, MEASURES, **options).evaluate(run)
 
 
