@@ -146,19 +146,20 @@ def settle(matrix: Floats, order: Offsets) -> None:
 
 
 @kernel
-def ordered_pairs(unlisted_last: bool, lists: Lists) -> Floats:  # (Q,)
-    """Pairs that the lists of every query order strictly."""
+def ordered_pairs(unlisted_last: bool, weight: Floats, lists: Lists) -> Floats:  # (L,) or empty -> (Q,)
+    """Pairs that the lists of every query order strictly, by the weights of lists (1 where there are none)."""
     total = np.zeros(len(lists.item_offsets) - 1)
     for q in range(len(total)):
         size = lists.item_offsets[q + 1] - lists.item_offsets[q]
         for a in range(lists.list_offsets[q], lists.list_offsets[q + 1]):
             start, end = lists.entry_offsets[a], lists.entry_offsets[a + 1]
-            tied = 0
+            tied, pairs = 0, 0
             for e in range(start, end):
                 tied = tied + 1 if e > start and lists.entry_rank[e] == lists.entry_rank[e - 1] else 0
-                total[q] += e - start - tied
+                pairs += e - start - tied
             if unlisted_last:
-                total[q] += (end - start) * (size - (end - start))
+                pairs += (end - start) * (size - (end - start))
+            total[q] += pairs * (weight[a] if len(weight) > 0 else 1.0)
     return total
 
 

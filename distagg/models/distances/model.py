@@ -27,14 +27,15 @@ from distagg.models.outcome import Outcome
 from distagg.models.pairs import list_arrays
 from distagg.models.pool import Pooled, pool_param
 from distagg.models.rounds import Gathered, Params, Stage, Statistics
+from distagg.models.weights import Weighted, list_weight, pair_weight
 from distagg.optimise.convergence import FIT_COLUMNS, not_begun
 from distagg.ordering import order_items
 from distagg.types import Floats
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kemeny(Pooled, Majority, Solver):
-    """The strict order of least weighted Kendall distance to all lists and raw pairs.
+class NearestOrder(Pooled, Majority, Solver):
+    """Base of kemeny and mallows: the strict order of least weighted Kendall distance to all lists and raw pairs.
 
     A list or pair that puts j over i costs its weight where i stands before j; ties cost nothing. Items between which
     no majority decides stand in the order of reciprocal ranks. Scores are places: the number of items for the first,
@@ -46,9 +47,6 @@ class Kemeny(Pooled, Majority, Solver):
     ``likelihood`` minus the distance.
     """
 
-    name: ClassVar[str] = "kemeny"
-    summary: ClassVar[str] = "the order with the fewest discordant pairs, proved where possible"
-    paper: ClassVar[str] = "Volkovs & Zemel 2014, section 2.2; Kemeny 1959; Dwork et al. 2001"
     cost: ClassVar[str] = "items^2 x (lists + passes) + effort"
     criterion: ClassVar[str] = "no single item can be moved to gain"
 
@@ -75,7 +73,7 @@ class Kemeny(Pooled, Majority, Solver):
         return (*FIT_COLUMNS, "kemeny", "bound", "exact")
 
     def map(self, chunk: Chunk, params: Params) -> Statistics:
-        return {**super().map(chunk, params), "ordered": self._ordered(chunk)}
+        return {**super().map(chunk, params), "ordered": self._ordered(chunk, params)}
 
     def score(self, chunk: Chunk, params: Params) -> Floats:
         return self.solve(chunk, params).score
@@ -86,7 +84,7 @@ class Kemeny(Pooled, Majority, Solver):
     def fit_chunk(self, chunk: Chunk, params: Params, *, trace: bool) -> Outcome:
         score, solved, search = np.zeros(chunk.n_items), np.zeros((chunk.n_queries, 4)), Search()
         arrays, starts = self._arrays(chunk, params), order_items(chunk.item_offsets, start_scores(chunk, params))
-        ordered = self._ordered(chunk)
+        ordered = self._ordered(chunk, params)
         for q in range(chunk.n_queries):
             span = slice(chunk.item_offsets[q], chunk.item_offsets[q + 1])
             solved[q] = self._solve(chunk_margins(q, *arrays), starts[span], ordered[q], search, score[span])
@@ -108,13 +106,23 @@ class Kemeny(Pooled, Majority, Solver):
         distance, bound = 0.5 * (ordered - solution.worth), 0.5 * (ordered - solution.bound)
         return distance, bound, not solution.open, solution.looked
 
-    def _ordered(self, chunk: Chunk) -> Floats:
-        """Strictly ordered pairs of every query, (Q,): those of its lists and the weight of its raw pairs."""
-        ordered = ordered_pairs(self.unlisted == "last", list_arrays(chunk))
+    def _ordered(self, chunk: Chunk, params: Params) -> Floats:
+        """Weight of the strictly ordered pairs of every query, (Q,): those of its lists and its raw pairs."""
+        ordered = ordered_pairs(self.unlisted == "last", list_weight(chunk, params), list_arrays(chunk))
         if chunk.n_pairs:
             queries = np.repeat(np.arange(chunk.n_queries), np.diff(chunk.pair_offsets))
-            ordered += np.bincount(queries, np.where(chunk.pair_tie, 0.0, chunk.pair_weight), chunk.n_queries)
+            weight = np.where(chunk.pair_tie, 0.0, pair_weight(chunk, params))
+            ordered += np.bincount(queries, weight, chunk.n_queries)
         return ordered
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kemeny(NearestOrder, Weighted):
+    """The order of least weighted Kendall distance; an expert of weight 2 counts as two with the same lists."""
+
+    name: ClassVar[str] = "kemeny"
+    summary: ClassVar[str] = "the order with the fewest discordant pairs, proved where possible"
+    paper: ClassVar[str] = "Volkovs & Zemel 2014, section 2.2; Kemeny 1959; Dwork et al. 2001"
 
 
 def _outcome(score: Floats, solved: Floats, trace: bool) -> Outcome:
@@ -136,7 +144,7 @@ LARGEST_THETA = 50.0  # phi = exp(-theta) is then as good as 0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mallows(Kemeny):
+class Mallows(NearestOrder):
     """A list has odds phi^(discordant pairs with the centre); the likeliest centre is Kemeny's order.
 
     With ``unlisted`` last a list is the top of a full ranking, whose probability has a closed form (Fligner & Verducci

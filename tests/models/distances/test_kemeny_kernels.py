@@ -20,6 +20,7 @@ from distagg.models.distances.kemeny_kernels import (
 )
 from distagg.models.distances.triangles import Bound, Search, mirror, sweep
 from distagg.models.pairs import list_arrays
+from distagg.models.weights import NO_WEIGHTS
 
 SEARCH = Search(1 << 10)
 
@@ -158,7 +159,7 @@ def test_settling_ties_costs_nothing(seed):
 @on_chunks()
 def test_ordered_pairs_are_counted(unlisted_last, drawn):
     made, chunk = drawn
-    total = ordered_pairs(unlisted_last, list_arrays(chunk))
+    total = ordered_pairs(unlisted_last, NO_WEIGHTS, list_arrays(chunk))
     for query, found in zip(made, total, strict=True):
         expected = 0
         for ranks in query.lists.values():
