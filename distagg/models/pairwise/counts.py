@@ -9,7 +9,7 @@ import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
-from distagg.models.lists import BINARY, LOG, NORMALISED, Pairs
+from distagg.models.lists import BINARY, LOG, NORMALISED, Pairs, sum_by_item
 from distagg.models.pairs import list_arrays, pair_arrays, pair_ranks
 from distagg.models.pairwise.count_kernels import Comparison, Rows, count_squares, deal, expand, merge_rows
 from distagg.models.pairwise.graph import Graph
@@ -33,6 +33,7 @@ class Counts:
     won: Floats  # (I,)
     lost: Floats  # (I,)
     ties: Floats  # (Q,)
+    independent: Floats  # (Q,) comparisons that do not follow from each other; see ``Counting.independent``
 
     def __post_init__(self) -> None:
         self.item_offsets.setflags(write=False)  # as a chunk's, so that kernels see one type
@@ -51,7 +52,22 @@ class Counts:
             "pair_loser": np.concatenate([self.other[won], low[lost]]),
             "pair_weight": np.concatenate([self.ahead[won], self.behind[lost]]),
             "ties": self.ties,
+            "independent": self.independent,
         }
+
+    def evidence(self, tie_share: float) -> Floats:  # (Q,)
+        """How many independent comparisons there are for each one that is counted, at most 1.
+
+        ``tie_share`` is what a tie counted for each side.
+        """
+        sums = np.concatenate([[0.0], np.cumsum(self.ahead + self.behind)])[self.offsets[self.item_offsets]]
+        return share_of_evidence(self.independent, np.diff(sums) - max(2.0 * tie_share - 1.0, 0.0) * self.ties)
+
+
+def share_of_evidence(independent: Floats, counted: Floats) -> Floats:
+    """Independent comparisons for each one that is counted, at most 1."""
+    share = np.divide(independent, counted, out=np.ones(len(counted)), where=(counted > 0.0) & (independent > 0.0))
+    return np.minimum(share, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +83,28 @@ class Counting:
         list_weight = np.ones(chunk.n_lists) if list_weight is None else list_weight
         pair_weight = chunk.pair_weight if pair_weight is None else pair_weight
         pair_weight.setflags(write=False)
+        counts = self._count(chunk, list_weight, pair_weight)
+        counts.independent[:] = self.independent(chunk, list_weight, pair_weight)
+        return counts
+
+    def independent(self, chunk: Chunk, list_weight: Floats, pair_weight: Floats) -> Floats:  # (Q,)
+        """Comparisons of every query that do not follow from others.
+
+        A list that orders n items makes n (n - 1) / 2 pairs, but n - 1 comparisons of neighbours say as much. Where
+        unlisted items stand last, every list compares all items, and its pairs are taken as they are: planted lists of
+        every depth are ordered no better with fewer.
+        """
+        listed, lists = np.diff(chunk.entry_offsets), np.diff(chunk.list_offsets)
+        free = np.maximum(listed - 1, 0)
+        if self.unlisted_last:
+            free = listed * (listed - 1) // 2 + listed * (np.repeat(np.diff(chunk.item_offsets), lists) - listed)
+        query = np.repeat(np.arange(chunk.n_queries), lists)
+        of_pair = np.repeat(np.arange(chunk.n_queries), np.diff(chunk.pair_offsets))
+        said = np.where(chunk.pair_tie & (self.share == 0.0), 0.0, pair_weight)
+        told = sum_by_item(query, free * list_weight, chunk.n_queries)
+        return told + sum_by_item(of_pair, said, chunk.n_queries)
+
+    def _count(self, chunk: Chunk, list_weight: Floats, pair_weight: Floats) -> Counts:
         sizes, sparse = self._sizes(chunk)
         if not sparse.any() or chunk.n_queries == 1:
             how, pairs = self._comparison(chunk, list_weight), pair_arrays(chunk)._replace(weight=pair_weight)
@@ -78,7 +116,7 @@ class Counting:
             lists = slice(chunk.list_offsets[q], chunk.list_offsets[q + 1])
             raw = slice(chunk.pair_offsets[q], chunk.pair_offsets[q + 1])
             query = chunk.select(np.arange(chunk.n_queries) == q)
-            each.append(self.count(query, list_weight[lists], pair_weight[raw]))
+            each.append(self._count(query, list_weight[lists], pair_weight[raw]))
         return joined(each)
 
     def _sizes(self, chunk: Chunk) -> tuple[np.ndarray, np.ndarray]:  # (Q,), (Q,)
@@ -148,7 +186,8 @@ def empty_rows(n_items: int, n_queries: int, room: int) -> Rows:
 def of_rows(item_offsets: Offsets, rows: Rows, edges: int) -> Counts:
     """Counts from rows of which that many edges are filled."""
     offsets, other, ahead, behind, won, lost, ties = rows
-    return Counts(item_offsets, offsets, other[:edges], ahead[:edges], behind[:edges], won, lost, ties)
+    rest = ahead[:edges], behind[:edges], won, lost, ties, np.zeros(len(ties))
+    return Counts(item_offsets, offsets, other[:edges], *rest)
 
 
 def read_only(pairs: Pairs) -> Pairs:
@@ -172,7 +211,8 @@ def merged(size: int, parts: Sequence[dict[str, np.ndarray]]) -> Counts:
     )
     offsets, tie = np.array([0, len(winner)], dtype=OFFSET), np.zeros(len(winner), dtype=np.bool_)
     counts = dealt(0.0, size, read_only(Pairs(offsets, winner, loser, weight, tie)))
-    counts.ties[:] = sum(float(part["ties"][0]) for part in parts)
+    for name, total in (("ties", counts.ties), ("independent", counts.independent)):
+        total[:] = sum(float(part[name][0]) for part in parts)
     return counts
 
 
@@ -189,4 +229,5 @@ def joined(parts: Sequence[Counts]) -> Counts:
         np.concatenate([part.won for part in parts]),
         np.concatenate([part.lost for part in parts]),
         np.concatenate([part.ties for part in parts]),
+        np.concatenate([part.independent for part in parts]),
     )

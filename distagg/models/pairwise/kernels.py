@@ -9,7 +9,9 @@ preconditioned by the diagonal, O(edges) each, and no closer than the progress s
 How strong a GAUSSIAN prior is can be sought from the data (``seek``): the weight of the largest marginal likelihood in
 Laplace's approximation, with the diagonal of the second derivatives d (MacKay 1992). There weight = known / sum s^2,
 where known = sum d / (d + weight) counts the scores that the data determine. One item more of score 1 that is known for
-sure keeps the weight between 1 / (1 + sum s^2) and 1 + items, where data say little.
+sure keeps the weight between 1 / (1 + sum s^2) and 1 + items, where data say little. The pairs of a list follow from
+each other, so all counts together say as much as ``evidence`` of them would: the likelihood to that power has the same
+maximum with a prior of that share of the weight, and weight = known / sum s^2 / evidence.
 
 ``list_slopes`` takes Bradley-Terry's slopes straight from lists, without writing their pairs down: O(length^2) for each
 list and call, memory O(items).
@@ -98,6 +100,7 @@ class Fit(NamedTuple):
 def fit_queries(
     how: Fit,
     graph: Graph,
+    evidence: Floats,  # (Q,) independent comparisons for each one that is counted; for ``how.seek``
     weight: Floats,  # (Q,) of the prior, or a gamma prior's rate; filled with ``how.seek``
     centre: Floats,  # (I,) of a gaussian prior
     score: Floats,  # (I,) where to start, filled
@@ -109,7 +112,7 @@ def fit_queries(
     curve = np.empty(len(graph.other))
     for q in range(len(graph.ties)):
         if eta[q] < np.inf and graph.item_offsets[q + 1] > graph.item_offsets[q]:
-            fit_query(how, graph, q, curve, weight, centre, score, eta, iterations, left)
+            fit_query(how, graph, q, curve, evidence[q], weight, centre, score, eta, iterations, left)
 
 
 @kernel
@@ -118,6 +121,7 @@ def fit_query(
     graph: Graph,
     q: int,
     curve: Floats,
+    evidence: float,
     weight: Floats,
     centre: Floats,
     score: Floats,
@@ -153,7 +157,7 @@ def fit_query(
         if taken == how.steps or not good or (left[q] <= how.tolerance and changes == 0):
             break
         if left[q] <= how.tolerance:
-            before, weight[q] = weight[q], better_weight(diagonal, weight[q], s)
+            before, weight[q] = weight[q], better_weight(diagonal, weight[q], s) / evidence
             if abs(weight[q] - before) <= SETTLED * before:
                 break
             changes, tries, first = changes - 1, 0, 0.0

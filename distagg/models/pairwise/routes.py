@@ -20,7 +20,7 @@ from distagg.models.intervals import centred
 from distagg.models.lists import BINARY, LOG, NORMALISED
 from distagg.models.outcome import ISOLATED, OK, UNBEATEN, WINLESS, Outcome
 from distagg.models.pairs import list_sums, pair_ranks, unlisted_last
-from distagg.models.pairwise.counts import PAIR_BYTES, PAIRS_BYTES, merged
+from distagg.models.pairwise.counts import PAIR_BYTES, PAIRS_BYTES, merged, share_of_evidence
 from distagg.models.pairwise.kernels import CHANGES, SETTLED, ComparedLists, list_slopes
 from distagg.models.pairwise.links import LOGIT
 from distagg.models.rounds import Gathered, Params, Stage, Statistics
@@ -45,6 +45,7 @@ SOUGHT = 1e-2  # tolerance of scores while the weight of the prior is sought
 BLOCK_BYTES = 1 << 28  # of the counts that are merged in one round
 DIGITS = 9  # decimals of a score
 PAIRS = ("pair_winner", "pair_loser", "pair_weight")
+TOTALS = ("ties", "independent")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -133,7 +134,7 @@ class BlockRound(Stage):
         first, end = (edge(number, self.blocks, self.items) for number in (self.number, self.number + 1))
         here = (low >= first) & (low < end)
         kept = {name: counts[name][here] for name in PAIRS}
-        return {**kept, "ties": counts["ties"] * float(self.number == 0)}
+        return {**kept, **{name: counts[name] * float(self.number == 0) for name in TOTALS}}
 
     def reduce(self, a: Statistics, b: Statistics) -> Statistics:
         return merged(self.items, [a, b]).directed()
@@ -143,8 +144,8 @@ class BlockRound(Stage):
         if self.number + 1 < self.blocks:
             return BlockRound(self.model, self.params, self.number + 1, self.blocks, self.items, counted)
         joined = {name: np.concatenate([counts[name] for counts in counted]) for name in PAIRS}
-        ties = np.sum([counts["ties"] for counts in counted], axis=0)
-        return Gathered(self.params, PairCounts({**joined, "ties": ties}))
+        totals = {name: np.sum([counts[name] for counts in counted], axis=0) for name in TOTALS}
+        return Gathered(self.params, PairCounts({**joined, **totals}))
 
 
 def edge(number: int, blocks: int, items: int) -> int:
@@ -170,7 +171,8 @@ class GraphRound(Stage):
     params: Params
 
     def map(self, chunk: Chunk) -> Statistics:
-        function, share = self.model.counting(chunk).function, self.model.tie_share
+        counting, share = self.model.counting(chunk), self.model.tie_share
+        function = counting.function
         won, behind, _ = list_sums(chunk, np.zeros(chunk.n_lists, dtype=np.int64), function)
         rows = chunk.entry_row()
         length = np.diff(chunk.entry_offsets)
@@ -183,17 +185,19 @@ class GraphRound(Stage):
         if share:  # half of every tie
             tied = np.repeat(length - 1, length) - won - behind
             sums = [side + share * np.bincount(rows, tied, chunk.n_items) for side in sums]
-        return {"won": sums[0], "behind": sums[1], "component": component}
+        independent = counting.independent(chunk, np.ones(chunk.n_lists), chunk.pair_weight)
+        return {"won": sums[0], "behind": sums[1], "component": component, "independent": independent}
 
     def reduce(self, a: Statistics, b: Statistics) -> Statistics:
-        summed = {name: a[name] + b[name] for name in ("won", "behind")}
+        summed = {name: a[name] + b[name] for name in ("won", "behind", "independent")}
         return {**summed, "component": overlaid(a["component"], b["component"])}
 
     def finish(self, statistics: Statistics) -> SlopeRound:
         """Scores start at the log odds of winning."""
         won, lost = statistics["won"], statistics["behind"]
         status = np.where(won > 0, np.where(lost > 0, OK, UNBEATEN), np.where(lost > 0, WINLESS, ISOLATED))
-        compared = Compared(self.params, status.astype(INDEX), statistics["component"], won + lost)
+        evidence = float(share_of_evidence(statistics["independent"], np.array([won.sum()]))[0])
+        compared = Compared(self.params, status.astype(INDEX), statistics["component"], won + lost, evidence)
         start = Ascent.begin(np.log((won + 0.5) / (lost + 0.5)))
         model = self.model
         return SlopeRound(model, compared, start, model.given_weight, CHANGES * model.seeks, 0, np.inf)
@@ -207,6 +211,7 @@ class Compared:
     status: Indices
     component: Indices
     number: Floats  # of comparisons
+    evidence: float  # independent comparisons for each one that is counted
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -259,7 +264,7 @@ class SlopeRound(Stage):
         if ascent.steps > self.ascent.steps:
             steps, left = ascent.steps, float(np.abs(uphill / curve).max(initial=0.0))
             if self.changes and (left <= max(SOUGHT, model.tolerance) or steps >= model.steps):
-                sought = _sought(ascent.x, statistics["curve"], weight)
+                sought = _sought(ascent.x, statistics["curve"], weight) / self.compared.evidence
                 settled = abs(sought - weight) <= SETTLED * weight or steps >= model.steps
                 changes = 0 if settled else self.changes - 1
                 return SlopeRound(model, self.compared, Ascent.begin(ascent.x), sought, changes, steps, left)

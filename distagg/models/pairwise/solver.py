@@ -50,7 +50,8 @@ class Pairwise(Counted, Solver):
     weight: float | Literal["auto"] = param(
         "auto",
         "weight of the gaussian prior, one over its variance: a number, or auto (of the largest marginal likelihood in "
-        "each query, to one percent; told as weight beside its fit)",
+        "each query, to one percent; with unlisted=ignore a list of n items counts as n - 1 independent comparisons; "
+        "told as weight beside its fit)",
         choices=("auto",),
         above=0.0,
     )
@@ -241,7 +242,8 @@ class Pairwise(Counted, Solver):
         prior, _, shape = self.prior_numbers
         tolerance = max(SOUGHT, self.tolerance) if seek else self.tolerance
         how = Fit(self.link, prior, shape, seek, tolerance, steps)
-        fit_queries(how, counts.graph, weight, centre, score, eta, taken, left)
+        evidence = counts.evidence(self.tie_share)
+        fit_queries(how, counts.graph, evidence, weight, centre, score, eta, taken, left)
 
     def refuse_endless(self, chunk: Chunk, graph: Graph, *, split: bool) -> None:
         """Refuse a maximum-likelihood fit that has no finite maximum, or no single one."""

@@ -348,6 +348,63 @@ def test_six_wins_of_six_do_not_beat_a_thousand(name):
     assert score[newcomer] > score[champion]
 
 
+def sparse_lists(seed: int, size: int = 30, lists: int = 10, long: int = 8) -> tuple[np.ndarray, Query]:
+    """Lists of a few items each, drawn by planted strengths."""
+    draw = np.random.default_rng(seed)
+    truth, made = draw.normal(size=size), {}
+    for e in range(lists):
+        shown = draw.permutation(size)[:long]
+        order = shown[np.argsort(-(truth[shown] + draw.gumbel(size=long)))]
+        made[e] = {int(i): place + 1.0 for place, i in enumerate(order)}
+    return truth, Query(size, made)
+
+
+@pytest.mark.parametrize("settings", [{}, {"unlisted": "ignore"}, {"unlisted": "ignore", "pairs": "difference"}])
+def test_a_list_counts_as_comparisons_of_neighbours_where_the_prior_is_sought(settings):
+    """The weight solves weight = known / sum of squares / evidence, written down with matrices."""
+    _, query = sparse_lists(0)
+    found = solved("bradley_terry", build_chunk([query]), **settings)
+    met, independent = np.zeros((30, 30)), 0
+    for ranks in query.lists.values():
+        left_out = 9.0 if "unlisted" not in settings else 0.0  # the rank behind the eighth
+        value = np.array([ranks.get(i, left_out) for i in range(30)])
+        gap = np.abs(value[:, None] - value) * (value > 0) * (value > 0)[:, None]
+        met += gap if "pairs" in settings else gap > 0
+        independent += 8 * 7 // 2 + 8 * 22 if left_out else 7
+    evidence = independent / (met.sum() / 2)
+    chance = 1 / (1 + np.exp(found.score[None, :] - found.score[:, None]))
+    curve, weight = (met * chance * (1 - chance)).sum(axis=1), float(found.queries["weight"][0])
+    assert evidence == 1.0 if not settings else evidence < 0.3
+    known = 1 + (curve / (curve + weight)).sum()
+    assert weight == pytest.approx(known / (1 + (plain(found.score) ** 2).sum()) / evidence, rel=0.05)
+
+
+def test_lists_of_two_are_pairs():
+    lists = {e: {w: 1.0, x: 2.0} for e, (w, x) in enumerate([(0, 1), (1, 2), (0, 2), (2, 0), (3, 1), (0, 3)])}
+    pairs = [(w, x, 1.0, False) for w, x in (sorted(ranks, key=ranks.get) for ranks in lists.values())]
+    listed = solved("bradley_terry", build_chunk([Query(4, lists)]), unlisted="ignore")
+    paired = solved("bradley_terry", build_chunk([Query(4, pairs=pairs)]))
+    assert listed.queries["weight"][0] == pytest.approx(paired.queries["weight"][0], rel=1e-9)
+    np.testing.assert_allclose(listed.score, paired.score, atol=1e-9)
+
+
+def test_the_sought_prior_predicts_better_than_one_that_takes_pairs_of_lists_for_independent(monkeypatch):
+    """The expected log likelihood of all pairs under the planted strengths."""
+
+    def said() -> float:
+        total = 0.0
+        for seed in range(10):
+            truth, query = sparse_lists(seed)
+            score = solved("bradley_terry", build_chunk([query]), unlisted="ignore").score
+            chance = 1 / (1 + np.exp(truth[None, :] - truth[:, None]))
+            total += (chance * -np.logaddexp(0, score[None, :] - score[:, None])).mean()
+        return total
+
+    ours = said()
+    monkeypatch.setattr("distagg.models.pairwise.counts.Counts.evidence", lambda self, _: np.ones(len(self.ties)))
+    assert ours > said() + 0.1
+
+
 def test_a_weight_is_a_number_or_auto():
     assert model_named("bradley_terry", {"weight": "0.5"}).weight == 0.5
     for wrong in ("much", "-1", "0"):
