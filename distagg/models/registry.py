@@ -145,6 +145,7 @@ MODELS: Registry[Model] = Registry(
         "pagerank": "pairwise.walks:PageRank",
         "eigen": "pairwise.walks:Eigen",
         "rank_centrality": "pairwise.walks:RankCentrality",
+        "hodgerank": "pairwise.hodge:HodgeRank",
         "crowd_bt": "crowd.model:CrowdBt",
         "noisy_bt": "crowd.model:NoisyBt",
         "plackett_luce": "plackett_luce.model:PlackettLuce",

@@ -85,6 +85,7 @@ VARIANTS = {
         {"route": "lists", "unlisted": "ignore", "weight": 0.5, "ties": "ignore"},
         {"solver": "gradient", "weight": 1.0, "rate": 0.1, "pairs": "log"},
     ],
+    "hodgerank": [{"flow": "logit"}, {"unlisted": "ignore", "pairs": "difference"}],
     "thurstone": [{"pairs": "normalised"}],
     "schulze": [{"unlisted": "ignore"}],
     "ranked_pairs": [{"unlisted": "ignore"}],
