@@ -43,8 +43,8 @@ PAIR_NAMES: Names = {
 BATTLE_NAMES: Names = {
     "query": (),
     "expert": _VOTERS,
-    "model_a": (),
-    "model_b": (),
+    "model_a": ("left",),
+    "model_b": ("right",),
     "winner": (),
     "weight": (),
     "time": _TIME,
@@ -95,6 +95,16 @@ def known_columns(
         if found:
             chosen[name] = found[0]
     return {name: chosen[name] for name in wanted if name in chosen}
+
+
+def is_battles(names: Sequence[str], columns: Mapping[str, str] | None = None) -> bool:
+    """Whether a table with these columns holds battles: two named sides and a winner.
+
+    >>> is_battles(["left", "right", "winner"]), is_battles(["winner", "loser"])
+    (True, False)
+    """
+    ours = {*map(str.lower, names), *(columns or {}).values()}
+    return {"model_a", "model_b"} <= ours or {"left", "right", "winner"} <= ours
 
 
 def label_columns(

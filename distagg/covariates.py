@@ -156,6 +156,62 @@ def _refuse_side(column: str, header: Sequence[str], where: str) -> None:
             )
 
 
+@dataclass(frozen=True, slots=True)
+class DesignColumn:
+    """A column that models fit, made of the stored columns of a covariate."""
+
+    name: str
+    columns: tuple[str, ...]  # of the dataset: one, or the winner's and the loser's
+    form: str = ""
+    level: int = -1  # of a category, which the column indicates
+
+    def values(self, stored: Mapping[str, Floats]) -> Floats:
+        """The column as seen from the winner, shape (P,)."""
+        parts = [stored[name] for name in self.columns]
+        if self.level >= 0 and len(parts) == 2:
+            return (parts[0] == self.level).astype(np.float64) - (parts[1] == self.level)
+        if self.level >= 0:
+            return np.where(np.abs(parts[0]) == self.level + 1, np.sign(parts[0]), 0.0)
+        if len(parts) == 1:
+            return parts[0]
+        if self.form == "relative":
+            total = np.abs(parts[0]) + np.abs(parts[1])
+            return np.divide(parts[0] - parts[1], total, out=np.zeros(len(total)), where=total > 0)
+        return parts[0] - parts[1]
+
+
+def design(terms: Sequence[Term], covariates: Sequence[Covariate]) -> tuple[DesignColumn, ...]:
+    """The columns that terms ask for; a category has one for each level but the first in alphabetical order.
+
+    >>> language = Covariate("language", ("language",), ("en", "de", "fr"), category=True)
+    >>> [column.name for column in design(terms_of("language"), [language])]
+    ['language=en', 'language=fr']
+    """
+    columns: list[DesignColumn] = []
+    for term in terms:
+        covariate = next((each for each in covariates if each.is_meant_by(term.column)), None)
+        if covariate is None:
+            known = ", ".join(each.name for each in covariates) or "none"
+            raise UsageError(
+                f"covariates: found '{term.text}', but the dataset keeps {known}; import the pairs again with "
+                f"--covariates {','.join(term.column for term in terms)}"
+            )
+        if term.form == "relative" and (covariate.category or not covariate.sides):
+            raise UsageError(f"covariates: {term.text} needs a number of each side; write {covariate.name}")
+        if term.form == "category" and not covariate.category:
+            raise UsageError(f"covariates: the dataset keeps {covariate.name} as a number; import it as {term.text}")
+        if covariate.category:
+            number = {level: at for at, level in enumerate(covariate.levels)}
+            columns += [
+                DesignColumn(f"{covariate.name}={level}", covariate.columns, level=number[level])
+                for level in sorted(covariate.levels)[1:]
+            ]
+        else:
+            name = term.text if term.form else covariate.name
+            columns.append(DesignColumn(name, covariate.columns, term.form))
+    return tuple(columns)
+
+
 class Levels:
     """The covariates of a source while its rows are read: categories get their levels."""
 
@@ -187,7 +243,7 @@ class Levels:
     def _numbers(self, values: pa.Array | pa.ChunkedArray, covariate: Covariate, number: dict[str, int]) -> Floats:
         if not covariate.category:
             return as_numpy(one_array(values.cast(pa.float64())))
-        words = one_array(values).dictionary_encode()
+        words = one_array(values.cast(pa.string())).dictionary_encode()
         levels = [number.setdefault(word, len(number)) for word in words.dictionary.to_pylist()]
         return np.array(levels, dtype=np.float64)[as_numpy(words.indices)]
 

@@ -56,6 +56,7 @@ class Data:
     columns: dict[str, str] = field(default_factory=dict)
     expand_experts: int = 1
     expand_items: int = 1
+    covariates: str = ""
 
     def __str__(self) -> str:
         return " ".join(self.sources)
@@ -64,9 +65,13 @@ class Data:
         """Open the dataset or read the files, with the expansion that the options ask for."""
         from distagg.dataset import expanded
 
-        dataset = open_data(self.sources, self.kind, self.qrels, self.columns)
+        dataset = open_data(self.sources, self.kind, self.qrels, self.columns, self.covariates)
         times = {"experts": self.expand_experts, "items": self.expand_items}
         return expanded(dataset, **times) if times != {"experts": 1, "items": 1} else dataset
+
+    def with_covariates(self, settings: Mapping[str, str]) -> Data:
+        """The data with the covariates that the settings of a model name, which are read from files too."""
+        return replace(self, covariates=settings.get("covariates", ""))
 
     def beside(self, path: str) -> Dataset:
         """Open other data with the same options; those for files do not apply to a dataset."""
@@ -83,8 +88,10 @@ def is_dataset(path: str) -> bool:
     return isinstance(place(path), Store) or manifest.is_dataset(place(path))
 
 
-def open_data(sources: Sequence[str], kind: str | None, qrels: str | None, columns: Mapping[str, str]) -> Dataset:
-    """Open a dataset, or read files into memory; ``kind``, ``qrels`` and ``columns`` are for files."""
+def open_data(
+    sources: Sequence[str], kind: str | None, qrels: str | None, columns: Mapping[str, str], covariates: str = ""
+) -> Dataset:
+    """Open a dataset, or read files into memory; ``kind``, ``qrels``, ``columns``, ``covariates`` are for files."""
     from distagg.dataset import Dataset
     from distagg.engine.importing import read_dataset
     from distagg.engine.progress import metered
@@ -101,7 +108,9 @@ def open_data(sources: Sequence[str], kind: str | None, qrels: str | None, colum
         return Dataset.open(datasets[0])
     note_size(sources)
     with metered("read, rows", 0) as progress:
-        return read_dataset(sources, kind=kind, qrels=qrels, columns=columns or None, progress=progress)
+        return read_dataset(
+            sources, kind=kind, qrels=qrels, columns=columns or None, covariates=covariates or None, progress=progress
+        )
 
 
 def refuse_unlabelled(data: Data, dataset: Dataset) -> None:
@@ -158,6 +167,17 @@ def matching(dataset: Dataset, condition: str | None) -> Dataset:
     dataset = dataset.select(audience=condition)
     say(f"{dataset.audience_size:,} of {dataset.manifest.experts:,} experts: {condition}")
     return dataset
+
+
+PERIOD = (
+    option("--since", metavar="DATE", help="rank only pairs at or after this time, as in 2026-01-31"),
+    option("--until", metavar="DATE", help="rank only pairs before this time"),
+)
+
+
+def within(dataset: Dataset, since: str | None, until: str | None) -> Dataset:
+    """Select pairs by their time, with the options of ``PERIOD``."""
+    return dataset if since is None and until is None else dataset.select(since=since, until=until)
 
 
 def settings_option(form: str, help: str) -> click.Option:

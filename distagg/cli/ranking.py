@@ -18,6 +18,7 @@ from distagg.cli.options import (
     DATA,
     GOAL,
     MODEL_OR_FITTED,
+    PERIOD,
     SHORTCUTS,
     WHERE,
     Completion,
@@ -29,6 +30,7 @@ from distagg.cli.options import (
     search_options,
     settings_option,
     with_shortcuts,
+    within,
 )
 from distagg.dataset import Dataset
 from distagg.dataset.rankings import FORMATS, SUFFIXES, Format, as_csv, as_parquet, as_trec
@@ -40,7 +42,7 @@ from distagg.engine.runner import Runner
 from distagg.engine.saved import Fitted, expert_table, load_model, save_model
 from distagg.errors import UsageError
 from distagg.models import Model, Params, is_model, model_named, reseeded
-from distagg.reports.terminal import ranking_table, reliability_text, render_table
+from distagg.reports.terminal import coefficients_table, ranking_table, reliability_text, render_table
 from distagg.storage.atomic import refuse_existing, staged_file
 from distagg.storage.paths import Place, place
 
@@ -164,6 +166,7 @@ def _tried_table(tried: list[dict[str, Any]], metric: str) -> str:
     settings_option("key=value", "set a model's parameter; repeat for more; 'distagg models MODEL' lists them"),
     *SHORTCUTS,
     WHERE,
+    *PERIOD,
     completion_options("complete every user's missing ratings before ranking"),
     flag(
         "--support",
@@ -211,6 +214,7 @@ def _tried_table(tried: list[dict[str, Any]], metric: str) -> str:
         "distagg rank mpm movies -o top.csv --support --titles --min-support 10 --report top.html",
         "distagg rank bradley_terry battles -o board.csv -p errors=standard",
         "distagg rank crowd_bt votes.csv -o board.csv --experts annotators.csv",
+        "distagg rank bradley_terry battles.csv -p covariates=length_a-length_b,position --since 2026-01-01",
     ),
 )
 def rank_command(
@@ -223,6 +227,8 @@ def rank_command(
     depth: int | None,
     weights: str | None,
     where: str | None,
+    since: str | None,
+    until: str | None,
     completion: Completion,
     experts: str | None,
     report: str | None,
@@ -244,12 +250,14 @@ def rank_command(
         seed=call.seed or 0,
     )
     settings = with_shortcuts(settings, depth=depth, weights=weights)
-    dataset = matching(data.open(), where)
+    dataset = within(matching(data.with_covariates(settings).open(), where), since, until)
+    learned: list[pa.Table] = []
     with call.runner() as runner, metered("rank", len(dataset.plan())) as progress:
         ready, params = ready_model(call, model, settings, data, dataset, runner, allow_unseen=allow_unseen)
         worth = _reliabilities(ready, params, dataset, experts)
         through = completion.fit(dataset, call.seed, runner)
         options: dict[str, Any] = {"shown": shown, "through": through, "runner": runner, "progress": progress}
+        options["learned"] = learned
         if target is None:
             tables = rank_by_chunks(ready, params, dataset, **options)
             if call.json:
@@ -260,13 +268,16 @@ def rank_command(
                     print("\n" + reliability_text(worth.to_pylist()))
             else:
                 _print_lines(tables, fmt or _format_of_pipe(dataset, shown), ready.name)
+            say_coefficients(learned)
             return
         fmt = fmt or SUFFIXES.get(target.suffix, "parquet")
         rows = rank_to(target, ready, params, dataset, fmt=fmt, **options)
+    coefficients = say_coefficients(learned)
     if report:
-        _report_ranking(target, ready.name, report, worth)
+        _report_ranking(target, ready.name, report, worth, coefficients)
     about = {"model": ready.name, "rows": rows, "output": str(target), "format": fmt}
     about |= {"experts": worth.to_pylist()} if len(worth) else {}
+    about |= {"coefficients": coefficients} if coefficients else {}
     call.show(about, note=f"ranked {rows:,} items with {ready.name}: {target}")
 
 
@@ -284,6 +295,14 @@ def _reliabilities(model: Model, params: Params, dataset: Dataset, target: str |
         staging.write_bytes(as_csv(worth, header=True) if file.suffix == ".csv" else as_parquet(worth))
     say(f"wrote the reliability of {len(worth):,} experts: {file}")
     return worth
+
+
+def say_coefficients(learned: list[pa.Table]) -> list[dict[str, Any]]:
+    """Print the coefficients of covariates, if there are any, and return their rows."""
+    rows: list[dict[str, Any]] = pa.concat_tables(learned).to_pylist() if learned else []
+    if rows:
+        say(coefficients_table(rows))
+    return rows
 
 
 def _refuse_formats(target: Place | None, fmt: Format | None, report: str | None) -> None:
@@ -360,7 +379,9 @@ def without_labels(model: Model, data: Data) -> Model:
     return model
 
 
-def _report_ranking(target: Place, model: str, report: str, experts: pa.Table) -> None:
+def _report_ranking(
+    target: Place, model: str, report: str, experts: pa.Table, coefficients: list[dict[str, Any]]
+) -> None:
     """Write a page with the top and bottom of the first query's ranking, and its uncertainty if there is any."""
     from distagg.engine.read_rankings import read_rankings
     from distagg.reports import consensus_report, write_report
@@ -374,6 +395,6 @@ def _report_ranking(target: Place, model: str, report: str, experts: pa.Table) -
         contents["variance"] = {name: table[name].to_pylist() for name in ("rank", "uncertainty")}
         for unit in {"experts", "comparisons"}.intersection(table.column_names):
             contents["variance"] |= {"support": table[unit].to_pylist(), "unit": unit}
-    contents["experts"] = experts.to_pylist()
+    contents |= {"experts": experts.to_pylist(), "coefficients": coefficients}
     write_report(consensus_report(contents), report, overwrite=True)
     say(f"report: {report}")

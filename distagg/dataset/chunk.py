@@ -6,7 +6,7 @@ entries of a list by rank. Kernels read only these arrays.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from distagg.arrow import as_arrow, as_numpy, one_array
+from distagg.covariates import DesignColumn
 from distagg.errors import UsageError
 from distagg.types import (
     INDEX,
@@ -170,13 +171,17 @@ class Chunk:
         before = np.concatenate([[0], np.cumsum(kept)]).astype(OFFSET)
         return replace(self, **self._taken(np.flatnonzero(kept), before[self.pair_offsets]))
 
-    def with_covariates(self, names: Collection[str]) -> Chunk:
-        """The chunk with these covariates (stored columns) only."""
-        kept = [row for row, name in enumerate(self.covariate_names) if name in names]
-        if len(kept) == len(self.covariate_names):
-            return self
-        named = tuple(self.covariate_names[row] for row in kept)
-        return replace(self, pair_covariates=self.pair_covariates[kept], covariate_names=named)
+    def with_covariates(self, columns: Sequence[DesignColumn]) -> Chunk:
+        """The chunk with columns made of the stored ones."""
+        stored = dict(zip(self.covariate_names, self.pair_covariates, strict=True))
+        if [column.columns for column in columns] == [(name,) for name in stored] and not any(
+            column.level >= 0 for column in columns
+        ):
+            return replace(self, covariate_names=tuple(column.name for column in columns))
+        values = np.empty((len(columns), self.n_pairs), dtype=RANK)
+        for row, column in enumerate(columns):
+            values[row] = column.values(stored)
+        return replace(self, pair_covariates=values, covariate_names=tuple(column.name for column in columns))
 
     def sequence(self) -> Offsets:
         """The pairs in the order in which they happened, query by query: by time, then by row of the source."""

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from distagg.arrow import as_numpy, as_words
+from distagg.covariates import DesignColumn, design, terms_of
 from distagg.dataset.chunk import Chunk, chunk_from_tables
 from distagg.dataset.manifest import Block, Kind, Manifest, Partition, load_manifest
 from distagg.dataset.select import audience, drawn
@@ -51,7 +52,7 @@ class Selection:
     until: int | None = None  # pairs are before this time
     half_life: int = 0  # the age at which a pair has half its weight, in microseconds; 0: weights do not change
     now: int = 0  # the time from which age is counted
-    covariates: tuple[str, ...] | None = None  # columns of pairs to load; None: all
+    covariates: tuple[DesignColumn, ...] | None = None  # columns of pairs to load; None: those that are stored
 
     def mask(self, parts: pa.StringArray, first_query: int) -> np.ndarray:
         keep = np.ones(len(parts), dtype=bool)
@@ -117,8 +118,12 @@ class ChunkRef:
         query_columns = ["query", "part", "label", "missed"] + (["item"] if ids else [])
         columns: list[str] | None = ["query", "expert", "item", "rank"] + (["score"] if self.scores else [])
         if self.kind == "pairs":
-            named = self.where.covariates
-            columns = None if named is None else [*PAIRS_TABLE.names, PAIR_TIME.name, PAIR_ORDER.name, *named]
+            wanted = self.where.covariates
+            if wanted is None:
+                columns = None
+            else:
+                stored = dict.fromkeys(name for column in wanted for name in column.columns)
+                columns = [*PAIRS_TABLE.names, PAIR_TIME.name, PAIR_ORDER.name, *stored]
         if self.partition == "expert":  # every block has lists of the same query
             queries = read_groups(place(self.path) / "queries-00000.parquet", [0], query_columns)
         else:
@@ -282,7 +287,7 @@ class Dataset:
         until: str | None = None,
         half_life: str | None = None,
         now: str | None = None,
-        covariates: Collection[str] | None = None,
+        covariates: str | None = None,
     ) -> Dataset:
         """Select queries, experts, the first entries of lists, or pairs.
 
@@ -310,7 +315,8 @@ class Dataset:
             The time from which age is counted; by default ``until`` or, without it, the time of the last pair. Pairs
             after it keep their weight.
         covariates
-            The names of covariates to load; by default all.
+            The covariates to load, as models take them (``"length_a-length_b,position"``), each as seen from the
+            winner; by default the columns that are stored.
         """
         where = self.where
         if parts is not None:
@@ -333,8 +339,7 @@ class Dataset:
         if since is not None or until is not None or half_life is not None:
             where = self._timed(where, since, until, half_life, now)
         if covariates is not None:
-            wanted = [each for each in self.manifest.covariates if each.name in covariates]
-            where = replace(where, covariates=tuple(name for each in wanted for name in each.columns))
+            where = replace(where, covariates=design(terms_of(covariates), self.manifest.covariates))
         return replace(self, where=where)
 
     def _timed(

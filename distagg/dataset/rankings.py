@@ -58,6 +58,7 @@ class RankedPart:
     fits: Written | None
     columns: tuple[str, ...]
     unfinished: int
+    coefficients: tuple[dict[str, Any], ...] = ()  # of covariates, a row for each
 
     @property
     def rows(self) -> int:

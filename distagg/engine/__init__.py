@@ -84,7 +84,7 @@ def fit(
     ('bestinput', ('a', 'b'))
     """
     chosen = _as_model(model, settings, seed)
-    dataset = as_dataset(data, columns=columns, labels=labels)
+    dataset = as_dataset(data, columns=columns, labels=labels, covariates=_covariates(chosen))
     if valid is not None:
         valid = as_dataset(valid, columns=columns, labels=None if isinstance(valid, Dataset) else labels)
     params = fit_params(chosen, dataset, valid=valid, goal=Goal(goal, protocol), runner=runner)
@@ -101,6 +101,12 @@ def _as_model(model: str | Model, settings: dict[str, Any], seed: int | None) ->
             f"pass the name '{model.name}' to set parameters here, or set them when you construct the model"
         )
     return reseeded(model, seed)
+
+
+def _covariates(model: Model) -> str:
+    """The covariates that a model fits, "" for models without them."""
+    covariates: str = getattr(model, "covariates", "")
+    return covariates
 
 
 def solve(
@@ -155,7 +161,7 @@ def solve(
     Returns
     -------
     Result
-        ``ranking``, ``fits`` and ``experts`` (Arrow tables), ``converged``, ``criterion``.
+        ``ranking``, ``fits``, ``experts`` and ``coefficients`` (Arrow tables), ``converged``, ``criterion``.
 
     >>> import pyarrow as pa
     >>> battles = pa.table({"winner": ["x", "x", "y", "z"], "loser": ["y", "z", "z", "x"]})
@@ -163,11 +169,12 @@ def solve(
     >>> result.ranking["item"].to_pylist(), result.converged
     (['x', 'y', 'z'], True)
     """
-    dataset = as_dataset(data, columns=columns, labels=labels)
     if isinstance(model, Fitted):
         model = replace(model, model=_as_model(model.model, settings, seed))
+        dataset = as_dataset(data, columns=columns, labels=labels, covariates=_covariates(model.model))
     else:
         chosen = _as_model(model, settings, seed)
+        dataset = as_dataset(data, columns=columns, labels=labels, covariates=_covariates(chosen))
         if chosen.needs_labels:
             raise UsageError(f"{chosen.name} must be fitted first: rank(fit({chosen.name!r}, dataset), dataset)")
         model = fit(chosen, dataset, runner=runner)
@@ -242,7 +249,9 @@ def rank(
     >>> rank("rrf", lists, weights={"b": 3}, top=2)["item"].to_pylist()
     ['y', 'z']
     """
-    what = given(data, columns, labels)
+    own = model.model if isinstance(model, Fitted) else model
+    covariates = _covariates(own) if isinstance(own, Model) else settings.get("covariates", "")
+    what = given(data, columns, labels, covariates)
     result = solve(
         model, what.dataset, top=top, shown=shown, allow_unseen=allow_unseen, seed=seed, runner=runner, **settings
     )

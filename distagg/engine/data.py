@@ -5,14 +5,15 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from distagg.arrow import repeated_word
+from distagg.arrow import as_scalar, repeated_word
 from distagg.columns import (
     BATTLE_NAMES,
     LIST_NAMES,
@@ -20,16 +21,19 @@ from distagg.columns import (
     RANKING_NAMES,
     Names,
     counts_from_zero,
+    is_battles,
     known_columns,
     label_columns,
     not_understood,
 )
+from distagg.covariates import Covariate, Levels, Term, find_all, is_category, terms_of
 from distagg.dataset.dataset import Dataset
 from distagg.dataset.frames import dataset_from_arrow
 from distagg.dataset.interchange import RUNS, described, in_kind, is_table, joined, runs_table, scores_table, to_arrow
 from distagg.engine.importing import read_dataset
 from distagg.errors import InputError, UsageError, unknown
 from distagg.storage.paths import place
+from distagg.types import Bools
 
 log = logging.getLogger("distagg")
 ACCEPTED = (
@@ -47,7 +51,7 @@ class Given:
     answer: Callable[[pa.Table], Any]
 
 
-def as_dataset(data: Any, *, columns: Columns = None, labels: Any = None) -> Dataset:
+def as_dataset(data: Any, *, columns: Columns = None, labels: Any = None, covariates: str = "") -> Dataset:
     """Convert data of any supported type to a dataset.
 
     Parameters
@@ -55,13 +59,16 @@ def as_dataset(data: Any, *, columns: Columns = None, labels: Any = None) -> Dat
     data
         A ``Dataset``; a pandas or polars frame, an Arrow table, dataset or stream, or anything with the Arrow PyCapsule
         interface (a DuckDB relation), with the columns of ``Dataset.from_arrow``, or of battles (model_a, model_b,
-        winner); a dictionary of runs ``{expert: {query: {item: score}}}``, or of frames ``{expert: frame}``; paths.
+        winner, or left, right, winner); a dictionary of runs ``{expert: {query: {item: score}}}``, or of frames
+        ``{expert: frame}``; paths.
     columns
         distagg's names for columns that have other names in the data: ``{"site": "item"}``. The names that TREC,
         PyTerrier, ir_datasets, BEIR, MTEB and ranx use are understood without it.
     labels
         Relevance judgements: a frame with the columns query, item and label, a dictionary ``{query: {item: label}}``,
         or the path of a file of qrels.
+    covariates
+        Columns of pairs to keep for fits, as ``bradley_terry`` takes them: ``"length_a-length_b,position"``.
 
     >>> as_dataset({"bm25": {"7": {"x": 0.9, "y": 0.7}}}, labels={"7": {"x": 1}}).info()["labels"]
     {'1': 1}
@@ -69,10 +76,10 @@ def as_dataset(data: Any, *, columns: Columns = None, labels: Any = None) -> Dat
     >>> as_dataset(runs).experts
     ('bm25',)
     """
-    return given(data, columns, labels).dataset
+    return given(data, columns, labels, covariates).dataset
 
 
-def given(data: Any, columns: Columns = None, labels: Any = None) -> Given:
+def given(data: Any, columns: Columns = None, labels: Any = None, covariates: str = "") -> Given:
     """Like ``as_dataset``, with the function that returns a ranking in the type of the data."""
     if isinstance(data, Dataset):
         if columns:
@@ -81,8 +88,9 @@ def given(data: Any, columns: Columns = None, labels: Any = None) -> Given:
     paths = _paths(data)
     if paths:
         qrels = None if labels is None else _paths(labels) or as_labels(labels, columns)
-        return Given(read_dataset(paths, columns=columns, qrels=qrels), _as_is)
+        return Given(read_dataset(paths, columns=columns, qrels=qrels, covariates=covariates or None), _as_is)
     judged = None if labels is None else as_labels(labels, columns)
+    kept: tuple[Covariate, ...] = ()
     if isinstance(data, Mapping) and not is_table(data):
         if data and all(is_table(table) for table in data.values()):
             rows = joined([_named(str(name), table, columns) for name, table in data.items()])
@@ -90,22 +98,64 @@ def given(data: Any, columns: Columns = None, labels: Any = None) -> Given:
         else:
             rows, kind = runs_table(data), data
     elif is_table(data):
-        rows, kind = rows_of(data, columns, all_there=labels is None), data
+        (rows, kept), kind = rows_of(data, columns, all_there=labels is None, terms=terms_of(covariates)), data
     else:
         raise UsageError(f"found {described(data)}, expected {ACCEPTED}")
     if not len(rows):
         raise UsageError("found no rows in the data, expected at least one; check the filter or query that made them")
     schema = rows.schema  # all that the answer needs: the rows need not stay in memory
-    return Given(dataset_from_arrow(rows, judgements=judged), lambda ranking: _answer(ranking, schema, kind))
+    dataset = dataset_from_arrow(rows, judgements=judged, covariates=kept)
+    return Given(dataset, lambda ranking: _answer(ranking, schema, kind))
 
 
-def rows_of(data: Any, columns: Columns = None, *, all_there: bool = True) -> pa.Table:
-    """The rows of a frame, table or stream under our names: lists, pairs, or battles as pairs.
+def rows_of(
+    data: Any, columns: Columns = None, *, all_there: bool = True, terms: Sequence[Term] = ()
+) -> tuple[pa.Table, tuple[Covariate, ...]]:
+    """The rows of a frame, table or stream under our names: lists, pairs, or battles as pairs; and their covariates.
 
     A column that the caller names but the table lacks is an error if ``all_there``; otherwise it may be in the labels.
     """
-    rows = _read(data, lambda names: _found(names, _names_of(names, columns), columns, all_there))
-    return _pairs_of_battles(rows) if "model_a" in rows.column_names else rows
+    covariates: tuple[Covariate, ...] = ()
+
+    def choose(names: Sequence[str]) -> dict[str, str]:
+        nonlocal covariates
+        wanted = _names_of(names, columns)
+        covariates = find_all(terms, names, battles=wanted is BATTLE_NAMES, where="the table")
+        sources = dict.fromkeys(name for covariate in covariates for name in covariate.source)
+        others = [name for name in names if name not in sources]
+        return {**_found(others, wanted, columns, all_there), **{name: name for name in sources}}
+
+    rows = _read(data, choose)
+    battles = "model_a" in rows.column_names
+    result = _pairs_of_battles(rows) if battles else rows
+    if not covariates:
+        return result, ()
+    levels = Levels([_checked(rows, covariate) for covariate in covariates])
+    a_won = _won_by_a(rows) if battles else np.ones(len(rows), dtype=np.bool_)
+    seen = levels.seen_from_winner({name: rows[name] for each in covariates for name in each.source}, a_won)
+    result = result.drop_columns([name for each in covariates for name in each.source])
+    for name, values in seen.items():
+        result = result.append_column(name, values)
+    return result, levels.covariates
+
+
+def _won_by_a(battles: pa.Table) -> Bools:
+    """Whether side a has the winner's place in each battle."""
+    from distagg.sources.observed_pairs import lost_by_a
+
+    return ~lost_by_a(pa.table({"winner": battles["winner"].cast(pa.string())}))
+
+
+def _checked(rows: pa.Table, covariate: Covariate) -> Covariate:
+    """The covariate, a category if a column is text; an empty cell, or text among numbers, is refused."""
+    for name in covariate.source:
+        missing = pc.index(pc.is_null(rows[name], nan_is_null=True), as_scalar(True)).as_py()
+        if missing >= 0:
+            raise InputError("<table>", line=missing + 1, found=f"an empty {name}", expected="a value in every row")
+    texts = [is_category(rows[name].type) for name in covariate.source]
+    if any(texts) and not all(texts) and not covariate.category:
+        raise UsageError(f"covariate {covariate.name}: found text and numbers, expected the same kind in both columns")
+    return replace(covariate, category=covariate.category or any(texts))
 
 
 def _read(data: Any, find: Callable[[Sequence[str]], dict[str, str]]) -> pa.Table:
@@ -123,9 +173,9 @@ def _read(data: Any, find: Callable[[Sequence[str]], dict[str, str]]) -> pa.Tabl
 
 
 def _names_of(names: Sequence[str], columns: Columns) -> Names:
-    ours = {*(name.lower() for name in names), *(columns or {}).values()}
-    if {"model_a", "model_b"} <= ours:
+    if is_battles(names, columns):
         return BATTLE_NAMES
+    ours = {*(name.lower() for name in names), *(columns or {}).values()}
     return PAIR_NAMES if {"winner", "loser"} & ours else LIST_NAMES
 
 
@@ -264,7 +314,8 @@ def _only_labels(data: Any, columns: Columns) -> bool:
 def _relabelled(dataset: Dataset, labels: pa.Table) -> Dataset:
     """A copy of the dataset in memory, with these labels instead of its own."""
     rows = dataset.to_arrow()
-    return dataset_from_arrow(rows.drop_columns([n for n in ("label",) if n in rows.column_names]), judgements=labels)
+    rows = rows.drop_columns([n for n in ("label",) if n in rows.column_names])
+    return dataset_from_arrow(rows, judgements=labels, covariates=dataset.manifest.covariates)
 
 
 def _answer(ranking: pa.Table, given_as: pa.Schema, data: Any) -> Any:

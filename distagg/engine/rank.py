@@ -5,8 +5,10 @@ The result is the ranking with all its columns and, for models that iterate, the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -31,8 +33,23 @@ from distagg.storage.paths import Place, place
 from distagg.types import RANKINGS_TABLE
 
 COLUMN_TYPES = {"status": pa.string(), "component": pa.int32(), "resamples": pa.int64()}  # all others are float64
+COEFFICIENTS = pa.schema(
+    [
+        ("query", pa.string()),
+        ("covariate", pa.string()),
+        *((name, pa.float64()) for name in ("coefficient", "error", "low", "high", "odds_ratio")),
+    ]
+)
+REACH = NormalDist().inv_cdf(0.975)
 NOTHING_MORE = Shown()
-FIT_TYPES = {"converged": pa.bool_(), "exact": pa.bool_(), "iterations": pa.int64()}  # all others are float64
+FIT_TYPES = {  # all others are float64
+    "converged": pa.bool_(),
+    "exact": pa.bool_(),
+    "iterations": pa.int64(),
+    "covariate": pa.list_(pa.string()),
+    "coefficient": pa.list_(pa.float64()),
+    "error": pa.list_(pa.float64()),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +59,8 @@ class Result:
     ``model`` is the model's name. ``ranking`` has the columns query, item, rank, score and those of the model:
     uncertainty, low, high, status, component. ``fits`` has a row per query for models that iterate: converged,
     iterations, gradient, likelihood and columns of the model; with ``trace`` also the log likelihood after every step.
-    ``experts`` has a row per expert for models that learn how reliable experts are: expert, reliability, error, low,
-    high, votes. ``criterion`` describes when a fit counts as converged.
+    ``coefficients`` has those of covariates. ``experts`` has a row per expert for models that learn how reliable experts
+    are: expert, reliability, error, low, high, votes. ``criterion`` describes when a fit counts as converged.
     """
 
     model: str
@@ -51,6 +68,11 @@ class Result:
     fits: pa.Table
     criterion: str
     experts: pa.Table
+
+    @property
+    def coefficients(self) -> pa.Table:
+        """Coefficients of covariates: query, covariate, coefficient, error, low, high (95%), odds_ratio."""
+        return coefficients_of(self.fits)
 
     @property
     def converged(self) -> bool:
@@ -114,9 +136,26 @@ def fits_of(chunk: Chunk, outcome: Outcome, schema: pa.Schema) -> pa.Table:
         if field.name == "trace":
             lines = outcome.trace if outcome.trace is not None else np.zeros((chunk.n_queries, 0))
             columns.append(as_lists([line[np.isfinite(line)] for line in lines], np.float64))
+        elif pa.types.is_list(field.type):
+            columns.append(pa.array(outcome.queries[field.name], field.type))
         else:
             columns.append(as_arrow(outcome.queries[field.name].astype(field.type.to_pandas_dtype())))
     return pa.Table.from_arrays(columns, schema=schema)
+
+
+def coefficients_of(fits: pa.Table) -> pa.Table:
+    """The coefficients of covariates that the rows of fits have: a row for each query and covariate.
+
+    ``odds_ratio`` is the factor by which a unit of the covariate changes the odds of winning.
+    """
+    rows: dict[str, list[Any]] = {name: [] for name in COEFFICIENTS.names}
+    for row in fits.to_pylist() if "coefficient" in fits.column_names else ():
+        for name, value, error in zip(row["covariate"], row["coefficient"], row["error"], strict=True):
+            low, high = value - REACH * error, value + REACH * error
+            found = (row["query"], name, value, error, low, high, math.exp(min(value, 700.0)))
+            for column, cell in zip(rows.values(), found, strict=True):
+                column.append(cell)
+    return pa.table(rows, schema=COEFFICIENTS)
 
 
 def solve(
@@ -151,12 +190,18 @@ def rank_by_chunks(
     through: Through | None = None,
     runner: Runner | None = None,
     progress: Progress = silent,
+    learned: list[pa.Table] | None = None,
 ) -> Iterator[pa.Table]:
-    """Rankings in the order of the dataset, chunk by chunk as they are asked for; first a table without rows."""
+    """Rankings in the order of the dataset, chunk by chunk as they are asked for; first a table without rows.
+
+    Coefficients of covariates are added to ``learned``.
+    """
     runner = runner or InlineRunner()
     known, refs, shown = ready(model, params, dataset, runner, shown=shown, through=through)
     yield no_rows(ranking_schema(model, shown))
-    for ranking, _ in runner.map(Work(_solve_task, (model, known, shown, False), ids=True), refs, progress):
+    for ranking, fits in runner.map(Work(_solve_task, (model, known, shown, False), ids=True), refs, progress):
+        if learned is not None:
+            learned.append(coefficients_of(fits))
         yield ranking
 
 
@@ -171,8 +216,12 @@ def rank_to(
     through: Through | None = None,
     runner: Runner | None = None,
     progress: Progress = silent,
+    learned: list[pa.Table] | None = None,
 ) -> int:
-    """Write rankings to ``target``, all or nothing; returns the number of rows."""
+    """Write rankings to ``target``, all or nothing; returns the number of rows.
+
+    Coefficients of covariates are added to ``learned``.
+    """
     refuse_existing(target)
     runner = runner or InlineRunner()
     known, refs, shown = ready(model, params, dataset, runner, shown=shown, through=through)
@@ -183,7 +232,7 @@ def rank_to(
             converged = not any(part.unfinished for part in parts)
             about = {"model": model.name, "queries": dataset.manifest.queries, "converged": converged}
             publish_directory(folder, parts, about, expert_table(model, params, dataset.experts))
-        return sum(part.rows for part in parts)
+        return _told(parts, learned)
     with staged_file(target) as staging:
         folder = staging.with_name(staging.name + ".parts")
         folder.mkdir()
@@ -194,6 +243,13 @@ def rank_to(
             for file in folder.iterdir():
                 file.unlink()
             folder.rmdir()
+    return _told(parts, learned)
+
+
+def _told(parts: list[RankedPart], learned: list[pa.Table] | None) -> int:
+    """The number of rows of all parts, whose coefficients are added to ``learned``."""
+    if learned is not None:
+        learned += [pa.Table.from_pylist(list(part.coefficients), COEFFICIENTS) for part in parts if part.coefficients]
     return sum(part.rows for part in parts)
 
 
@@ -259,4 +315,5 @@ def write_task(chunk: Chunk, index: int, payload: tuple[Any, ...]) -> RankedPart
     table = ranking_of(chunk, outcome, ranking_schema(model, shown), shown, index)
     fits = fits_of(chunk, outcome, fits_schema(model)) if model.query_columns else None
     unfinished = int((~outcome.queries["converged"]).sum()) if "converged" in outcome.queries else 0
-    return write_part(table, place(folder), index, fmt, model.name, fits=fits, unfinished=unfinished)
+    part = write_part(table, place(folder), index, fmt, model.name, fits=fits, unfinished=unfinished)
+    return part if fits is None else replace(part, coefficients=tuple(coefficients_of(fits).to_pylist()))

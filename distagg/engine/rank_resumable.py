@@ -122,6 +122,7 @@ def accepted_parts(staging: Place) -> tuple[dict[int, NotedPart], list[str]]:
             body = json.loads(sidecar.read_text(encoding="utf-8"))
             fits = Written(**body["fits"]) if body["fits"] else None
             part = RankedPart(Written(**body["ranking"]), fits, tuple(body["columns"]), body["unfinished"])
+            part = dataclasses.replace(part, coefficients=tuple(body.get("coefficients", ())))
             whole = all(digest(staging / file.attempt) == file.sha256 for file in (part.ranking, fits) if file)
         except (OSError, InputError, ValueError, KeyError, TypeError):
             whole = False

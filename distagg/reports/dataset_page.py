@@ -188,10 +188,21 @@ def consensus_report(contents: Mapping[str, Any]) -> str:
     """
     sections = [
         section("Both ends", *(ends_table(name, both) for name, both in (contents.get("ends") or {}).items())),
+        section("Covariates", coefficients_section(contents.get("coefficients") or ())),
         section("How sure it is", variance_pictures(contents.get("variance") or {})),
         reliability_section(contents.get("experts") or []),
     ]
     return page(str(contents.get("title") or "Ranking"), "One ranking from many experts", sections)
+
+
+def coefficients_section(rows: Sequence[Mapping[str, Any]]) -> Markup:
+    """Coefficients of covariates, with standard errors, 95% intervals and odds ratios."""
+    if not rows:
+        return Markup("")
+    names = ("coefficient", "error", "low", "high", "odds_ratio")
+    body = [[str(row["query"]), str(row["covariate"]), *(f"{row[name]:.4g}" for name in names)] for row in rows]
+    heads = ["query", "covariate", *(name.replace("_", " ") for name in names)]
+    return table(heads, body, label="coefficients", left=(0, 1))
 
 
 def ends_table(name: str, both: Mapping[str, Sequence[Mapping[str, Any]]]) -> Markup:

@@ -82,6 +82,21 @@ def ranking_table(ranking: pa.Table, queries: int, items: int) -> str:
     return render_table(ranking.column_names, body, align)
 
 
+def coefficients_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The coefficients of covariates, with their standard errors, 95% intervals and odds ratios.
+
+    >>> row = {"query": "all", "covariate": "position", "coefficient": 0.4, "error": 0.02, "low": 0.36, "high": 0.44}
+    >>> print(coefficients_table([{**row, "odds_ratio": 1.49182}]))
+    covariate  coefficient  error   low  high  odds_ratio
+    ---------  -----------  -----  ----  ----  ----------
+    position           0.4   0.02  0.36  0.44     1.49182
+    """
+    several = len({row["query"] for row in rows}) > 1
+    names = [name for name in rows[0] if several or name != "query"]
+    body = [[f"{row[name]:.6g}" if isinstance(row[name], float) else row[name] for name in names] for row in rows]
+    return render_table(names, body, "".join("l" if name in ("query", "covariate") else "r" for name in names))
+
+
 def comparison_table(result: Mapping[str, Any], *, colour: bool = False, what: str = "model") -> str:
     """Models by metrics, in percent, the best model of the first metric on top, the best of a column bold.
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from math import isfinite
 from pathlib import Path
 
-from distagg.columns import LIST_NAMES, folder_columns, known_columns
+from distagg.columns import LIST_NAMES, folder_columns, is_battles, known_columns
 from distagg.errors import InputError, UsageError
 from distagg.sources.ranked_lists import PREFLIB_SUFFIXES
 from distagg.sources.ratings import NAMES as RATING_NAMES
@@ -76,7 +76,7 @@ def kind_of_file(file: Path, columns: Mapping[str, str] | None = None) -> str:
 def _kinds_of_header(file: Path, header: Sequence[str], columns: Mapping[str, str] | None) -> list[str]:
     """The kinds of table that have such columns."""
     names = {*map(str.lower, header), *(columns or {}).values()}
-    if {"winner", "loser"} <= names or {"model_a", "model_b"} <= names:
+    if {"winner", "loser"} <= names or is_battles(header, columns):
         return ["pairs"]
     if len(ratings_columns(header)) == len(RATING_NAMES):
         return ["ratings"]

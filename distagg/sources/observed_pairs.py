@@ -1,9 +1,9 @@
 """Observed pairs as long tables: winner, loser, and optionally expert, query, weight, tie, time.
 
-Battles between two named models are read too: model_a, model_b, and winner, one of ``model_a``, ``model_b``, ``tie``,
-``tie (bothbad)`` (or ``both_bad``). The other columns of a battle log are ignored, and listed in the log. The expert
-column may also be named judge, annotator, worker or user, if there is only one of them; the time timestamp, tstamp or
-date. Covariates (``distagg.covariates``) are read if they are named.
+Battles between two named models are read too: model_a, model_b (or left, right), and winner, one of ``model_a``,
+``model_b``, ``left``, ``right``, ``tie``, ``tie (bothbad)``, ``both_bad`` in any case. The other columns of a battle
+log are ignored, and listed in the log. The expert column may also be named judge, annotator, worker or user, if there
+is only one of them; the time timestamp, tstamp or date. Covariates (``distagg.covariates``) are read if they are named.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from distagg.arrow import as_numpy, as_scalar, as_words, one_array, repeated_word
-from distagg.columns import BATTLE_NAMES, PAIR_NAMES
+from distagg.columns import BATTLE_NAMES, PAIR_NAMES, is_battles
 from distagg.covariates import Covariate, Levels, Term, find_all, terms_of
 from distagg.sources.cells import ID, Column
 from distagg.sources.source import SourceTable
 from distagg.sources.tables import LongTable, open_long_table
 from distagg.times import EXPECTED_TIME
+from distagg.types import Bools
 
 _SHARED = (
     Column("expert", "id", ID),
@@ -37,7 +38,16 @@ COLUMNS = (
     *_SHARED,
     Column("tie", "flag", "0, 1, true or false"),
 )
-OUTCOMES = {"model_a": "model_a", "model_b": "model_b", "tie": "tie", "tie (bothbad)": "tie", "both_bad": "tie"}
+OUTCOMES = {  # in lower case
+    "model_a": "a",
+    "model_b": "b",
+    "tie": "tie",
+    "tie (bothbad)": "tie",
+    "both_bad": "tie",
+    "left": "a",
+    "right": "b",
+    "draw": "tie",
+}
 EXPECTED_OUTCOME = f"one of {', '.join(OUTCOMES)}"
 BATTLE_COLUMNS = (Column("model_a", "id", ID), Column("model_b", "id", ID), Column("winner", "id", ID), *_SHARED)
 EXPECTED: dict[str, str] = {  # what errors expect in the columns of covariates
@@ -112,7 +122,7 @@ class PairsSource:
 
 def _open(file: Path, columns: Mapping[str, str] | None) -> LongTable:
     header = open_long_table(file, ()).header
-    if {"model_a", "model_b"} <= {*map(str.lower, header), *(columns or {}).values()}:
+    if is_battles(header, columns):
         table = open_long_table(file, BATTLE_COLUMNS, BATTLE_NAMES, columns)
         expected = ["model_a", "model_b", "winner"]
     else:
@@ -172,7 +182,7 @@ def _pairs(table: LongTable, levels: Levels) -> Iterator[pa.Table]:
     for batch in table.batches():
         n = len(batch)
         winner, loser, tie = _battle(table, batch, row) if battle else _plain(batch)
-        b_won = as_numpy(one_array(pc.equal(batch["winner"], as_scalar("model_b")))) if battle else np.zeros(n, bool)
+        b_won = lost_by_a(batch) if battle else np.zeros(n, bool)
         same = pc.index(pc.equal(winner, loser), as_scalar(True)).as_py()
         if same >= 0:
             raise table.row_error(
@@ -211,18 +221,26 @@ def _battle(
 
 def unknown_outcome(battles: pa.Table) -> int:
     """The first row whose winner is not an outcome, or -1."""
-    known = pc.is_in(battles["winner"], as_words(list(OUTCOMES)))
+    known = pc.is_in(pc.utf8_lower(battles["winner"]), as_words(list(OUTCOMES)))
     return int(pc.index(known, as_scalar(False)).as_py())
+
+
+def _ended(battles: pa.Table, how: str) -> pa.ChunkedArray:
+    """Whether each battle was won by a, won by b, or tied."""
+    return pc.is_in(pc.utf8_lower(battles["winner"]), as_words([word for word, end in OUTCOMES.items() if end == how]))
+
+
+def lost_by_a(battles: pa.Table) -> Bools:
+    """Whether side b won each battle."""
+    return as_numpy(one_array(_ended(battles, "b")))
 
 
 def battle_result(battles: pa.Table) -> tuple[pa.ChunkedArray, pa.ChunkedArray, pa.ChunkedArray]:
     """Winner, loser and tie of battles (model_a, model_b, winner); of a tie, model_a counts as the winner."""
-    outcome = battles["winner"]
-    b_won = pc.equal(outcome, as_scalar("model_b"))
-    ties = as_words([word for word, meaning in OUTCOMES.items() if meaning == "tie"])
+    b_won = _ended(battles, "b")
     winner = pc.if_else(b_won, battles["model_b"], battles["model_a"])
     loser = pc.if_else(b_won, battles["model_a"], battles["model_b"])
-    return winner, loser, pc.is_in(outcome, ties)
+    return winner, loser, _ended(battles, "tie")
 
 
 def _name(batch: pa.Table, column: str) -> pa.Array | pa.ChunkedArray:

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from distagg.covariates import DesignColumn
 from distagg.dataset import Dataset, write_dataset
 from distagg.errors import InputError, UsageError
 from distagg.sources.observed_pairs import PairsSource
@@ -82,16 +83,29 @@ def test_selections_keep_the_columns(tmp_path):
     assert chunk.without([0]).pair_time.tolist() == chunk.pair_time[2:].tolist()
     none = chunk.select(np.array([False]))
     assert (none.n_pairs, len(none.pair_time), none.pair_covariates.shape) == (0, 0, (4, 0))
-    assert chunk.with_covariates(["position"]).pair_covariates.tolist() == [[1, 1, -1, 1]]
+    position = chunk.with_covariates([DesignColumn("position", ("position",))])
+    assert position.pair_covariates.tolist() == [[1, 1, -1, 1]]
 
 
 def test_columns_that_are_not_wanted_are_not_read(tmp_path):
     dataset = written(tmp_path)
-    (chunk,) = dataset.select(covariates=["length"]).chunks()
-    assert chunk.covariate_names == ("length_winner", "length_loser")
+    (chunk,) = dataset.select(covariates="length").chunks()
+    assert chunk.covariate_names == ("length",)
+    assert chunk.pair_covariates[0][np.argsort(chunk.pair_order)].tolist() == [50, 10, -2, -2]
     assert len(chunk.pair_time)
-    (chunk,) = dataset.select(covariates=[]).chunks()
+    (chunk,) = dataset.select(covariates="").chunks()
     assert chunk.covariate_names == ()
+    assert not chunk.pair_covariates.size
+
+
+def test_categories_become_indicators(tmp_path):
+    (chunk,) = written(tmp_path).select(covariates="language,position").chunks()
+    assert chunk.covariate_names == ("language=en", "language=fr", "position")
+    assert chunk.pair_covariates[:, np.argsort(chunk.pair_order)].tolist() == [
+        [1, 0, 1, 0],
+        [0, 0, 0, 1],
+        [1, -1, 1, 1],
+    ]
 
 
 def test_pairs_by_time(tmp_path):

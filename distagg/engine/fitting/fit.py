@@ -225,9 +225,19 @@ def run_rounds(
 
 
 def cut(model: Model, dataset: Dataset) -> Dataset:
-    """The dataset as the model takes it, its lists cut to the model's depth; an unsuitable dataset is refused."""
+    """The dataset as the model takes it: lists cut to its depth, pairs weighted by age, with the covariates it fits.
+
+    An unsuitable dataset is refused.
+    """
     check_fits(model, dataset)
-    return dataset.select(depth=model.depth) if model.depth else dataset
+    if model.depth:
+        dataset = dataset.select(depth=model.depth)
+    if half_life := getattr(model, "half_life", ""):
+        dataset = dataset.select(half_life=half_life, now=getattr(model, "now", "") or None)
+    covariates = getattr(model, "covariates", "")
+    if covariates and dataset.manifest.kind != "pairs":
+        raise UsageError(f"covariates belong to pairs, but the dataset holds {dataset.manifest.kind}; omit covariates")
+    return dataset.select(covariates=covariates) if dataset.manifest.kind == "pairs" else dataset
 
 
 def tell_pool(model: Model, dataset: Dataset) -> None:

@@ -21,6 +21,7 @@ from distagg.models.pairwise.graph import count_strong, examine
 from distagg.models.pairwise.routes import MERGED_BYTES, BlockRound, Measure, PairCounts, expected_distinct
 from distagg.models.pool import Pooled
 from distagg.models.rounds import Gathered, Params, Stage, Statistics
+from distagg.times import span_of, time_of
 from distagg.types import Floats, Labels, Offsets
 
 
@@ -55,6 +56,19 @@ class Counted(Pooled):
     pairs: str = pairs_param()
     unlisted: str = unlisted_param()
     ties: str = param("half", "ignore ties, or count half a win for each side", choices=("half", "ignore"))
+    half_life: str = param(
+        "",
+        "span of time after which a pair has half its weight: 90d, 36h, 2w (units s, h, d, w); by default weights stay",
+        text=True,
+    )
+    now: str = param("", "time from which the age of pairs is counted; by default the last pair's, or until", text=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.half_life:
+            span_of(self.half_life, f"parameter half_life of {self.name}")
+        if self.now:
+            time_of(self.now, f"parameter now of {self.name}")
 
     @property
     def tie_share(self) -> float:

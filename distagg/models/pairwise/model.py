@@ -11,10 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from distagg.arrow import as_scalar
+from distagg.covariates import terms_of
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError, unknown
 from distagg.models.base import param
 from distagg.models.outcome import Outcome
+from distagg.models.pairwise.adjusted import COEFFICIENT_COLUMNS, Survey, fit_whole
 from distagg.models.pairwise.counted import Graph, refuse_endless_ties
 from distagg.models.pairwise.counts import Counts
 from distagg.models.pairwise.descent import descend_queries
@@ -22,6 +24,7 @@ from distagg.models.pairwise.kernels import Fit as NewtonFit
 from distagg.models.pairwise.links import DAVIDSON, LOGIT, PROBIT, RAO_KUPPER
 from distagg.models.pairwise.minorise import Fit, minorise_queries
 from distagg.models.pairwise.solver import PRIORS, Pairwise
+from distagg.models.rounds import Params, Stage
 from distagg.types import Floats, Offsets
 
 TIE_LINKS = {"davidson": DAVIDSON, "rao_kupper": RAO_KUPPER}
@@ -80,10 +83,20 @@ class BradleyTerry(Pairwise):
     )
     base: float = param(1000.0, "mean score over comparisons with scale=elo")
     anchor: str = param("", "NAME:VALUE gives an item this score, and moves all others with it", text=True)
+    covariates: str = param(
+        "",
+        "columns of pairs whose effect is fitted with the strengths: length_a-length_b (the difference of two sides), "
+        "relative(length) (divided by their sum), position, or any other column; text is a category. Coefficients have "
+        "no prior",
+        text=True,
+    )
 
     def __post_init__(self) -> None:
+        terms = terms_of(self.covariates)
+        object.__setattr__(self, "covariates", ",".join(term.text for term in terms))
         super().__post_init__()
         read_anchor(self.anchor)
+        self._check_covariates()
         if self.solver == "mm" and (self.prior == "gaussian" or self.ties in TIE_LINKS):
             raise UsageError(
                 f"{self.name}: solver=mm has no step for prior={self.prior} with ties={self.ties}; choose prior=gamma "
@@ -95,6 +108,25 @@ class BradleyTerry(Pairwise):
                 "mean nothing where it stops; choose prior=none or a number for weight, ties=half or ignore, and "
                 "errors=none"
             )
+
+    def _check_covariates(self) -> None:
+        """Refuse settings that cannot be combined with covariates."""
+        wanted = {"solver": ("newton",), "prior": ("gaussian", "none"), "ties": ("half", "ignore")}
+        wanted["errors"] = ("none", "standard")
+        for name, choices in wanted.items():
+            if self.covariates and getattr(self, name) not in choices:
+                raise UsageError(
+                    f"{self.name}: covariates cannot be fitted with {name}={getattr(self, name)}; "
+                    f"choose {name}={' or '.join(choices)}"
+                )
+
+    def gathering(self, params: Params) -> Stage:
+        return Survey(self, params) if self.covariates else super().gathering(params)
+
+    def fit_chunk(self, chunk: Chunk, params: Params, *, trace: bool) -> Outcome:
+        if self.covariates and chunk.n_queries:
+            return self.shown(chunk, fit_whole(self, chunk, params))
+        return super().fit_chunk(chunk, params, trace=trace)
 
     @property
     def link(self) -> int:
@@ -135,7 +167,8 @@ class BradleyTerry(Pairwise):
 
     @property
     def query_columns(self) -> tuple[str, ...]:
-        return (*super().query_columns, "tie") if self.ties in TIE_LINKS else super().query_columns
+        more = ("tie",) if self.ties in TIE_LINKS else COEFFICIENT_COLUMNS if self.covariates else ()
+        return (*super().query_columns, *more)
 
     def prior_deviation(self, weight: Floats) -> Floats:
         if self.prior == "gamma":

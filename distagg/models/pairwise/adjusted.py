@@ -1,0 +1,367 @@
+"""bradley_terry with covariates: strengths and coefficients are fitted together, in rounds over chunks.
+
+The logarithm of the odds that i beats j in a battle is s_i - s_j + x'b, where x are the covariates of the battle as
+seen from i (``distagg.covariates``). A first round counts pairs and measures the columns; each later one gives the
+gradient and the Hessian at one point (``adjusted_kernels``), which add up over chunks, and Newton's method takes a
+step. Columns are divided by their root mean square inside. The prior is on strengths only: coefficients have none, so a
+column that the strengths or the other columns can stand in for, or that separates winners from losers, is refused.
+
+Cost: battles x covariates^2 and (items + covariates)^3 a round, of which there are about eight.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from distagg.dataset.chunk import Chunk
+from distagg.errors import InputError, UsageError
+from distagg.models.intervals import between, centred, quasi_variances
+from distagg.models.outcome import ISOLATED, Outcome
+from distagg.models.pairwise.adjusted_kernels import Battles, Blocks, battle_slopes, measure_columns
+from distagg.models.pairwise.counts import Counts, merged
+from distagg.models.pairwise.covariance import LEAST_DISPERSION, MOST_ITEMS
+from distagg.models.pairwise.kernels import SETTLED
+from distagg.models.pairwise.routes import DIGITS, SOUGHT
+from distagg.models.rounds import Gathered, Params, Stage, Statistics
+from distagg.optimise.convergence import Ended
+from distagg.optimise.newton import NewtonAscent
+from distagg.types import Floats, Indices, Offsets
+
+if TYPE_CHECKING:
+    from distagg.models.pairwise.model import BradleyTerry
+
+COLLINEAR = 1e-9  # a column's curvature given all before it, relative to its own
+SEPARATED = 1e-6  # the same, relative to that at the start
+COEFFICIENT_COLUMNS = ("covariate", "coefficient", "error")  # lists in a fit's row
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Survey(Stage):
+    """The first round: pair counts, and the size and signs of every column."""
+
+    model: BradleyTerry
+    params: Params
+
+    def map(self, chunk: Chunk) -> Statistics:
+        if not chunk.covariate_names:
+            raise UsageError(f"{self.model.name}: the pairs have no covariates; fit it with rank, solve or fit")
+        counts = self.model.counting(chunk).count(chunk).directed()
+        squares, low, high = (np.zeros(len(chunk.covariate_names)) for _ in range(3))
+        counted = measure_columns(battles_of(chunk), self.model.tie_share, squares, low, high)
+        bounds = {"low": low, "high": high, "squares": squares, "counted": np.array([counted])}
+        return {**counts, **bounds, "items": np.array([chunk.n_items]), "names": np.array(chunk.covariate_names)}
+
+    def reduce(self, a: Statistics, b: Statistics) -> Statistics:
+        added = {name: a[name] + b[name] for name in ("squares", "counted")}
+        bounds = {"low": np.minimum(a["low"], b["low"]), "high": np.maximum(a["high"], b["high"])}
+        counts = merged(int(a["items"][0]), [a, b]).directed()
+        return {**counts, **added, **bounds, "items": a["items"], "names": a["names"]}
+
+    def finish(self, statistics: Statistics) -> NewtonRound | Gathered:
+        model, names = self.model, tuple(str(name) for name in statistics["names"])
+        items = int(statistics["items"][0])
+        if items > MOST_ITEMS:
+            raise UsageError(
+                f"{model.name}: covariates need a matrix of {items:,} x {items:,} items; {MOST_ITEMS:,} are the most"
+            )
+        _refuse_columns(names, statistics)
+        counts = merged(items, [statistics])
+        graph = model.examine(counts)
+        size = np.sqrt(statistics["squares"] / statistics["counted"][0])
+        problem = Problem(self.params, names, 1.0 / size, counts, graph.component)
+        start = np.concatenate([np.log((counts.won + 0.5) / (counts.lost + 0.5)), np.zeros(len(names))])
+        if model.prior == "none" and graph.strong[0] != (graph.connected[0] if model.components else 1):
+            return Gathered(self.params, AdjustedFit(problem, start, model.given_weight, 0, np.inf, None))  # is refused
+        return NewtonRound(model, problem, NewtonAscent.begin(start), model.given_weight, model.seeks, 0, None)
+
+
+def _refuse_columns(names: tuple[str, ...], measured: Statistics) -> None:
+    """Refuse columns that say nothing, or that alone separate winners from losers."""
+    for k, name in enumerate(names):
+        low, high = float(measured["low"][k]), float(measured["high"][k])
+        if measured["squares"][k] == 0.0:
+            raise _refused(name, "0 in every battle", "values that differ between the sides")
+        if low == 0.0 or high == 0.0:
+            side = "lower" if low == 0.0 else "higher"
+            raise _refused(
+                name,
+                f"winners whose value is never {side} than the loser's, so that it separates winners from losers",
+                "battles won by either side of it; no finite coefficient is the most likely",
+            )
+
+
+def _refused(name: str, found: str, expected: str) -> InputError:
+    return InputError(f"covariate {name}", found=found, expected=expected, remedy="leave it out of covariates")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Problem:
+    """What stays the same in all rounds. M items, E distinct pairs, K covariates."""
+
+    params: Params
+    names: tuple[str, ...]  # (K,)
+    scale: Floats  # (K,) by which columns are multiplied
+    counts: Counts
+    component: Indices  # (M,)
+
+    @property
+    def size(self) -> int:
+        return len(self.component)
+
+    def hessian(self, sums: Statistics) -> Floats:  # (M + K, M + K)
+        """Second derivatives of minus the log likelihood."""
+        size = self.size
+        low = np.repeat(np.arange(size), np.diff(self.counts.offsets))
+        matrix = np.zeros((size + len(self.names),) * 2)
+        matrix[low, self.counts.other] = matrix[self.counts.other, low] = -sums["curve"]
+        matrix[np.arange(size), np.arange(size)] = -matrix[:size, :size].sum(axis=1)
+        matrix[:size, size:] = sums["cross"]
+        matrix[size:, :size] = sums["cross"].T
+        matrix[size:, size:] = 0.5 * (sums["square"] + sums["square"].T)
+        return matrix
+
+    def fixed(self, hessian: Floats) -> Floats:
+        """The matrix with the level of every connected component fixed, which no battle knows."""
+        size = self.size
+        members = np.zeros((size, int(self.component.max(initial=0)) + 1))
+        members[np.arange(size), self.component] = 1.0
+        members /= members.sum(axis=0)
+        level = np.diagonal(hessian)[:size].mean() + 1.0
+        hessian[:size, :size] += level * size * members @ members.T
+        return hessian
+
+    def own_curvature(self, hessian: Floats) -> Floats:  # (K,)
+        """The curvature of each covariate, given the strengths and the covariates before it."""
+        size = self.size
+        matrix = self.fixed(hessian.copy())
+        cross = matrix[:size, size:]
+        rest = matrix[size:, size:] - cross.T @ np.linalg.solve(matrix[:size, :size], cross)
+        pivots = np.empty(len(self.names))
+        for k in range(len(pivots)):  # elimination, one column after the other
+            pivots[k] = rest[k, k]
+            if pivots[k] > COLLINEAR * hessian[size + k, size + k]:
+                rest = rest - np.outer(rest[:, k], rest[k]) / pivots[k]
+        return pivots
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BattleSlopes(Stage):
+    """Value, gradient and Hessian of a chunk's battles at one point: all that workers need to know."""
+
+    model: BradleyTerry
+    score: Floats  # (M,)
+    coefficient: Floats  # (K,) of scaled columns
+    scale: Floats  # (K,)
+    offsets: Offsets
+    other: Indices
+
+    def map(self, chunk: Chunk) -> Statistics:
+        size, count = len(self.score), len(self.coefficient)
+        sums = Blocks(
+            np.zeros(size + count),
+            np.zeros(len(self.other)),
+            np.zeros((size, count)),
+            np.zeros((count, count)),
+            np.zeros(1),
+        )
+        share = self.model.tie_share
+        battle_slopes(
+            battles_of(chunk), share, self.score, self.coefficient, self.scale, self.offsets, self.other, sums
+        )
+        return sums._asdict()
+
+
+def battles_of(chunk: Chunk) -> Battles:
+    """The battles of one query, as kernels take them."""
+    return Battles(chunk.pair_winner, chunk.pair_loser, chunk.pair_weight, chunk.pair_tie, chunk.pair_covariates)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NewtonRound(Stage):
+    """One evaluation for Newton's method; where the weight of the prior is sought, it changes between steps."""
+
+    model: BradleyTerry
+    problem: Problem
+    ascent: NewtonAscent
+    weight: float  # of the prior
+    seeking: bool
+    steps: int
+    first: Floats | None  # (K,) curvature of the covariates at the start
+
+    def sent(self) -> BattleSlopes:
+        size, counts = self.problem.size, self.problem.counts
+        point = self.ascent.trial
+        return BattleSlopes(
+            self.model, point[:size].copy(), point[size:].copy(), self.problem.scale, counts.offsets, counts.other
+        )
+
+    def finish(self, statistics: Statistics) -> NewtonRound | Gathered:
+        model, problem, size = self.model, self.problem, self.problem.size
+        point, hessian = self.ascent.trial, problem.hessian(statistics)
+        first = self.first
+        if first is None:
+            first = problem.own_curvature(hessian)
+            _refuse_collinear(problem, hessian, first)
+        weight, seeking, ascent = self.weight, self.seeking, self.ascent
+        if seeking:
+            sought = _sought(point[:size], np.diagonal(hessian)[:size], weight)
+            value, downhill, curvature = self._penalised(statistics, hessian, sought)
+            left = _longest(downhill, curvature, sought, size)
+            seeking = abs(sought - weight) > SETTLED * weight or left > max(SOUGHT, model.tolerance)
+            weight, ascent = sought, NewtonAscent.begin(point)
+        else:
+            value, downhill, curvature = self._penalised(statistics, hessian, weight)
+            left = _longest(downhill, curvature, weight, size)
+        ascent = ascent.after(-value, -downhill, curvature)
+        accepted = ascent.x is point
+        steps = self.steps + accepted
+        if accepted:
+            self._refuse_separated(point, hessian, first)
+        if (accepted and left <= model.tolerance and not seeking) or steps > model.steps or _stuck(ascent):
+            return Gathered(problem.params, AdjustedFit(problem, point, weight, steps - 1, left, statistics))
+        return NewtonRound(model, problem, ascent, weight, seeking, steps, first)
+
+    def _penalised(self, sums: Statistics, hessian: Floats, weight: float) -> tuple[float, Floats, Floats]:
+        """Value, gradient and Hessian of what is minimised; without a prior the level of scores is fixed."""
+        size, point = self.problem.size, self.ascent.trial
+        value, slope = float(sums["value"][0]), sums["slope"].copy()
+        if self.model.prior == "none":
+            return value, slope, self.problem.fixed(hessian.copy())
+        matrix = hessian.copy()
+        matrix[np.arange(size), np.arange(size)] += weight
+        slope[:size] += weight * point[:size]
+        return value + 0.5 * weight * float(point[:size] @ point[:size]), slope, matrix
+
+    def _refuse_separated(self, point: Floats, hessian: Floats, first: Floats) -> None:
+        """Refuse covariates that together separate winners from losers: their curvature vanishes on the way."""
+        now = self.problem.own_curvature(hessian)
+        if (now < SEPARATED * first).any():
+            far = int(np.argmax(np.abs(point[self.problem.size :])))
+            raise _refused(
+                self.problem.names[far],
+                "a coefficient that grows without end: the covariates separate winners from losers",
+                "battles won by either side; no finite coefficient is the most likely",
+            )
+
+
+def _sought(score: Floats, curve: Floats, weight: float) -> float:
+    """The most likely weight of the prior, given the scores and the curvature of the data; see ``kernels``."""
+    return float((1.0 + (curve / (curve + weight)).sum()) / (1.0 + (score * score).sum()))
+
+
+def _longest(downhill: Floats, curvature: Floats, weight: float, size: int) -> float:
+    """The longest step that any score or (scaled) coefficient alone would take."""
+    own = np.diagonal(curvature)
+    return float(np.max(np.abs(downhill) / np.maximum(own, np.finfo(float).tiny), initial=0.0))
+
+
+def _stuck(ascent: NewtonAscent) -> bool:
+    """Whether steps are halved so often that nothing moves."""
+    return bool(np.abs(ascent.step).max(initial=0.0) < 1e-15)
+
+
+def _refuse_collinear(problem: Problem, hessian: Floats, pivots: Floats) -> None:
+    """Refuse a column that strengths, or strengths and the columns before it, can stand in for."""
+    size = problem.size
+    for k in np.flatnonzero(pivots <= COLLINEAR * np.diagonal(hessian)[size:]):
+        one = Problem(
+            problem.params, problem.names[k : k + 1], problem.scale[k : k + 1], problem.counts, problem.component
+        )
+        rows = np.append(np.arange(size), size + k)
+        alone = one.own_curvature(hessian[np.ix_(rows, rows)])[0] <= COLLINEAR * hessian[size + k, size + k]
+        others = ", ".join(problem.names[:k])
+        found = "the same value for an item in all its battles" if alone else f"a combination of {others} and the items"
+        raise _refused(problem.names[k], found, "a column that varies on its own")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AdjustedFit:
+    """The end of the rounds: strengths and coefficients of one query."""
+
+    problem: Problem
+    point: Floats  # (M + K,)
+    weight: float
+    steps: int
+    left: float
+    sums: Statistics | None  # at the point; None if there is no finite fit, which is refused where names are known
+
+    def outcome(self, model: BradleyTerry, chunk: Chunk, *, trace: bool) -> Outcome:
+        problem, size = self.problem, self.problem.size
+        graph = model.examine(problem.counts)
+        if model.prior == "none":
+            model.refuse_endless(chunk, graph, split=True)
+        assert self.sums is not None
+        compared = problem.counts.won + problem.counts.lost
+        score = np.round(centred(self.point[:size], problem.component, compared), DIGITS) + 0.0
+        likelihood = -self.sums["value"]
+        ended = Ended(np.array([self.steps]), np.array([self.left]), likelihood, np.zeros((1, 0)))
+        fit: dict[str, Any] = ended.columns(model.tolerance)
+        if model.prior == "gaussian":
+            fit["weight"] = np.array([self.weight])
+        covariance = self.covariance(model)
+        unit, own = problem.scale, np.diagonal(covariance)[size:]
+        fit["covariate"] = [list(problem.names)]
+        fit["coefficient"] = [(self.point[size:] * unit).tolist()]
+        fit["error"] = [(np.sqrt(np.maximum(own, 0.0)) * unit).tolist()]
+        items: dict[str, np.ndarray] = {}
+        if model.errors == "standard":
+            items |= between(score, self._deviation(model, graph.status, covariance), model.level)
+        items |= {"status": graph.status, "component": graph.component}
+        return Outcome(score, items, fit)
+
+    def _deviation(self, model: BradleyTerry, status: Indices, covariance: Floats) -> Floats:
+        deviation = np.empty(self.problem.size)
+        for part in range(int(self.problem.component.max(initial=0)) + 1):
+            rows = np.flatnonzero(self.problem.component == part)
+            deviation[rows] = np.sqrt(quasi_variances(covariance[np.ix_(rows, rows)].copy()))
+        alone = np.flatnonzero(status == ISOLATED)
+        deviation[alone] = model.prior_deviation(np.full(len(alone), self.weight))
+        return deviation
+
+    def covariance(self, model: BradleyTerry) -> Floats:  # (M + K, M + K)
+        """The covariance of scores and scaled coefficients: the inverse of the curvature.
+
+        As without covariates, ties that count as half a win vary less than wins, and a weight of the prior that was
+        learned is not known for sure.
+        """
+        assert self.sums is not None
+        problem, size = self.problem, self.problem.size
+        hessian = problem.hessian(self.sums)
+        curve, weight = np.diagonal(hessian)[:size].copy(), self.weight if model.prior == "gaussian" else 0.0
+        hessian[np.arange(size), np.arange(size)] += weight
+        inverse = np.asarray(np.linalg.inv(problem.fixed(hessian)), dtype=np.float64)
+        dispersion = 1.0
+        if model.ties == "half" and problem.counts.ties[0] > 0:
+            varied = 4.0 * float(self.sums["curve"].sum())
+            dispersion = max(1.0 - float(problem.counts.ties[0]) / varied, LEAST_DISPERSION)
+        known = 1.0 + float((curve / np.maximum(curve + weight, np.finfo(float).tiny)).sum())
+        wider = known / max(known - 2.0, 1.0) if model.seeks else 1.0
+        result = dispersion * inverse
+        if weight and wider != dispersion:
+            result += (wider - dispersion) * weight * inverse[:, :size] @ inverse[:size]
+        if model.seeks:
+            score = self.point[:size]
+            centre = (np.bincount(problem.component, score) / np.bincount(problem.component))[problem.component]
+            moved = weight * inverse[:, :size] @ (score - centre)
+            result += 2.0 / known * np.outer(moved, moved)
+        return np.asarray(result, dtype=np.float64)
+
+
+def fit_whole(model: BradleyTerry, chunk: Chunk, params: Params) -> Outcome:
+    """The fit of every query of a chunk, one after the other."""
+    outcomes = []
+    for q in range(chunk.n_queries):
+        query = chunk.select(np.arange(chunk.n_queries) == q)
+        stage: Any = Survey(model, params)
+        while isinstance(stage, Stage):
+            stage = stage.finish(stage.sent().map(query))
+        outcomes.append(stage.statistics.outcome(model, query, trace=False))
+    items = {name: np.concatenate([each.items[name] for each in outcomes]) for name in model.item_columns}
+    fits: dict[str, Any] = {}
+    for name in model.query_columns:
+        rows = [row for each in outcomes for row in each.queries[name]]
+        fits[name] = rows if name in COEFFICIENT_COLUMNS else np.array(rows)
+    return Outcome(np.concatenate([each.score for each in outcomes]), items, fits)
