@@ -59,8 +59,8 @@ class Result:
     ``model`` is the model's name. ``ranking`` has the columns query, item, rank, score and those of the model:
     uncertainty, low, high, status, component. ``fits`` has a row per query for models that iterate: converged,
     iterations, gradient, likelihood and columns of the model; with ``trace`` also the log likelihood after every step.
-    ``coefficients`` has those of covariates. ``experts`` has a row per expert for models that learn how reliable experts
-    are: expert, reliability, error, low, high, votes. ``criterion`` describes when a fit counts as converged.
+    ``coefficients`` has those of covariates. ``experts`` has a row per expert for models that learn how reliable
+    experts are: expert, reliability, error, low, high, votes. ``criterion`` says when a fit counts as converged.
     """
 
     model: str

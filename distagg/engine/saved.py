@@ -126,7 +126,7 @@ def expert_table(model: Model, params: Params, experts: tuple[str, ...]) -> pa.T
     """
     columns = model.reliabilities(params)
     if not columns:
-        return pa.table({"expert": pa.array([], pa.string())})
+        return pa.table({"expert": as_words([])})
     order = np.argsort(-columns["reliability"], kind="stable")  # nan last
     values = {
         name: pa.array(column[order], mask=np.isnan(column[order])) if column.dtype.kind == "f" else column[order]
