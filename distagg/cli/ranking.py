@@ -34,7 +34,7 @@ from distagg.cli.options import (
 )
 from distagg.dataset import Dataset
 from distagg.dataset.rankings import FORMATS, SUFFIXES, Format, as_csv, as_parquet, as_trec
-from distagg.engine.fitting.fit import Goal, fit
+from distagg.engine.fitting.fit import Goal, fit, tell_pool
 from distagg.engine.progress import metered
 from distagg.engine.rank import rank_by_chunks, rank_to
 from distagg.engine.rank_options import Shown
@@ -114,6 +114,7 @@ def fit_command(
                 )
             best = models[int(values.argmax())]
             tried = [{**row, goal.metric: float(v)} for row, v in zip(differing(models), values, strict=True)]
+        tell_pool(best, dataset)
         with metered(f"fit {best.name}", len(dataset.plan())) as progress:
             params = fit(best, dataset, valid=validation, goal=goal, runner=runner, progress=progress)
     save_model(output, Fitted(best, params, dataset.experts), {"goal": goal.metric, "tried": tried})

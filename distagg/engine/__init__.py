@@ -11,7 +11,7 @@ from distagg.engine.compare import DEFAULT_METRICS, compare
 from distagg.engine.complete import evaluate_users, fit_completion
 from distagg.engine.data import Columns, as_dataset, as_rankings, given, labelled
 from distagg.engine.evaluate_runs import RunsEvaluation, evaluate_runs, rbo
-from distagg.engine.fitting.fit import Goal, Through
+from distagg.engine.fitting.fit import Goal, Through, tell_pool
 from distagg.engine.fitting.fit import fit as fit_params
 from distagg.engine.importing import import_dataset
 from distagg.engine.inspect.attribution import explain
@@ -87,6 +87,7 @@ def fit(
     dataset = as_dataset(data, columns=columns, labels=labels, covariates=_covariates(chosen))
     if valid is not None:
         valid = as_dataset(valid, columns=columns, labels=None if isinstance(valid, Dataset) else labels)
+    tell_pool(chosen, dataset)
     params = fit_params(chosen, dataset, valid=valid, goal=Goal(goal, protocol), runner=runner)
     return Fitted(chosen, params, dataset.experts)
 

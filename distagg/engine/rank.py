@@ -281,7 +281,8 @@ def ready(
         raise UsageError(
             "the bootstrap does not redo the completion of ratings for each draw; use one of the two options"
         )
-    tell_pool(model, dataset)
+    if model.learner != "trained":  # whose pool is for training
+        tell_pool(model, dataset)
     shown = prepared(shown, model, params, dataset, runner)
     known = gather(model, params, dataset, runner, through=through)
     if dataset.manifest.partition == "expert" or through is not None:

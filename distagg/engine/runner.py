@@ -21,6 +21,7 @@ from distagg.dataset.chunk import Chunk
 from distagg.dataset.dataset import ChunkRef
 from distagg.engine.progress import Progress, silent
 from distagg.models.base import collecting, not_converged
+from distagg.models.rounds import kept_bytes
 
 T = TypeVar("T")
 Task = Callable[[Chunk, int, Any], T]
@@ -101,8 +102,9 @@ class Cache:
         return chunk
 
     def _keep(self, key: tuple[ChunkRef, bool], chunk: Chunk) -> None:
-        for other in [other for other in self.held if not _same(other[0], key[0])]:
-            if self.size + chunk.nbytes <= self.budget:
+        others = [other for other in self.held if not _same(other[0], key[0])]
+        for other in others:
+            if self.size + kept_bytes() + chunk.nbytes <= self.budget:  # with what models keep of the chunks
                 break
             self.size -= self.held.pop(other).nbytes
         if self.size + chunk.nbytes <= self.budget:

@@ -89,6 +89,7 @@ class Model:
     unseen: ClassVar[float] = 0.0  # the value of params named expert_* for experts that are unseen in fitting
     package: ClassVar[str] = ""  # an optional dependency that training needs
     criterion: ClassVar[str] = ""  # when a fit counts as converged, in words; empty where nothing is iterated
+    pooling: ClassVar[str] = ""  # what a model with the setting ``pool`` does with large queries, in words
     learner: ClassVar[str] = "map_reduce"  # the name of the engine's learner that fits it
     overflows: ClassVar[bool] = False  # training can diverge: infinite scores then mean that a candidate is unusable
 

@@ -9,6 +9,7 @@ and ``pool=0`` cuts no query.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -30,9 +31,23 @@ def pool_param(size: int) -> int:
     )
 
 
+def training_pool_param(size: int) -> int:
+    return param(
+        size,
+        "learn from the labelled items of a query and from this many of its first items by reciprocal rank fusion; 0 "
+        "learns from all items. Ranking scores all items",
+        least=0,
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Pooled(Model):
     """Base of models whose cost grows with the square of a query's items."""
+
+    pooling: ClassVar[str] = (
+        "of each the first {pool:,} by reciprocal ranks are compared, and the rest follows in that order (pool=0 "
+        "compares all)"
+    )
 
     pool: int = pool_param(1000)
 

@@ -126,6 +126,12 @@ def kept(chunk: Chunk, key: Hashable, make: Callable[[Chunk], T]) -> T:
     return arrays
 
 
+def kept_bytes() -> int:
+    """Bytes of all results in the cache."""
+    with _keeping:
+        return sum(_size(arrays) for held in _kept.values() for arrays in held.values())
+
+
 def _room(wanted: int, key: Hashable) -> bool:
     """Whether that many bytes are free, after removing results of other keys as far as needed."""
     free = KEPT_BYTES - sum(_size(arrays) for held in _kept.values() for arrays in held.values())

@@ -12,7 +12,7 @@ from distagg.dataset.dataset import Dataset
 from distagg.dataset.expand import expand_dataset
 from distagg.engine.compare import compare
 from distagg.engine.fitting.checkpoint import Checkpoints
-from distagg.engine.fitting.fit import Goal, fit
+from distagg.engine.fitting.fit import Goal, fit, tell_pool
 from distagg.engine.fitting.folds import count_folds
 from distagg.engine.fitting.search import differing, search, variants
 from distagg.engine.fitting.tune import tune
@@ -83,6 +83,7 @@ def do_fit(step: Step, site: Site) -> None:
             worth = search(models, dataset, valid=valid, folds=folds, goal=goal, runner=runner, progress=progress)
         model = models[int(worth.argmax())]
         tried = [{**row, goal.metric: float(v)} for row, v in zip(differing(models), worth, strict=True)]
+    tell_pool(model, dataset)
     with metered(f"{step.name}, chunks", 0) as progress:
         params, notes = collecting(
             lambda: fit(model, dataset, valid=valid, goal=goal, runner=runner, progress=progress, keeper=keeper)

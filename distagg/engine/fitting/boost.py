@@ -9,12 +9,12 @@ import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.dataset.dataset import ChunkRef, Dataset
-from distagg.engine.fitting.learner import Learner, Training, check_whole
+from distagg.engine.fitting.learner import Learner, Training, check_whole, goal_values
 from distagg.engine.progress import Progress
 from distagg.engine.runner import Work
 from distagg.engine.saved import align_experts
 from distagg.errors import UsageError
-from distagg.metrics import highest_label, parse_metric, score_chunk
+from distagg.metrics import highest_label
 from distagg.models import Params
 from distagg.models.boosted.model import LambdaMart
 from distagg.models.unjudged import training_labels
@@ -154,11 +154,7 @@ def _count_task(chunk: Chunk, index: int, unjudged: str) -> tuple[np.ndarray, np
 def _curve_task(chunk: Chunk, index: int, payload: tuple[Any, ...]) -> np.ndarray:
     """Sum of the metric over queries after each tree, and the number of queries that have one."""
     model, params, goal, max_grade = payload
-    metrics = [parse_metric(goal.metric)]
-    values = [
-        score_chunk(chunk, score, metrics, protocol=goal.protocol, max_grade=max_grade)[:, 0]
-        for score in model.stages(chunk, params)
-    ]
+    values = [goal_values(goal, chunk, score, max_grade) for score in model.stages(chunk, params)]
     return np.append(np.nansum(values, axis=1), np.isfinite(values[0]).sum())
 
 

@@ -241,13 +241,10 @@ def cut(model: Model, dataset: Dataset) -> Dataset:
 
 
 def tell_pool(model: Model, dataset: Dataset) -> None:
-    """Say that a model compares only the first items of large queries."""
+    """Say that a model takes only some items of large queries."""
     largest, pool = dataset.manifest.query_sizes.get("max", 0), getattr(model, "pool", 0)
     if dataset.manifest.kind == "lists" and dataset.manifest.positive and 0 < pool < largest:
-        log.warning(
-            f"{model.name}: queries have up to {largest:,} items; of each the first {pool:,} by reciprocal ranks are "
-            "compared, and the rest follows in that order (pool=0 compares all)"
-        )
+        log.warning(f"{model.name}: queries have up to {largest:,} items; {model.pooling.format(pool=pool)}")
 
 
 def check_fits(model: Model, dataset: Dataset) -> None:

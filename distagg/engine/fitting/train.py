@@ -14,12 +14,12 @@ import numpy as np
 from distagg.dataset.chunk import Chunk
 from distagg.dataset.dataset import Dataset
 from distagg.engine.fitting.checkpoint import packed, saving_on_stop, unpacked
-from distagg.engine.fitting.learner import Goal, Learner, Training, check_whole, split_query
+from distagg.engine.fitting.learner import Goal, Learner, Training, check_whole, goal_values, split_query
 from distagg.engine.progress import Progress, silent
 from distagg.engine.runner import Round, Runner, Work, run_span
 from distagg.engine.saved import align_experts
 from distagg.errors import UsageError
-from distagg.metrics import highest_label, parse_metric, score_chunk
+from distagg.metrics import highest_label
 from distagg.models import Model, Params
 from distagg.models.base import not_converged
 from distagg.models.rounds import Statistics
@@ -68,14 +68,13 @@ def values_of(model: Model, total: np.ndarray | None) -> np.ndarray:
 def _candidates_task(chunk: Chunk, index: int, payload: tuple[Any, ...]) -> np.ndarray:
     """Sum of the metric and number of queries with a metric, for each candidate, shape (2, candidates)."""
     model, candidates, goal, max_grade = payload
-    metrics = [parse_metric(goal.metric)]
     total = np.zeros((2, len(candidates)))
     for n, params in enumerate(candidates):
         scores = model.score(chunk, params)
         if np.isnan(scores).any() or (model.overflows and not np.isfinite(scores).all()):
             total[:, n] = -np.inf, 1  # a candidate that overflows is never chosen
             continue
-        values = score_chunk(chunk, scores, metrics, protocol=goal.protocol, max_grade=max_grade)[:, 0]
+        values = goal_values(goal, chunk, scores, max_grade)
         total[:, n] = np.nansum(values), np.isfinite(values).sum()
     return total
 

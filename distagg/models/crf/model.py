@@ -46,7 +46,7 @@ from distagg.models.pairs import check_ranks, list_arrays, pair_ranks, won_and_l
 from distagg.models.rounds import Params
 from distagg.models.trained import Trained, TrainingState
 from distagg.models.unjudged import training_labels
-from distagg.types import Bools, Floats, Labels, Offsets
+from distagg.types import NO_LABEL, Bools, Floats, Labels, Offsets
 
 OBJECTIVES = ("ndcg", "ndcg@1", "ndcg@3", "ndcg@5", "ndcg@10", "p@1", "p@3", "p@5", "p@10", "map", "err", "rbp")
 PERSISTENCE = 0.8  # of rbp
@@ -111,10 +111,16 @@ class Crf(Trained):
         return {name: np.zeros((rows[name], len(self.weight_columns))) for name in self.weight_names}
 
     def prepare(self, chunk: Chunk) -> dict[str, np.ndarray]:
-        """Potentials item by item, and where each item's are."""
+        """Potentials of the labelled items, which alone are sampled, item by item; and where each item's are."""
         start = np.zeros(chunk.n_items + 1, dtype=np.int64)
         entry, holder = np.zeros(chunk.n_entries, dtype=np.int64), np.zeros(chunk.n_entries, dtype=np.int64)
         index_by_item(*_shape(chunk), chunk.entry_item, start, entry, holder)
+        known = training_labels(chunk, self.unjudged) != NO_LABEL
+        if not known.all():
+            count = np.diff(start)
+            of_known = np.repeat(known, count)
+            entry, holder = entry[of_known], holder[of_known]
+            start = np.concatenate([[0], np.cumsum(np.where(known, count, 0))])
         potentials = won_and_lost(self.name, chunk, self.pairs.split("+"), self.reciprocal)[entry]
         return {"start": start, "holder": holder, "potentials": potentials}
 

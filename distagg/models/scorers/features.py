@@ -19,7 +19,7 @@ from distagg.models.lists import PAIR_FUNCTIONS, mid_positions, sum_by_item
 from distagg.models.pairs import pair_function, rank_values
 from distagg.models.scorers.cp import fill_factors
 from distagg.models.scorers.svd import Groups, SortedLists, triplets
-from distagg.types import INDEX, NO_LABEL, OFFSET, Floats, Indices, Offsets
+from distagg.types import INDEX, NO_LABEL, OFFSET, Bools, Floats, Indices, Offsets
 
 KINDS = ("svd", "borda", "cp")
 ALL = ("binary", "normalised", "log")  # difference has the vectors of normalised, and singular values without bound
@@ -104,6 +104,16 @@ def chunk_features(chunk: Chunk, settings: FeatureSettings) -> Features:
         return _of_listed_items(chunk, values)
     expert = np.repeat(chunk.list_expert, np.diff(chunk.entry_offsets))
     return _frozen(Features(chunk.entry_offsets[chunk.list_offsets], chunk.entry_item, expert, values))
+
+
+def kept_features(chunk: Chunk, whole: Features, kept: Bools) -> Features:
+    """The rows of the items where the mask (I,) is true, numbered as in ``chunk.keep_items(kept)``."""
+    owner = np.repeat(np.arange(chunk.n_queries), np.diff(whole.offsets))
+    item = chunk.item_offsets[owner] + whole.item
+    rows, before = kept[item], np.concatenate([[0], np.cumsum(kept)])
+    place = (before[item] - before[chunk.item_offsets[owner]])[rows].astype(INDEX)
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(owner[rows], minlength=chunk.n_queries))]).astype(OFFSET)
+    return _frozen(Features(offsets, place, whole.expert[rows], whole.values[rows]))
 
 
 def _points(chunk: Chunk, combined: bool) -> Floats:

@@ -134,6 +134,8 @@ def backward(q: int, hidden: bool, step: float, rows: Rows, net: Net, force: Flo
                     new.bias[d, h] += state[d, i, h]
     for n in range(rows.offsets[q], rows.offsets[q + 1]):
         i, x = rows.item[n], rows.expert[n]
+        if force[begin + i] == 0.0:  # most items of large queries
+            continue
         for f in range(rows.values.shape[1]):
             for h in range(units):
                 new.weight[x, f, h] += state[0, i, h] * rows.values[n, f]
@@ -153,20 +155,21 @@ class Goal(NamedTuple):
 
 
 @kernel
-def walk_down(metric: int, highest: float, labels: Labels, order: Offsets) -> Floats:  # (size,), (size,) -> (3, size)
-    """Rows gain, run and sums, by position: what ``exchange`` needs.
+def walk_down(metric: int, highest: float, labels: Labels, order: Offsets) -> Floats:  # (size,), (size,) -> (4, size)
+    """Rows gain, run, sums and (of labelled items, for ndcg and rbp) discount, by position: what ``exchange`` needs.
 
     The gain of rbp is the label, as in Niu et al. 2013.
 
     map: run counts relevant items, sums adds 1 / position over them. err: run is the probability to get to the
     position, sums adds up the metric. Unlabelled items have gain 0.
     """
-    room = np.empty((3, len(order)))
+    room = np.empty((4, len(order)))
     run, total = 0.0 if metric == MAP else 1.0, 0.0
     for r in range(len(order)):
         label = labels[order[r]]
         gain = 0.0
         if label != NO_LABEL:
+            room[3, r] = PERSISTENCE**r if metric == RBP else 1.0 / np.log2(r + 2.0)
             gain = (label >= 1) * 1.0 if metric == MAP else max(label, 0) * 1.0 if metric == RBP else 2.0**label - 1.0
         if metric == MAP:
             run += gain
@@ -186,9 +189,9 @@ def exchange(metric: int, a: int, b: int, room: Floats) -> float:
     p, q = min(a, b), max(a, b)
     first, second = room[0, p], room[0, q]
     if metric == NDCG:
-        return abs((first - second) * (1.0 / np.log2(p + 2.0) - 1.0 / np.log2(q + 2.0)))
+        return abs((first - second) * (room[3, p] - room[3, q]))
     if metric == RBP:
-        return abs((first - second) * (1.0 - PERSISTENCE) * (PERSISTENCE**p - PERSISTENCE**q))
+        return abs((first - second) * (1.0 - PERSISTENCE) * (room[3, p] - room[3, q]))
     run, last = room[1, p] / (p + 1.0), room[1, q] / (q + 1.0)
     if metric == MAP:
         if first == second:
@@ -220,13 +223,19 @@ def lambdas(
         return False
     order = falling_order(score)
     room = walk_down(metric, highest, labels, order)
+    labelled = np.empty(len(order), dtype=np.int64)  # positions
+    count = 0
     for a in range(len(order)):
+        if labels[order[a]] != NO_LABEL:
+            labelled[count] = a
+            count += 1
+    for a in labelled[:count]:
         i = order[a]
-        if labels[i] == NO_LABEL or labels[i] == low:
+        if labels[i] == low:
             continue
-        for b in range(len(order)):
+        for b in labelled[:count]:
             j = order[b]
-            if labels[j] == NO_LABEL or labels[j] >= labels[i]:
+            if labels[j] >= labels[i]:
                 continue
             push = exchange(metric, a, b, room) / whole / (1.0 + np.exp(score[i] - score[j]))
             force[i] += push

@@ -7,13 +7,16 @@ stagg is trained on the metric expected over uncertain ranks (Niu et al. 2013, s
 deviation ``sigma``, so the ranking is uncertain, and the expected NDCG, ERR or RBP is smooth in the scores. Its
 gradient is exact (``stagg_kernels``). Cost: a query of training takes items x relevant items x terms (about 20);
 ranking O(entries).
+
+Both learn from the labelled items of a large query and the first of its other items by reciprocal rank fusion
+(``pool``). Ranking scores every item.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -21,15 +24,17 @@ from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
 from distagg.models.base import param
 from distagg.models.lists import PAIR_FUNCTIONS
+from distagg.models.pairs import rated
+from distagg.models.pool import fused_places, training_pool_param
 from distagg.models.positional.kernels import size_class, terms_by_class
-from distagg.models.rounds import Params
-from distagg.models.scorers.features import KINDS, FeatureSettings, chunk_features
+from distagg.models.rounds import Params, kept
+from distagg.models.scorers.features import KINDS, FeatureSettings, chunk_features, kept_features
 from distagg.models.scorers.kernels import OBJECTIVES, PERSISTENCE, Goal, Net, Rows, climb, score_rows
 from distagg.models.scorers.stagg_kernels import Metric, climb_expected
 from distagg.models.trained import MODE_HELP, MODES, Trained, TrainingState
-from distagg.models.unjudged import training_labels, unjudged_param
+from distagg.models.unjudged import MOST, training_labels, unjudged_param
 from distagg.ordering import order_spans
-from distagg.types import NO_LABEL, OFFSET, Floats, Offsets
+from distagg.types import NO_LABEL, OFFSET, Floats, Labels, Offsets
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +46,9 @@ class Scorer(Trained):
     """
 
     cost: ClassVar[str] = "entries x rounds"
+    pooling: ClassVar[str] = (
+        "it learns from the labelled items of each and its first {pool:,} by reciprocal ranks (pool=0: from all items)"
+    )
 
     features: str = param(
         "svd",
@@ -65,6 +73,7 @@ class Scorer(Trained):
         "average", MODE_HELP, choices=MODES
     )  # better than serial on validation queries of both LETOR sets
     rounds: int = param(200, "largest number of rounds of training", least=1)
+    pool: int = training_pool_param(1000)
 
     @property
     def weight_names(self) -> tuple[str, ...]:
@@ -79,6 +88,11 @@ class Scorer(Trained):
     @property
     def _weight(self) -> str:
         return "weight" if self._settings.shared else "expert_weight"
+
+    @property
+    def _most(self) -> int:
+        """How many items of a large query may count as irrelevant for want of a label; 0 sets no limit."""
+        return MOST
 
     @property
     def _settings(self) -> FeatureSettings:
@@ -103,6 +117,30 @@ class Scorer(Trained):
 
     def prepare(self, chunk: Chunk) -> dict[str, np.ndarray]:
         return chunk_features(chunk, self._settings).arrays()
+
+    def _taught(self, chunk: Chunk) -> tuple[Chunk, Rows, Labels]:
+        """The chunk to learn from, its rows and its labels.
+
+        Large queries are cut to their labelled items and their pool; features are those of whole queries.
+        """
+        if not 0 < self.pool < longest_query(chunk) or rated(chunk):
+            return chunk, self._rows(chunk), training_labels(chunk, self.unjudged, most=self._most)
+        cut = kept(chunk, ("taught", self), self._cut)
+        rows = Rows(cut["chunk"].item_offsets, *(cut[name] for name in Rows._fields[1:]))
+        return cut["chunk"], rows, cut["chunk"].labels
+
+    def _cut(self, chunk: Chunk) -> dict[str, Any]:
+        taught = (fused_places(chunk) < self.pool) | (chunk.labels != NO_LABEL)
+        features = kept_features(chunk, chunk_features(chunk, self._settings), taught)
+        empty = replace(
+            chunk,
+            labels=training_labels(chunk, self.unjudged, most=self._most),
+            entry_offsets=np.zeros_like(chunk.entry_offsets),
+            entry_item=chunk.entry_item[:0],
+            entry_rank=chunk.entry_rank[:0],
+            entry_score=chunk.entry_score[:0],
+        )
+        return {"chunk": empty.keep_items(taught), **features.arrays()}  # the features say what lists said
 
     def score(self, chunk: Chunk, params: Params) -> Floats:
         net, score = self._net(params), np.zeros(chunk.n_items)
@@ -199,9 +237,9 @@ class LambdaRank(Scorer):
             raise UsageError("ranker=lightgbm is the model lambdamart: LambdaMart(features='svd')")
 
     def _climb(self, chunk: Chunk, highest: float, queries: np.ndarray, net: Net, step: float, target: Net) -> int:
+        chunk, rows, labels = self._taught(chunk)
         goal = Goal(OBJECTIVES[self.objective], highest, self._whole(chunk))
-        labels = training_labels(chunk, self.unjudged)
-        return climb(goal, bool(self.hidden), queries, labels, self._rows(chunk), net, step, target)
+        return climb(goal, bool(self.hidden), queries, labels, rows, net, step, target)
 
     def _whole(self, chunk: Chunk) -> Floats:
         """What the metric of each query is divided by: the best gain there is, or the number of relevant items."""
@@ -237,20 +275,25 @@ class Stagg(Scorer):
     )
     rate: float = param(0.1, "length of a step of SGD (for err and rbp times 10, for Adam times 0.1)", above=0.0)
     unjudged: str = unjudged_param("zero", most=0)
+    pool: int = training_pool_param(200)
+
+    @property
+    def _most(self) -> int:
+        return 0
 
     @property
     def _step(self) -> float:
         return float(self.rate) * STRIDES[self.objective]
 
     def _climb(self, chunk: Chunk, highest: float, queries: np.ndarray, net: Net, step: float, target: Net) -> int:
+        chunk, rows, labels = self._taught(chunk)
         longest = longest_query(chunk)
         gain, keep = self._items(chunk, highest)
         terms = discount_terms(self.objective, size_class(longest))
         table = discounts(self.objective, np.arange(float(longest)))
         rival = np.ones(chunk.n_items, np.bool_) if self.unjudged == "zero" else chunk.labels != NO_LABEL
         metric = Metric(self.ranks == "normal", float(self.sigma), gain, keep, rival, table, *terms)
-        labels = training_labels(chunk, self.unjudged, most=0)
-        return climb_expected(metric, bool(self.hidden), queries, labels, self._rows(chunk), net, step, target)
+        return climb_expected(metric, bool(self.hidden), queries, labels, rows, net, step, target)
 
     def _items(self, chunk: Chunk, highest: float) -> tuple[Floats, Floats]:
         """The gain of every item, and the probability that it does not satisfy the reader (1 except for err)."""

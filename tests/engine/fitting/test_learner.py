@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -11,12 +12,15 @@ import pyarrow as pa
 import pytest
 
 from distagg.dataset import Dataset
+from distagg.dataset.build.writer import write_dataset
 from distagg.dataset.chunk import Chunk
 from distagg.engine.fitting.fit import fit
-from distagg.engine.fitting.learner import LEARNERS, Learner, Training, learner_of
+from distagg.engine.fitting.learner import LARGE, LEARNERS, Goal, Learner, Training, goal_values, learner_of
 from distagg.errors import UsageError
+from distagg.metrics import parse_metric, score_chunk
 from distagg.models import MODELS, Model, Params, model_named
 from distagg.models.boosted.fusion import Fusion
+from distagg.sources.deep import DeepSource
 from distagg.types import Floats
 
 
@@ -59,3 +63,18 @@ def test_a_package_adds_a_learner(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_unknown_learner_is_refused_with_the_known_ones() -> None:
     with pytest.raises(UsageError, match=r"learner of counted.*'counting'.*map_reduce"):
         fit(Counted(), Dataset.from_arrow(LISTS))
+
+
+@pytest.mark.parametrize("protocol", ["trec", "letor"])
+def test_places_that_are_counted_give_the_metric_of_sorted_items(tmp_path: Path, protocol: str) -> None:
+    write_dataset(DeepSource(3, items=2000, experts=4, depth=900), tmp_path / "deep")
+    (chunk,) = Dataset.open(tmp_path / "deep").chunks()
+    assert chunk.n_items > LARGE * chunk.n_queries
+    draws = np.random.default_rng(0)
+    for name in ("map", "ndcg@10", "ndcg", "mrr", "p@20", "bpref"):
+        for scores in (draws.normal(size=chunk.n_items), draws.integers(0, 5, chunk.n_items).astype(float)):
+            exact = score_chunk(chunk, scores, [parse_metric(name)], protocol=protocol, max_grade=3)[:, 0]
+            np.testing.assert_allclose(goal_values(Goal(name, protocol), chunk, scores, 3), exact, rtol=1e-12)
+    scores[0] = -np.inf  # not ranked: nothing is counted
+    exact = score_chunk(chunk, scores, [parse_metric("map")], protocol=protocol, max_grade=3)[:, 0]
+    assert goal_values(Goal("map", protocol), chunk, scores, 3).tobytes() == exact.tobytes()

@@ -20,6 +20,7 @@ from distagg.errors import UsageError
 from distagg.models import MODELS, model_named
 from distagg.models.crf.model import OBJECTIVES, Crf
 from distagg.models.trained import MODES
+from distagg.types import NO_LABEL
 
 EXPERTS = ("good", "fair", "noise", "inverted")
 
@@ -199,3 +200,19 @@ def test_settings_by_name() -> None:
     )
     with pytest.raises(UsageError, match="parameter metric of crf"):
         model_named("crf", {"metric": "tau"})
+
+
+def test_only_labelled_items_need_potentials() -> None:
+    """Weights are those of a chunk whose unlabelled items have potentials too."""
+    draws = np.random.default_rng(2)
+    lists = {e: {int(i): n + 1.0 for n, i in enumerate(draws.permutation(20)[:15])} for e in range(4)}
+    labels = np.where(draws.random(20) < 0.5, draws.integers(0, 3, 20), NO_LABEL).astype(np.int32)
+    chunk = replace(build_chunk([Query(20, lists), Query(20, lists)], n_experts=4), labels=np.tile(labels, 2))
+    model, known = Crf(), np.tile(labels != NO_LABEL, 2)
+    some, every = model.prepare(chunk), model.prepare(replace(chunk, labels=np.zeros(40, dtype=np.int32)))
+    for i in range(40):
+        own, all_own = (np.arange(arrays["start"][i], arrays["start"][i + 1]) for arrays in (some, every))
+        assert len(own) == (len(all_own) if known[i] else 0)
+        if known[i]:
+            assert some["potentials"][own].tolist() == every["potentials"][all_own].tolist()
+            assert some["holder"][own].tolist() == every["holder"][all_own].tolist()

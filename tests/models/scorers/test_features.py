@@ -10,7 +10,7 @@ from strategies import Query, build_chunk
 import distagg
 from distagg.dataset import Dataset
 from distagg.errors import UsageError
-from distagg.models.scorers.features import FeatureSettings, chunk_features
+from distagg.models.scorers.features import FeatureSettings, chunk_features, kept_features
 
 LISTS = pa.table(
     {
@@ -93,3 +93,24 @@ def test_what_cannot_be_made_is_refused():
     pairs = pa.table({"winner": ["x"], "loser": ["y"]})
     with pytest.raises(UsageError, match="holds pairs"):
         distagg.features(Dataset.from_arrow(pairs))
+
+
+@pytest.mark.parametrize("kind", ["svd", "borda", "cp"])
+def test_features_of_kept_items_are_those_of_whole_queries(kind):
+    rng = np.random.default_rng(3)
+    lists = [{e: {int(i): n + 1.0 for n, i in enumerate(rng.permutation(9)[:5])} for e in (0, 2)} for _ in range(4)]
+    chunk = build_chunk([Query(9, lists[0]), Query(4, {}), *(Query(9, some) for some in lists[1:])], n_experts=3)
+    kept = rng.random(chunk.n_items) < 0.4
+    whole = chunk_features(chunk, FeatureSettings(kind))
+    some = kept_features(chunk, whole, kept)
+    cut = chunk.keep_items(kept)
+
+    def rows(features, offsets, names):
+        of = np.repeat(np.arange(chunk.n_queries), np.diff(features.offsets))
+        items = names[offsets[of] + features.item]
+        return [(int(i), int(e), tuple(v)) for i, e, v in zip(items, features.expert, features.values, strict=True)]
+
+    every = rows(whole, chunk.item_offsets, np.arange(chunk.n_items))
+    expected = [row for row in every if kept[row[0]]]
+    assert 0 < len(expected) < len(every)
+    assert rows(some, cut.item_offsets, np.flatnonzero(kept)) == expected

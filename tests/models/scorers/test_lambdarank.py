@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from distagg.errors import UsageError
 from distagg.models import model_named
 from distagg.models.scorers.scorer import LambdaRank
 from distagg.models.trained import MODES
+from distagg.types import NO_LABEL
 
 RATES = {"serial": 0.01, "average": 0.01, "gradient": 0.05}
 
@@ -134,3 +136,26 @@ def test_saved_and_read_back(hostile: Dataset, tmp_path: Path) -> None:
     again = load_model(tmp_path / "model")
     assert again.model == model
     assert rank(again, hostile).equals(rank(fitted, hostile))
+
+
+@pytest.mark.parametrize("name", ["lambdarank", "stagg"])
+def test_large_queries_teach_by_their_labelled_items_and_their_pool(name: str) -> None:
+    draws = np.random.default_rng(1)
+    lists = {e: {int(i): n + 1.0 for n, i in enumerate(draws.permutation(40)[:30])} for e in range(5)}
+    labels = np.full(40, NO_LABEL)
+    labels[draws.permutation(40)[:12]] = draws.integers(0, 3, 12)
+    labels[:2] = 0, 2
+    chunk = replace(build_chunk([Query(40, lists)], n_experts=5), labels=labels.astype(np.int32))
+
+    def learned(pool: int) -> np.ndarray:
+        model = model_named(name, {"pool": pool, "mode": "serial"})
+        return model.learn(chunk, model.first(5, 2.0))[0]["expert_weight"]
+
+    assert learned(0).tobytes() == learned(40).tobytes()
+    assert learned(0).tobytes() != learned(8).tobytes()
+    taught, rows, _ = model_named(name, {"pool": 8})._taught(chunk)  # type: ignore[attr-defined]
+    points = np.bincount(chunk.entry_item, 1.0 / (60.0 + chunk.entry_rank), 40)
+    kept = np.union1d(np.flatnonzero(labels != NO_LABEL), np.argsort(-points, kind="stable")[:8])
+    known = np.where((labels == NO_LABEL) & (name == "stagg"), 0, labels)  # unjudged=zero
+    assert taught.labels.tolist() == known[kept].tolist()
+    assert rows.offsets.tolist() == [0, np.isin(chunk.entry_item, kept).sum()]
