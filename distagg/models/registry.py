@@ -122,6 +122,7 @@ MODELS: Registry[Model] = Registry(
         "posfuse": "positional.placed:PosFuse",
         "mapfuse": "positional.placed:MapFuse",
         "bayesfuse": "positional.placed:BayesFuse",
+        "ssra": "positional.semi:SemiSupervised",
         "rra": "positional.robust:Rra",
         "dibra": "positional.robust:Dibra",
         "stagg_bc": "positional.expected:StaggBorda",
