@@ -18,24 +18,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from distagg.dataset import Dataset
-    from distagg.engine import (
-        Result,
-        Shown,
-        compare,
-        evaluate,
-        evaluate_runs,
-        evaluate_users,
-        explain,
-        features,
-        fit,
-        fit_completion,
-        import_dataset,
-        judge_experts,
-        rank,
-        rbo,
-        solve,
-    )
+    from distagg.engine.api import evaluate, fit, rank, solve
+    from distagg.engine.compare import compare
+    from distagg.engine.complete import evaluate_users, fit_completion
+    from distagg.engine.evaluate_runs import evaluate_runs, rbo
     from distagg.engine.fitting.tune import tune
+    from distagg.engine.importing import import_dataset
+    from distagg.engine.inspect.attribution import explain
+    from distagg.engine.inspect.describe import features
+    from distagg.engine.inspect.quality import judge_experts
+    from distagg.engine.rank import Result
+    from distagg.engine.rank_options import Shown
     from distagg.models import MODELS, model_named
 
 __version__ = "0.1.0"
@@ -44,21 +37,21 @@ _HOME = {
     "Dataset": "distagg.dataset",
     "MODELS": "distagg.models",
     "model_named": "distagg.models",
-    "compare": "distagg.engine",
-    "evaluate": "distagg.engine",
-    "evaluate_runs": "distagg.engine",
-    "explain": "distagg.engine",
-    "evaluate_users": "distagg.engine",
-    "fit_completion": "distagg.engine",
-    "features": "distagg.engine",
-    "fit": "distagg.engine",
-    "import_dataset": "distagg.engine",
-    "judge_experts": "distagg.engine",
-    "Result": "distagg.engine",
-    "Shown": "distagg.engine",
-    "rank": "distagg.engine",
-    "rbo": "distagg.engine",
-    "solve": "distagg.engine",
+    "compare": "distagg.engine.compare",
+    "evaluate": "distagg.engine.api",
+    "evaluate_runs": "distagg.engine.evaluate_runs",
+    "explain": "distagg.engine.inspect.attribution",
+    "evaluate_users": "distagg.engine.complete",
+    "fit_completion": "distagg.engine.complete",
+    "features": "distagg.engine.inspect.describe",
+    "fit": "distagg.engine.api",
+    "import_dataset": "distagg.engine.importing",
+    "judge_experts": "distagg.engine.inspect.quality",
+    "Result": "distagg.engine.rank",
+    "Shown": "distagg.engine.rank_options",
+    "rank": "distagg.engine.api",
+    "rbo": "distagg.engine.evaluate_runs",
+    "solve": "distagg.engine.api",
     "tune": "distagg.engine.fitting.tune",
 }
 

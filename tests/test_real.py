@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from distagg import rank
 from distagg.cli.main import main
 from distagg.dataset import Dataset
-from distagg.engine import Shown, import_dataset, rank, solve
+from distagg.engine import Shown, import_dataset, solve
 from distagg.models import model_named
 
 pytestmark = pytest.mark.real

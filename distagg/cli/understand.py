@@ -21,7 +21,7 @@ from distagg.cli.options import (
 )
 from distagg.cli.ranking import refuse_settings, without_labels
 from distagg.dataset import Dataset
-from distagg.engine import fit
+from distagg.engine.api import fit
 from distagg.engine.compare import evaluate_model
 from distagg.engine.fitting.fit import Goal
 from distagg.engine.inspect.attribution import explain

@@ -80,7 +80,7 @@ def _kernels() -> dict[str, Any]:
     import pyarrow as pa
 
     from distagg.dataset.dataset import Dataset
-    from distagg.engine import rank
+    from distagg.engine.api import rank
 
     lists = pa.table({"expert": ["a", "a", "b", "b"], "item": ["x", "y", "y", "z"], "rank": [1, 2, 1, 2]})
     order = rank("rrf", Dataset.from_arrow(lists))["item"].to_pylist()

@@ -19,7 +19,8 @@ import pyarrow as pa
 
 from distagg import jit_cache as cache
 from distagg.dataset import Dataset, write_dataset
-from distagg.engine import evaluate, fit, fit_completion, rank
+from distagg.engine.api import evaluate, fit, rank
+from distagg.engine.complete import fit_completion
 from distagg.errors import DistaggError, InfrastructureError
 from distagg.models import COMPLETIONS, MODELS, Model, NotConvergedWarning, model_named
 from distagg.pipeline.folder import installed

@@ -13,9 +13,10 @@ import time
 import numpy as np
 import pyarrow as pa
 
+from distagg import rank
 from distagg.dataset import Dataset
 from distagg.dataset.build.writer import write_dataset
-from distagg.engine import evaluate, rank
+from distagg.engine import evaluate
 from distagg.models import MODELS
 from distagg.sources.deep import DeepSource
 

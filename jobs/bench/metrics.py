@@ -144,7 +144,7 @@ def measure_run(rows: int, repeat: int, seed: int) -> dict[str, Any]:
     """CPU seconds of one run against its judgements; 50 of the 1,000 items of a query are judged, 5 more are missed."""
     import pytrec_eval
 
-    from distagg.engine import evaluate_runs
+    from distagg import evaluate_runs
 
     rng = np.random.default_rng(seed)
     queries, depth = max(rows // 1000, 1), 1000

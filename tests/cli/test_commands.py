@@ -8,9 +8,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from distagg import compare, rank
 from distagg.cli.main import main
 from distagg.dataset import Dataset
-from distagg.engine import compare, rank
 from distagg.engine.read_rankings import read_rankings
 from distagg.models import MODELS
 from distagg.models.registry import FAMILIES

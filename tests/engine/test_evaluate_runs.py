@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from distagg.engine import evaluate_runs, rbo
+from distagg import evaluate_runs
+from distagg.engine import rbo
 from distagg.errors import InputError, UsageError
 from distagg.metrics import compare_all
 from distagg.reports import comparison_table

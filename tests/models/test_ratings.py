@@ -11,8 +11,9 @@ import pyarrow as pa
 import pytest
 from strategies import Query, build_chunk
 
+from distagg import rank
 from distagg.dataset import Dataset
-from distagg.engine import fit, rank, solve
+from distagg.engine import fit, solve
 from distagg.errors import UsageError
 from distagg.models import MODELS
 from distagg.models.lists import NORMALISED, PAIR_FUNCTIONS

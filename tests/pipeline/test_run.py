@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from small_jobs import fingerprints, ranking_job, training_job
 
+from distagg import rank
 from distagg.cli.main import main
 from distagg.dataset import Dataset
-from distagg.engine import rank
 from distagg.engine.read_rankings import read_rankings
 from distagg.pipeline.folder import RunFolder
 from distagg.pipeline.status import status

@@ -10,9 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from distagg import rank
 from distagg.cli.main import main
 from distagg.dataset import Dataset, write_dataset
-from distagg.engine import import_dataset, rank
+from distagg.engine import import_dataset
 from distagg.errors import InputError, UsageError
 from distagg.sources.ratings import RatingsSource, read_about
 

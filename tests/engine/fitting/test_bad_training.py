@@ -10,9 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from distagg import rank
 from distagg.cli.main import main
 from distagg.dataset import Dataset
-from distagg.engine import Fitted, fit, load_model, rank
+from distagg.engine import Fitted, fit, load_model
 from distagg.engine.fitting.train import Goal, evaluate_candidates
 from distagg.engine.runner import InlineRunner
 from distagg.errors import UsageError

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from distagg import compare
 from distagg.cli.main import main
 from distagg.dataset import Dataset
-from distagg.engine import compare, fit, fit_completion, load_model, solve
+from distagg.engine import fit, fit_completion, load_model, solve
 from distagg.engine.fitting.search import variants
 from distagg.engine.read_rankings import read_rankings
 from distagg.models import COMPLETIONS, MODELS, draws

@@ -13,9 +13,10 @@ import pyarrow.compute as pc
 import pytest
 from documents import blocks
 
+from distagg import rank
 from distagg.dataset import Chunk, Dataset, write_dataset
 from distagg.dataset.frames import TableSource
-from distagg.engine import Fitted, evaluate, explain, fit, judge_experts, rank
+from distagg.engine import Fitted, evaluate, explain, fit, judge_experts
 from distagg.errors import UsageError
 from distagg.models import MODELS, Model, NotConvergedWarning, Params, model_named
 from distagg.models.base import Statistics, Tally, sum_entries

@@ -11,9 +11,10 @@ import pytest
 from crowds import planted_votes
 from strategies import on_chunks
 
+from distagg import rank
 from distagg.dataset import Dataset
 from distagg.dataset.chunk import Chunk
-from distagg.engine import Fitted, fit, rank
+from distagg.engine import Fitted, fit
 from distagg.engine.dask import DaskRunner
 from distagg.engine.fitting.fit import Goal
 from distagg.engine.inspect.attribution import centred, chunk_lifts, explain

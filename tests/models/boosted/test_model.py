@@ -14,10 +14,11 @@ import pyarrow as pa
 import pytest
 from strategies import Query, build_chunk
 
+from distagg import rank
 from distagg.cli.evaluating import all_models
 from distagg.dataset import Dataset
 from distagg.dataset.chunk import Chunk
-from distagg.engine import Fitted, load_model, rank, save_model
+from distagg.engine import Fitted, load_model, save_model
 from distagg.engine.compare import evaluate_model
 from distagg.engine.dask import DaskRunner
 from distagg.engine.fitting.boost import _grow_on_workers, _settings, grow

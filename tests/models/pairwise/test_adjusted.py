@@ -5,10 +5,10 @@ import pyarrow as pa
 import pytest
 from sided import LENGTH, POSITION, most_likely, simulated
 
+from distagg import rank, solve
 from distagg.covariates import Covariate
 from distagg.dataset import Dataset, write_dataset
 from distagg.dataset.frames import TableSource, dataset_from_arrow
-from distagg.engine import rank, solve
 from distagg.errors import InputError, UsageError
 from distagg.models import model_named
 from distagg.models.pairwise.adjusted_kernels import Battles, Blocks, battle_slopes, place

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from strategies import Query, build_chunk, on_chunks
 
+from distagg import rank
 from distagg.dataset import Dataset
 from distagg.dataset.build.writer import write_dataset
-from distagg.engine import evaluate, rank
+from distagg.engine import evaluate
 from distagg.errors import UsageError
 from distagg.models import model_named
 from distagg.sources.deep import DeepSource

@@ -11,8 +11,9 @@ import pyarrow as pa
 import pytest
 from strategies import Query, build_chunk, labelled
 
+from distagg import rank
 from distagg.dataset import Dataset
-from distagg.engine import Fitted, load_model, rank, save_model
+from distagg.engine import Fitted, load_model, save_model
 from distagg.engine.compare import evaluate_model
 from distagg.engine.dask import DaskRunner
 from distagg.engine.fitting.fit import fit
