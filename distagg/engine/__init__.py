@@ -1,7 +1,7 @@
 """The loop, and where it runs: learning, ranking, evaluating, comparing, in one process or on a cluster.
 
-Names are loaded when they are first used: a command that ranks does not pay for what compares. ``rank``, ``compare``
-and ``evaluate_runs`` are also modules of this package, so the functions are to be had from ``distagg``.
+Names are loaded when they are first used, so that ranking does not import the modules that compare models. Modules of
+this package are also named ``rank``, ``compare`` and ``evaluate_runs``; import the functions from ``distagg``.
 """
 
 from __future__ import annotations

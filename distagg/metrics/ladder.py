@@ -1,9 +1,9 @@
 """A metric of many rankings of one chunk, for searches over settings: thousands of rankings a second.
 
-``Terms`` keep what does not change between rankings: gains and discounts, the order of equal scores, and each query's
-divisor, which is read off ``score_chunk``: the metric of one ranking, divided by the plain sum of the same ranking. So
-the protocols' rules about ideal rankings, missed items and unjudged queries are in one place. Metrics that are no such
-sum go through ``score_chunk``.
+``Terms`` hold what is the same for all rankings: gains, discounts, the order of items with equal scores, and a factor
+for each query. The factor is the metric of one ranking, computed by ``score_chunk``, divided by the plain sum of the
+same ranking. So the protocols' rules about ideal rankings, missed items and unjudged queries are written once, in
+``score_chunk``. It also computes the metrics that are not such a sum.
 """
 
 from __future__ import annotations

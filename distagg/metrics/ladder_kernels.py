@@ -1,7 +1,7 @@
 """A metric of many rankings of the same items, from the places of the relevant ones alone.
 
-A place is one more than the number of items above. So nothing is sorted: a ranking of a query costs its relevant items
-times its items, in comparisons that processors make several at a time.
+The place of an item is the number of items above it plus 1, so nothing needs to be sorted. The cost of a ranking is
+relevant items x items of each query, in comparisons that processors do several at a time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Linear walks along the entries of lists, which are sorted by rank. Cost: O(entries).
+"""Functions that walk once along the entries of lists, which are sorted by rank. Cost: O(entries).
 
-Sums by item and positions are numpy's, so that the models that need nothing else never load numba; ``np.bincount`` adds
-one after the other, as a loop does.
+Sums by item and positions use numpy, so that models which need nothing else never load numba. ``np.bincount`` adds
+numbers one after the other, as a loop does.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from distagg.types import Bools, Floats, Indices, Offsets
 
 BINARY, DIFFERENCE, NORMALISED, LOG, DISCOUNT = 0, 1, 2, 3, 4
 PAIR_FUNCTIONS = {"binary": BINARY, "difference": DIFFERENCE, "normalised": NORMALISED, "log": LOG}
-STEADY = 5.0  # discounted places: the first few count nearly the same each, later ones by their logarithm
-BEYOND = 2  # discounted places: items that a list leaves out stand at most so many lengths of the list behind it
+STEADY = 5.0  # log(STEADY + place): the first places differ little, later ones as the logarithm
+BEYOND = 2  # unlisted items stand at most this many lengths of the list behind its last item
 
 
 class Lists(NamedTuple):
@@ -30,7 +30,7 @@ class Lists(NamedTuple):
 
 
 class Pairs(NamedTuple):
-    """Raw pairs: P of Q queries."""
+    """The raw pairs of a chunk: Q queries, P pairs."""
 
     offsets: Offsets  # (Q + 1,)
     winner: Indices  # (P,) position of the item inside its query
@@ -50,8 +50,8 @@ class Values(NamedTuple):
     """Values of ranks, from ``pair_values``."""
 
     entry: Floats  # (E,)
-    outside: Floats  # (L,) of the items that a list leaves out
-    left_out: Offsets  # (L,) items that stand behind the list's last one; 0 where they are not compared
+    outside: Floats  # (L,) of each list's unlisted items
+    left_out: Offsets  # (L,) the number of unlisted items behind each list; 0 if they are not compared
 
 
 class Sums(NamedTuple):
@@ -59,7 +59,7 @@ class Sums(NamedTuple):
 
     won: Floats  # (E,)
     lost: Floats  # (E,)
-    behind: Floats  # (L,) what every item that a list leaves out lost
+    behind: Floats  # (L,) what each unlisted item lost
 
 
 def sum_by_item(entry_row: Offsets | Indices, weights: Floats | None, n_items: int) -> Floats:  # (E,), (E,) -> (I,)
@@ -76,7 +76,7 @@ def weighted_lines(
     expert: int,
     n_items: int,
 ) -> Floats:  # (2, I)
-    """Sums of weight x points of every item: over all experts but one, and that one's points alone."""
+    """For every item, the sum of weight x points over all experts but one, and the sum of that expert's points."""
     lines = np.zeros((2, n_items))
     for e in range(len(entry_row)):
         if entry_expert[e] == expert:
@@ -105,7 +105,7 @@ def borda_points(
     Returns every item's points, the number of lists that hold it (by weight), and every query's leftover.
     """
     lists, length = np.diff(list_offsets), np.diff(entry_offsets)
-    most: Floats = np.repeat(np.diff(item_offsets).astype(np.float64), lists)  # points of each list
+    most: Floats = np.repeat(np.diff(item_offsets).astype(np.float64), lists)  # the most points that a list gives
     leftover = np.zeros(len(lists))
     if discount:
         places, most = discounted_places(entry_offsets, entry_rank, np.repeat(np.diff(item_offsets), lists) - length)
@@ -128,11 +128,11 @@ def mid_positions(entry_offsets: Offsets, entry_rank: Floats) -> Floats:  # (L +
     """Position of every entry in its list, from 1; tied entries share the mean of their positions."""
     position = np.arange(1.0, len(entry_rank) + 1)
     position -= np.repeat(entry_offsets[:-1], np.diff(entry_offsets))
-    tied = np.zeros(len(entry_rank) + 1, dtype=np.bool_)  # with the entry before, of the same list
+    tied = np.zeros(len(entry_rank) + 1, dtype=np.bool_)  # whether an entry ties with the previous one of its list
     tied[1:-1] = entry_rank[1:] == entry_rank[:-1]
     tied[entry_offsets] = False
     if tied.any():
-        edges = np.flatnonzero(tied[1:] != tied[:-1])  # first and last of every group, in turn
+        edges = np.flatnonzero(tied[1:] != tied[:-1])  # the first and the last entry of every group, alternating
         middle = 0.5 * (position[edges[0::2]] + position[edges[1::2]])
         position[tied[1:] | tied[:-1]] = np.repeat(middle, edges[1::2] - edges[0::2] + 1)
     return position
@@ -141,12 +141,12 @@ def mid_positions(entry_offsets: Offsets, entry_rank: Floats) -> Floats:  # (L +
 def discounted_places(
     entry_offsets: Offsets, entry_rank: Floats, left_out: Offsets
 ) -> tuple[Floats, Floats]:  # (L + 1,), (E,), (L,) -> (E,), (L,)
-    """log(STEADY + place in the list), of the entries and of the items that each list leaves out.
+    """log(STEADY + place in the list) of every entry, and of each list's unlisted items.
 
-    Points that fall evenly with places, measured in items of the query, turn deep lists into votes: the last of 1,000
-    gets nearly as much as the first where the query has 10,000 items. By the logarithm the first places count at any
-    depth, and in short lists every place. Items left out share the query's last place, or the place BEYOND list lengths
-    behind the list where the query is larger: how many items other lists hold says little about them.
+    If points fell by one for each place, a deep list would be little more than a vote for each of its items: among
+    10,000 items of a query, the last of 1,000 listed items would get nearly as many points as the first. With the
+    logarithm the first places differ most at any depth. Unlisted items share the last place of the query, but stand at
+    most BEYOND list lengths behind the list, because the number of items in other lists says little about them.
     """
     length = np.diff(entry_offsets)
     place = length + np.minimum(left_out, BEYOND * length)
@@ -155,11 +155,12 @@ def discounted_places(
 
 @kernel
 def pair_values(entry_offsets: Offsets, entry_rank: Floats, left_out: Offsets, function: int) -> tuple[Floats, Floats]:
-    """Values of ranks: the entries' (E,), and that of the items that each list leaves out (L,).
+    """The values of the entries' ranks (E,), and the value of each list's unlisted items (L,).
 
-    Where i stands before j the pair counts value(j) - value(i), or 1 (binary); Volkovs & Zemel 2014, sections 2.1 and
-    3.2. A value is the rank (difference), the rank over the list's largest (normalised), or its log over the log of the
-    largest (log). With ``left_out`` items, they share the place behind the last listed one: its rank plus 1.
+    If i stands before j, the pair counts value(j) - value(i), or 1 (binary); Volkovs & Zemel 2014, sections 2.1 and
+    3.2. A value is the rank itself (difference), the rank divided by the list's largest rank (normalised), or the
+    logarithm of the rank divided by that of the largest (log). Unlisted items that are compared (``left_out``) share
+    one rank: the last listed one plus 1.
     """
     value, outside = np.empty(len(entry_rank)), np.zeros(len(entry_offsets) - 1)
     for a in range(len(entry_offsets) - 1):
@@ -187,9 +188,9 @@ def pair_sums(
     left_out: Offsets,  # (L,) items that stand behind the list's last one; 0 where they are not compared
     binary: bool,
 ) -> tuple[Floats, Floats, Floats]:  # (E,), (E,), (L,)
-    """How much every entry won and lost, and what every item left out lost: the pair matrices' row and column sums.
+    """What every entry won (E,) and lost (E,), and what each list's unlisted items lost (L,).
 
-    Ties win and lose nothing against each other.
+    These are the row and column sums of the lists' pair matrices. Tied entries win and lose nothing against each other.
     """
     won = np.zeros(len(entry_rank))
     lost = np.zeros(len(entry_rank))
@@ -224,7 +225,10 @@ def pair_sums(
 def by_rank(
     first: int, last: int, top: int, entry_item: Indices, entry_rank: Floats, filled: Offsets, ranks: Floats
 ) -> None:
-    """One query's whole-numbered ranks, sorted for each item: entries in buckets by rank, then dealt out in order."""
+    """Sort the ranks of each item of one query, for ranks that are whole numbers.
+
+    Entries are sorted into buckets by rank, then appended to their items in that order.
+    """
     bucket = np.zeros(top + 2, dtype=np.int64)
     for e in range(first, last):
         bucket[int(entry_rank[e]) + 1] += 1
@@ -246,7 +250,7 @@ def by_rank(
 def insert_sorted(
     first: int, last: int, entry_item: Indices, entry_rank: Floats, start: Offsets, filled: Offsets, ranks: Floats
 ) -> None:
-    """The same for any ranks, by insertion: few lists hold an item."""
+    """The same for any ranks, by insertion sort: few lists hold an item."""
     for e in range(first, last):
         i = entry_item[e]
         at = filled[i]
@@ -266,10 +270,10 @@ def median_ranks(
     entry_rank: Floats,  # (E,)
     unlisted_last: bool,
 ) -> tuple[Floats, Floats]:  # (I,), (I,)
-    """Median rank of every item (inf where it is in no list), and how many lists hold it.
+    """The median rank of every item (inf if it is in no list), and the number of lists that hold it.
 
-    With ``unlisted_last`` every list counts and an unlisted item stands behind all: its median is inf when
-    fewer than half of the lists hold it.
+    With ``unlisted_last`` every list of the query counts, and an unlisted item has rank inf there. The median is then
+    inf if fewer than half of the lists hold the item.
     """
     median = np.full(item_offsets[-1], np.inf)
     support = np.zeros(item_offsets[-1])

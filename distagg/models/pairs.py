@@ -1,4 +1,4 @@
-"""How lists become pairs: the choices that models share, and a chunk's arrays as the kernels take them."""
+"""Lists as pairs: settings that several models share, and the arrays of a chunk in the form that kernels take."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def unlisted_last(unlisted: str, chunk: Chunk) -> bool:
 
 
 def left_out(unlisted: str, chunk: Chunk) -> Offsets:
-    """How many items stand behind each list's last one, shape (L,)."""
+    """The number of unlisted items behind each list, shape (L,); 0 if they are not compared."""
     if not unlisted_last(unlisted, chunk):
         return np.zeros(chunk.n_lists, dtype=np.int64)
     sizes = np.repeat(np.diff(chunk.item_offsets), np.diff(chunk.list_offsets))
@@ -78,7 +78,7 @@ def left_out(unlisted: str, chunk: Chunk) -> Offsets:
 
 
 def pair_function(model: str, pairs: str, chunk: Chunk, usual: int = BINARY) -> int:
-    """The number of a pair function in kernels, ``usual`` for ranks by default; logarithms of ratings are refused."""
+    """The kernels' number for a pair function; by default ``usual`` for ranks. Refuses logarithms of ratings."""
     if pairs == "auto":
         return DIFFERENCE if rated(chunk) else usual
     if pairs == "log" and rated(chunk):
@@ -94,9 +94,10 @@ def discounted_function(model: str, pairs: str, unlisted: str, chunk: Chunk) -> 
 
 
 def pair_ranks(chunk: Chunk, function: int) -> Floats:  # (E,)
-    """Ranks as pair functions take them. What is normalised has to run from the best on, and ratings have no best rank.
+    """The ranks of entries, as pair functions need them.
 
-    So a list of ratings starts at 0: its largest rank, by which ``normalised`` divides, is then its largest difference.
+    The function ``normalised`` divides by a list's largest rank, which means something only if ranks count from the
+    best item. So the ranks of ratings are shifted to start at 0: the largest is then the largest difference.
     """
     if function != NORMALISED or not rated(chunk):
         return chunk.entry_rank
@@ -108,7 +109,7 @@ def pair_ranks(chunk: Chunk, function: int) -> Floats:  # (E,)
 
 
 def rank_values(chunk: Chunk, out: Offsets, function: int) -> tuple[Floats, Floats]:  # (E,), (L,)
-    """Values of a chunk's ranks, and of the ``out`` items that each list leaves out, by pair function."""
+    """The values of a chunk's ranks by pair function; ``out`` (L,) counts each list's unlisted items."""
     if function == DISCOUNT:
         return discounted_places(chunk.entry_offsets, chunk.entry_rank, out)
     value, outside = pair_values(chunk.entry_offsets, pair_ranks(chunk, function), out, function)
@@ -116,20 +117,21 @@ def rank_values(chunk: Chunk, out: Offsets, function: int) -> tuple[Floats, Floa
 
 
 def list_values(chunk: Chunk, out: Offsets, function: int) -> Values:
-    """What a chunk's ranks are worth, with ``out`` items left out by every list (L,)."""
+    """The values of a chunk's ranks in one record; ``out`` (L,) counts each list's unlisted items."""
     return Values(*rank_values(chunk, out, function), out)
 
 
 def list_sums(chunk: Chunk, out: Offsets, function: int) -> Sums:
-    """What every entry of a chunk won and lost, and what the items that lists leave out lost."""
+    """What every entry of a chunk won and lost, and what unlisted items lost; ``out`` (L,) counts the latter."""
     value, outside = rank_values(chunk, out, function)
     return Sums(*pair_sums(chunk.entry_offsets, chunk.entry_rank, value, outside, out, function == BINARY))
 
 
 def won_and_lost(model: str, chunk: Chunk, names: Sequence[str], reciprocal: float) -> Floats:
-    """A row for every entry: what it won and (negative) lost for each item of the query, by pair function.
+    """A row for every entry: what it won, and minus what it lost, divided by the number of items of its query.
 
-    Column 0 is -1, the missing-expert bias; then two columns for each function; c / (c + rank) last, unless c is 0.
+    Column 0 is -1 (the missing-expert bias), then come two columns for each pair function. The last column is
+    c / (c + rank), unless c is 0.
     """
     check_ranks(model, chunk, names, reciprocal)
     values = np.zeros((chunk.n_entries, 1 + 2 * len(names) + (reciprocal > 0)))

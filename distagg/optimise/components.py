@@ -58,7 +58,9 @@ def connected(item_offsets: Offsets, one: Offsets, other: Offsets) -> Labels:  #
 
 
 def connected_by(size: int, item: np.ndarray, group: np.ndarray) -> Labels:  # (N,), (N,) -> (size,)
-    """Components of one query's items, where entry n says that an item belongs to a group and groups join their items.
+    """Connected components of one query's items, where all items of a group are connected.
+
+    Entry n says that ``item[n]`` belongs to ``group[n]``.
 
     Two graphs laid over one another: the groups are the components of each.
     """

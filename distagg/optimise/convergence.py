@@ -17,9 +17,9 @@ class Ended(NamedTuple):
     """How the fit of every query ended: filled by kernels."""
 
     iterations: Offsets  # (Q,) steps taken
-    gradient: Floats  # (Q,) what the criterion looks at
-    objective: Floats  # (Q,) what is maximised
-    trace: Floats  # (Q, T) the same after every step, as far as it reaches
+    gradient: Floats  # (Q,) the number that the model's criterion compares with its tolerance
+    objective: Floats  # (Q,) the value reached
+    trace: Floats  # (Q, T) the value after each of the first T steps
 
     def columns(self, tolerance: float) -> dict[str, np.ndarray]:
         """FIT_COLUMNS; a fit converged if no more than ``tolerance`` is left of its gradient."""
@@ -32,6 +32,6 @@ class Ended(NamedTuple):
 
 
 def not_begun(queries: int, steps: int = 0) -> Ended:
-    """The record of that many queries before their fits, with room for a trace of so many steps."""
+    """The record of this many queries before their fits, with room for a trace of this many steps."""
     trace = np.full((queries, steps), np.nan)
     return Ended(np.zeros(queries, dtype=np.int64), np.zeros(queries), np.zeros(queries), trace)

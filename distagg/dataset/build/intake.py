@@ -1,4 +1,4 @@
-"""The common part of both ways of regrouping: names become codes, rows go to groupers, clashes become errors."""
+"""What both ways of regrouping share: names become codes, rows go to groupers, contradictions become errors."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def keyed(columns: dict[str, pa.Array], major: CodedRuns, minor: CodedRuns | Non
 
 
 class _Numbers(dict[str, int]):
-    """A number for every key, in order of the first question."""
+    """A number for every key, in the order in which keys are first looked up."""
 
     def __missing__(self, key: str) -> int:
         return self.setdefault(key, len(self))
@@ -147,7 +147,7 @@ class Regroup:
         self.queries, self.experts = Codes(), Codes()
         self.ranked = Grouper("ranked", directory)
         self.kind: Kind = "lists"
-        self.scores = True  # until a row has none
+        self.scores = True  # becomes False at the first row without a score
         self.moved = False  # whether any pair has moved
         self._pairs_read, self._last_key = 0, -1
         self.scored = 0  # rows with a score

@@ -23,7 +23,7 @@ from distagg.types import OFFSET, Indices, Offsets
 
 KEY = "key"  # the column in spills
 LONG_RUN = 256  # rows from which copying a slice is cheaper than taking its rows one by one
-WIDE = 4  # if windows have this many times the wanted rows, all batches are joined once instead
+WIDE = 4  # if windows hold more than this many times the rows to copy, all batches are joined first
 
 
 class Pieces(NamedTuple):

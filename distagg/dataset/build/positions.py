@@ -22,7 +22,7 @@ from distagg.types import INDEX, LABEL, NO_LABEL, OFFSET, RANK, Bools, Floats, I
 T = TypeVar("T", bound=np.generic)
 
 BLOCK = 1 << 20  # mentions that are processed together
-SPARSE = 8  # with more possible values than so many times the rows, hashing takes less than a table of all values
+SPARSE = 8  # if there are more than this many possible values for each row, hashing is cheaper than a table of values
 
 _MESSAGES = {
     "entry": ("item '{item}' again in the list of '{expert}' for query '{query}'", "each item once in a list"),

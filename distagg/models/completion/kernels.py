@@ -22,7 +22,7 @@ from distagg.types import Bools, Floats, Indices, Offsets
 
 
 class Ratings(NamedTuple):
-    """What U users' ratings deviate from their baselines by."""
+    """The ratings of U users, as deviations from their baselines."""
 
     offsets: Offsets  # (U + 1,)
     item: Indices  # (N,)
@@ -34,7 +34,7 @@ class Ratings(NamedTuple):
 def nearest(
     most: int,  # neighbours for each item
     shrink: float,
-    damp: float,  # likeness of nobody in particular, who deviates by nothing
+    damp: float,  # the weight of a deviation of 0, which draws predictions to the baseline
     users: Ratings,  # to predict for
     pool: Ratings,
     n_items: int,
@@ -59,7 +59,7 @@ def by_item(users: Ratings, a: int, n_items: int) -> tuple[Floats, Bools]:  # (i
 
 @kernel
 def alike(own: Floats, rated: Bools, expert: int, shrink: float, pool: Ratings) -> Floats:  # (users of the pool,)
-    """How alike everybody in the pool is to one user; nobody is alike to itself."""
+    """The likeness of one user to every user of the pool; 0 for the user itself."""
     offsets, item, deviation, _ = pool
     likeness = np.zeros(len(pool.expert))
     for v in range(len(likeness)):
@@ -108,7 +108,7 @@ def fit_users(
     item: Floats,  # (I, 1 + d): b, v
     user: Floats,  # (L, 1 + d) filled: c, u
 ) -> None:
-    """Every user's offset and factors at the present items."""
+    """Every user's offset and factors, given those of the items."""
     size = item.shape[1]
     matrix, right = np.empty((size, size)), np.empty(size)
     for a in range(len(entry_offsets) - 1):
@@ -145,7 +145,7 @@ def item_sums(
     matrix: Floats,  # (I, 1 + d, 1 + d) filled, lower triangles: sums of x x' with x = (1, u)
     right: Floats,  # (I, 1 + d) filled: sums of x times what is left
 ) -> float:
-    """What users say about items; returns the squared error before items move."""
+    """Sums over users for the regressions of items; returns the squared error before items are updated."""
     size, squared = item.shape[1], 0.0
     for a in range(len(entry_offsets) - 1):
         for e in range(entry_offsets[a], entry_offsets[a + 1]):
@@ -166,7 +166,7 @@ def item_sums(
 
 @kernel
 def predict_all(mean: float, user: Floats, item: Floats, out: Floats) -> None:  # (L, 1 + d), (1 + d, I), (L, I)
-    """Every user's rating of every item. Not BLAS: its threads would decide the last bits."""
+    """Every user's predicted rating of every item. BLAS is not used: its last bits depend on the number of threads."""
     for a in range(len(user)):
         for i in range(item.shape[1]):
             out[a, i] = mean + user[a, 0] + item[0, i]

@@ -1,15 +1,15 @@
 """The coset-permutation distance based stagewise model (Qin, Geng & Liu 2010).
 
-A ranking is drawn stage by stage; at stage i an item is taken with probability proportional to
-exp(-sum_k theta_k d_k), where d_k is the mean distance to expert k's ranking of all permutations that begin with
-the items taken so far and this one. Only what depends on the item matters. With s its position in the expert's
-ranking, n items in all, and the means over the positions j = i + 1..n that the others may still take, that is
+A ranking is drawn stage by stage. Stage i takes an item with probability proportional to exp(-sum_k theta_k d_k), where
+d_k is the mean distance between expert k's ranking and all permutations that begin with the items taken so far and this
+one. Terms that are the same for all items are left out. For an item at position s of the expert's ranking, with n items
+in all and means over the later positions j = i + 1..n, what remains is
 
     spearman (squared)   (s - i)^2 - mean_j (s - j)^2 = (n + 1 - i) s + constant
     footrule             |s - i| - mean_j |s - j|
-    kendall              how many of the items left the expert puts over it (a tie is half)
+    kendall              the number of remaining items that the expert puts over it (a tie counts as half)
 
-since every item that is not taken now is equally likely at every later position.
+because every item that is not taken now is equally likely at every later position.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Query(NamedTuple):
     """One query while its items are taken one after the other."""
 
     position: Floats  # (size, lists) of every item in every list
-    ahead: Floats  # (size, lists) how many of the items left every list puts over the item, ties half
+    ahead: Floats  # (size, lists) the number of remaining items that the list puts over the item; a tie is half
     gone: Bools  # (size,) whether the item has been taken
 
 
@@ -40,8 +40,8 @@ class Query(NamedTuple):
 def open_query(lists: Lists, q: int, unlisted_last: bool) -> Query:
     """Query q with all its items; the ranks of ``lists`` are positions.
 
-    Unlisted items share the positions that are left over, or stand last; how many stand ahead of them is counted as if
-    they shared them, either way.
+    Unlisted items share the remaining positions, or stand last. In both cases the number of items ahead of them is
+    computed as if they shared the remaining positions.
     """
     size = lists.item_offsets[q + 1] - lists.item_offsets[q]
     first, last = lists.list_offsets[q], lists.list_offsets[q + 1]
@@ -60,9 +60,9 @@ def open_query(lists: Lists, q: int, unlisted_last: bool) -> Query:
 
 @kernel
 def stage_distance(distance: int, s: float, ahead: float, stage: int, size: int) -> float:
-    """What one list holds against taking an item now (see the module's head).
+    """The distance of one list from taking an item at this stage (see the module's docstring).
 
-    ``s`` is the item's position in the list, ``ahead`` how many of the items left the list puts over it.
+    ``s`` is the item's position in the list; ``ahead`` is how many of the remaining items the list puts over it.
     """
     if distance == KENDALL:
         return ahead
@@ -70,8 +70,8 @@ def stage_distance(distance: int, s: float, ahead: float, stage: int, size: int)
         return (size + 1 - stage) * s
     later = size - stage
     if later == 0:
-        return 0.0  # the last item is taken anyhow
-    below = min(max(int(np.floor(s)) - stage, 0), later)  # positions stage + 1.. that are not behind s
+        return 0.0  # only one item remains
+    below = min(max(int(np.floor(s)) - stage, 0), later)  # the number of positions after this stage, up to s
     above = later - below
     total = below * s - below * (stage + 0.5 * (below + 1)) + above * (size - 0.5 * (above - 1)) - above * s
     return abs(s - stage) - total / later
@@ -79,7 +79,7 @@ def stage_distance(distance: int, s: float, ahead: float, stage: int, size: int)
 
 @kernel
 def take(query: Query, i: int) -> None:
-    """Take item i away: the items that lists put behind it have one less ahead of them."""
+    """Remove item i: the items that a list puts behind it have one item less ahead of them."""
     position, ahead, gone = query
     gone[i] = True
     for j in range(len(gone)):
@@ -91,9 +91,9 @@ def take(query: Query, i: int) -> None:
 
 @kernel
 def fill_energies(distance: int, stage: int, query: Query, theta: Floats, d: Floats, energy: Floats) -> float:
-    """What the lists hold against taking each item that is left, and its sum weighted by theta (lists,).
+    """Fill ``d`` (size, lists) with the stage distances of the remaining items, and ``energy`` (size,) with their sums.
 
-    They go into ``d`` (size, lists) and ``energy`` (size,); returns the lowest energy.
+    The sums are weighted by theta (lists,). Returns the lowest energy.
     """
     position, ahead, gone = query
     size, lists = position.shape
@@ -112,10 +112,10 @@ def fill_energies(distance: int, stage: int, query: Query, theta: Floats, d: Flo
 
 @kernel
 def infer_queries(distance: int, unlisted_last: bool, lists: Lists, theta: Floats) -> Floats:  # (L,) -> (I,)
-    """Greedy inference: at every stage the item of the highest probability, or all of those, is taken.
+    """Greedy inference: every stage takes the most probable item, or all of the most probable ones.
 
-    The ranks of ``lists`` are positions. Scores are M for the item taken first, down to 1; items taken together share
-    theirs.
+    The ranks of ``lists`` are positions. Scores go from M for the first item taken down to 1; items that are taken
+    together share the mean of their scores.
     """
     score = np.empty(lists.item_offsets[-1])
     for q in range(len(lists.item_offsets) - 1):
@@ -187,7 +187,7 @@ def stage_terms(
 
 @kernel
 def add_curvature(weight: float, d: Floats, mean: Floats, experts: Indices, curvature: Floats) -> None:
-    """Add the weighted products of two lists' deviations from their means."""
+    """Add to ``curvature`` the weighted products of the deviations of every two lists from their means."""
     for k in range(len(mean)):
         for m in range(len(mean)):
             curvature[experts[k], experts[m]] += weight * (d[k] - mean[k]) * (d[m] - mean[m])
@@ -195,7 +195,7 @@ def add_curvature(weight: float, d: Floats, mean: Floats, experts: Indices, curv
 
 @kernel
 def choose_highest(labels: Labels, gone: Bools, chosen: Bools) -> int:
-    """Mark the items left that have the highest label; returns their number, or 0 where all that are left have it."""
+    """Mark the remaining items with the highest label; returns their number, or 0 if all remaining items have it."""
     top = UNKNOWN
     for i in range(len(labels)):
         if not gone[i]:
@@ -219,8 +219,9 @@ def likelihood(
 ) -> tuple[float, int, Floats, Floats]:  # (experts,), (experts, experts)
     """Log likelihood of the labels, the number of items taken, the gradient and minus the Hessian.
 
-    Items of one label are taken together, each from all the items left when the first of them is (Breslow's rule for
-    ties); the lowest label is what remains, and says nothing. Unlabelled items count as the lowest.
+    Items with the same label are taken together, each out of all items that remain before any of them is taken
+    (Breslow's rule for ties). Items with the lowest label are left at the end and add nothing. Unlabelled items count
+    as items with the lowest label.
     """
     slopes = Slopes(np.zeros(len(theta)), np.zeros((len(theta), len(theta))))
     value, taken = 0.0, 0

@@ -1,11 +1,12 @@
 """Kemeny's order: of all orders of a query's items the one nearest to its lists, by discordant pairs.
 
-With T the strictly ordered pairs of all lists, the distance of an order is (T - worth) / 2, its worth being the sum of
-margins of earlier over later items: only margins matter. Queries fall apart into the strongly connected components of
-their majorities; each is solved by local search, and proved where the bound by triangles or a search within the
-budget can. Cost: items^2 a pass of local search, items^3 / 6 a sweep of the bound.
+Let T be the number of strictly ordered pairs in all lists, and the worth of an order the sum of the margins of earlier
+over later items. The distance of the order is then (T - worth) / 2, so only margins matter. A query is divided into the
+strongly connected components of its majorities. Each component is solved by local search; the order is proved best if
+the bound of ``triangles``, or a search within the budget, proves it. Cost: items^2 for a pass of local search,
+items^3 / 6 for a sweep of the bound.
 
-The steps are kernels; what calls them in turn is plain Python.
+The single steps are kernels; plain Python calls them.
 """
 
 from __future__ import annotations
@@ -22,18 +23,18 @@ from distagg.optimise.components import strong_components
 from distagg.optimise.linear import copy_to
 from distagg.types import Floats, Offsets
 
-WIDEST = 128  # items of a component that the bound and the search take on: a set is two words of 64 bits
+WIDEST = 128  # most items of a component for the bound and the search, which store a set in two words of 64 bits
 MOST_SWEEPS = 100  # over the triangles of a component
-EAGER = 0.25  # of ``sweep``; after a first greedy one
-ROUNDING = 1e-9  # of the sum of margins, where they are not whole numbers
+EAGER = 0.25  # the parameter of ``sweep`` after the first sweep, which is greedy
+ROUNDING = 1e-9  # relative to the sum of margins, if these are not whole numbers
 
 
 @kernel
 def components(matrix: Floats) -> tuple[Offsets, Offsets]:  # (size,), (components + 1,)
     """Strongly connected components of "a majority puts i over j", best first: their items, and where each starts.
 
-    Across components no majority is ever broken, so each is solved apart, exactly. Of components that no majority
-    orders, those with earlier items come first: the walk begins at the last item.
+    A best order never breaks a majority between two components, so components are solved separately. Components without
+    a majority between them keep the order of their items, because the depth-first walk begins at the last item.
     """
     size = len(matrix)
     start, losers = np.zeros(size + 1, np.int64), np.empty(size * size, np.int32)
@@ -60,7 +61,7 @@ def components(matrix: Floats) -> tuple[Offsets, Offsets]:  # (size,), (componen
 
 @kernel
 def worth(matrix: Floats, order: Offsets) -> float:
-    """Sum of margins of earlier over later items."""
+    """The worth of an order: the sum of the margins of earlier over later items."""
     total = 0.0
     for at in range(len(order)):
         row = matrix[order[at]]
@@ -71,7 +72,7 @@ def worth(matrix: Floats, order: Offsets) -> float:
 
 @kernel
 def descend(matrix: Floats, order: Offsets, tolerance: float) -> int:
-    """Move single items to their best places until none gains; returns the pairs looked at."""
+    """Move single items to their best places until no move helps; returns the number of pairs looked at."""
     size = len(order)
     looked, since, item = 0, 0, 0
     where = np.empty_like(order)
@@ -136,7 +137,7 @@ def kicked(matrix: Floats, enough: float, step: float, budget: int, order: Offse
 
 @kernel
 def settle(matrix: Floats, order: Offsets) -> None:
-    """Let neighbours that no majority orders stand as they are numbered: no order gets worse by that."""
+    """Put neighbours without a majority between them in the order of their numbers, which costs nothing."""
     for at in range(1, len(order)):
         item, to = order[at], at
         while to > 0 and order[to - 1] > item and matrix[order[to - 1], item] == 0.0:
@@ -165,7 +166,7 @@ def ordered_pairs(unlisted_last: bool, weight: Floats, lists: Lists) -> Floats: 
 
 @dataclass
 class Solution:
-    """An order of items, what it is worth, what none can be worth more than, and the pairs looked at."""
+    """An order of items, its worth, an upper bound on the worth of any order, and the number of pairs looked at."""
 
     order: Offsets
     worth: float
@@ -178,7 +179,7 @@ class Solution:
         return self.worth + self.step <= self.bound
 
     def descend(self, matrix: Floats, order: Offsets) -> None:
-        """Local search from an order; kept where it is better."""
+        """Local search from an order; the result replaces the solution if it is better."""
         self.looked += descend(matrix, order, 0.25 * self.step)
         value = worth(matrix, order)
         if value > self.worth:
@@ -218,9 +219,10 @@ def solve_order(
 
 
 def solve_component(matrix: Floats, step: float, budget: int, search: Search) -> Solution:
-    """The best order found, and the bound on its worth.
+    """The best order of one component that was found, and the bound on the worth of any order.
 
-    The first local searches and one sweep are free; the budget goes to more sweeps, kicks and searches by turns.
+    The first local searches and one sweep do not count towards the budget. The budget is spent on more sweeps, kicks
+    and searches in turn.
     """
     size = len(matrix)
     solution = Solution(np.arange(size), -np.inf, 0.5 * float(np.abs(matrix).sum()), step)

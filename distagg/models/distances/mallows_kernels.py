@@ -1,18 +1,18 @@
 """Mallows' distribution with Kendall's distance, by stages (Fligner & Verducci 1986), and its posterior over orders.
 
-A ranking is built from the front. At a stage with m items left, the one that v others of them precede in the centre
-is taken with odds exp(-theta v), v = 0 .. m - 1; the v add up to the distance. So whatever the lists, the likelihood
-needs only their total distance and how many stages had how many items left:
+A ranking is built from the front. At a stage with m remaining items, the item that v of the others precede in the
+central ranking is taken with probability proportional to exp(-theta v), v = 0 .. m - 1. The sum of all v is the
+distance. So the likelihood depends only on the total distance of the lists, and on the number of stages with m items:
 
     log L(theta) = -theta distance - sum over m of stages(m) log((1 - exp(-m theta)) / (1 - exp(-theta)))
 
-It is concave, and its slope is the expected less the observed distance: convex and falling in theta, so Newton's steps
-from 0 never overshoot.
+The log likelihood is concave. Its slope is the expected distance minus the observed one, which is a convex, decreasing
+function of theta, so Newton's steps from 0 never overshoot.
 
-Where lists are scattered around an unknown order, each expert with its own theta, p(order | lists) is proportional to
-exp(-sum over lists of theta discordant pairs), so it is given by log odds L(i, j): the thetas of lists that put i over
-j less those of lists that put j over i. What is wanted is the chance that i stands before j, from which expected
-distances and expected places follow.
+If lists are scattered around an unknown order, each expert with its own theta, p(order | lists) is proportional to
+exp(-sum over lists of theta x discordant pairs). It is determined by the log odds L(i, j): the sum of theta over lists
+that put i over j, minus the sum over lists that put j over i. The kernels compute the probability that i stands before
+j, which gives expected distances and expected places.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from distagg.models.lists import Lists
 from distagg.models.majority.kernels import UNLISTED, place_table
 from distagg.types import Floats, Indices, Offsets
 
-SMALL = 0.05  # below it series are more exact than closed forms
+SMALL = 0.05  # below this value of m * theta, series are more accurate than closed forms
 
 
 @kernel
@@ -44,7 +44,7 @@ def stage_moments(theta: float, m: int) -> tuple[float, float]:
 
 @kernel
 def log_normaliser(theta: float, m: int) -> float:
-    """Of one stage with m items left."""
+    """The logarithm of the normalising sum of one stage with m remaining items."""
     if theta == 0.0:
         return np.log(m)
     return np.log(-np.expm1(-m * theta)) - np.log(-np.expm1(-theta))
@@ -52,7 +52,7 @@ def log_normaliser(theta: float, m: int) -> float:
 
 @kernel
 def log_likelihood(theta: float, distance: float, stages: Floats) -> float:
-    """``stages[m - 1]`` counts those with m items left."""
+    """The log likelihood of theta; ``stages[m - 1]`` counts the stages with m remaining items."""
     value = -theta * distance
     for at in range(len(stages)):
         if stages[at] > 0.0:
@@ -64,10 +64,10 @@ def log_likelihood(theta: float, distance: float, stages: Floats) -> float:
 def fit_theta(
     distance: float, stages: Floats, tolerance: float, steps: int, limit: float, trace: Floats
 ) -> tuple[float, int, float]:
-    """The likeliest theta from 0 to ``limit``; gives it, the steps and the slope left for each stage.
+    """The maximum likelihood theta in [0, limit]; returns theta, the steps taken, and the remaining slope per stage.
 
-    A distance that chance would give makes theta 0, none at all the limit. ``trace`` (steps or 0,) gets the log
-    likelihood after every step.
+    theta is 0 if the distance is no smaller than that of random lists, and ``limit`` if the distance is 0. ``trace``
+    (steps or 0,) is filled with the log likelihood after every step.
     """
     theta, step, slope = 0.0, 0, 0.0
     count = 0.0
@@ -102,11 +102,11 @@ def count_stages(
     list_offsets: Offsets,
     entry_offsets: Offsets,
     entry_rank: Floats,
-    row: Offsets,  # (L,) where a list counts: its query, or its expert
-    stages: Floats,  # (rows, longest) added to: stages with m items left at m - 1
-    tied: Floats,  # (rows,) added to: tied pairs of listed items
+    row: Offsets,  # (L,) the row that counts a list: its query, or its expert
+    stages: Floats,  # (rows, longest) added to: column m - 1 counts the stages with m remaining items
+    tied: Floats,  # (rows,) added to: the number of tied pairs of listed items
 ) -> None:
-    """Stages and tied pairs of lists; an unlisted item is left to the end (last) or is not there."""
+    """Count the stages and the tied pairs of lists. Unlisted items remain to the end, or do not take part."""
     for q in range(len(item_offsets) - 1):
         size = item_offsets[q + 1] - item_offsets[q]
         for a in range(list_offsets[q], list_offsets[q + 1]):
@@ -123,14 +123,14 @@ class Sampling(NamedTuple):
     """How lists are read, and how orders are drawn."""
 
     unlisted_last: bool
-    sweeps: int  # 0: nothing is drawn
-    burn: int  # sweeps before those, which do not count
+    sweeps: int  # that count; 0 if nothing is drawn
+    burn: int  # earlier sweeps, which do not count
     seed: int
 
 
 @kernel
 def log_odds(table: Indices, weight: Floats, unlisted_last: bool) -> Floats:  # (size, size)
-    """L from the table of places and the theta of every list."""
+    """The log odds L(i, j), from the table of places (size, lists) and the theta of every list (lists,)."""
     size = len(table)
     odds = np.zeros((size, size))
     for a in range(len(weight)):
@@ -149,7 +149,7 @@ def log_odds(table: Indices, weight: Floats, unlisted_last: bool) -> Floats:  # 
 
 @kernel
 def chances_apart(odds: Floats) -> Floats:  # (size, size)
-    """Chance that i stands before j where every pair is decided by itself: the logistic function of L."""
+    """The probability that i stands before j, with all pairs taken as independent: the logistic function of L."""
     before = np.zeros(odds.shape)
     for i in range(len(odds)):
         for j in range(i):
@@ -160,10 +160,10 @@ def chances_apart(odds: Floats) -> Floats:  # (size, size)
 
 @kernel
 def chances_sampled(odds: Floats, sweeps: int, burn: int, state: np.uint64, order: Offsets) -> Floats:  # (size, size)
-    """The same by Gibbs sampling of whole orders: each item in turn is taken out and put back at random.
+    """The same over whole orders, by Gibbs sampling: each item in turn is taken out and put back at a random place.
 
-    Where it may go has a closed form given the order of the others, and that distribution is what is averaged, not
-    the place that was drawn. ``order`` (size,) is the start, and is changed.
+    Given the order of the other items, the distribution of the place has a closed form. The result is the mean of these
+    distributions, not of the places drawn. Sampling starts from ``order`` (size,), which is overwritten.
     """
     size = len(odds)
     before, upto = np.zeros((size, size)), np.empty(size)
@@ -202,7 +202,7 @@ def put_in(item: int, place: int, order: Offsets) -> None:
 
 @kernel
 def fill_places(item: int, odds: Floats, order: Offsets, upto: Floats) -> None:
-    """How likely the item goes to each place or one before it, but for a factor, into ``upto`` (size,)."""
+    """Fill ``upto`` (size,) with the cumulative weights of the item's places; the last one is the sum of weights."""
     level, most = 0.0, 0.0
     upto[0] = 0.0
     for place in range(len(order) - 1):
@@ -217,7 +217,7 @@ def fill_places(item: int, odds: Floats, order: Offsets, upto: Floats) -> None:
 
 @kernel
 def draw_place(upto: Floats, drawn: float) -> int:
-    """The first place up to which the chances exceed ``drawn``; the last one where rounding leaves none."""
+    """The first place whose cumulative weight exceeds ``drawn``; the last place if rounding leaves none."""
     for place in range(len(upto) - 1):
         if drawn < upto[place]:
             return place
@@ -226,7 +226,7 @@ def draw_place(upto: Floats, drawn: float) -> int:
 
 @kernel
 def add_chances(item: int, order: Offsets, upto: Floats, before: Floats) -> None:
-    """Add the chances that the item goes before, and behind, each of the others."""
+    """Add to ``before`` the probabilities that the item goes before, and behind, each of the others."""
     total = upto[len(upto) - 1]
     for place in range(len(order) - 1):
         other, chance = order[place], upto[place] / total
@@ -236,7 +236,7 @@ def add_chances(item: int, order: Offsets, upto: Floats, before: Floats) -> None
 
 @kernel
 def expected_distance(table: Indices, a: int, before: Floats, unlisted_last: bool) -> float:
-    """Discordant pairs of list a with the unknown order."""
+    """The expected number of pairs that list a and the unknown order rank differently."""
     total = 0.0
     for i in range(len(before)):
         here = table[i, a]
@@ -251,7 +251,7 @@ def expected_distance(table: Indices, a: int, before: Floats, unlisted_last: boo
 
 @kernel
 def expected_behind(before: Floats, score: Floats) -> Offsets:  # (size,)
-    """Expected number of items behind each, into ``score``; returns the items in that order, the most first."""
+    """Fill ``score`` with the expected number of items behind each item; returns the items by descending score."""
     order = np.empty(len(before), dtype=np.int64)
     for i in range(len(before)):
         behind = 0.0
@@ -282,9 +282,9 @@ def expect_chunk(
     weight: Floats,  # (L,) theta of the list's expert
     positions: Offsets,  # (Q,) of queries in the dataset
 ) -> tuple[Floats, Floats]:  # (I,), (L,)
-    """Scores: the expected number of items behind, every pair by itself; and the lists' expected distances.
+    """Scores of items (the expected number of items behind), and the lists' expected distances from the unknown order.
 
-    The distances are from the unknown orders, over whole orders; 0 where nothing is drawn.
+    Scores take all pairs as independent; distances are sampled over whole orders, and 0 if nothing is drawn.
     """
     item_offsets, list_offsets, entry_offsets, entry_item, entry_rank = lists
     score, distance = np.empty(item_offsets[-1]), np.zeros(len(weight))

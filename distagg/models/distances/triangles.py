@@ -1,13 +1,14 @@
 """Bounds on how good an order of items can be, by triangles of margins, and a search that proves the best order.
 
-An order is worth the sum of margins M(i, j) over all i before j. With sign(i, j) = 1 where i stands before j and -1
-elsewhere, the signs around a triangle add up to 1 or -1, never to 3 or -3, so for any numbers s, one a triangle,
+The worth of an order is the sum of margins M(i, j) over all i before j. Let sign(i, j) be 1 if i stands before j, else
+-1. The signs around a triangle of items add up to 1 or -1, never to 3 or -3. So for any numbers s, one a triangle,
 
     worth <= sum over pairs |M(i, j) - sum of s over triangles through i -> j| + sum over triangles |s|
 
-The least right side over s is the linear relaxation with triangle inequalities; sweeps over triangles lower it one s
-at a time. Whatever s is, the bound also holds for any subset of the items with the triangles inside it, which is what
-the search needs: it places items from the front and looks at no set of remaining items from a worse start again.
+The smallest right side over all s is the value of the linear relaxation with triangle inequalities. Sweeps over the
+triangles lower the right side, one s at a time. The bound holds for any s, and for any subset of the items with the
+triangles inside it. The search uses this: it places items from the front, bounds what the remaining items can add, and
+skips a set of placed items that it has already reached with at least the same worth.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from distagg.types import Floats, Offsets
 
 @kernel
 def sweep(reduced: Floats, triangles: Floats, eager: float) -> float:
-    """One pass over all triangles i < j < k, each given its best s (size^3, at [i, j, k]); returns the bound.
+    """Give each triangle i < j < k its best s, in ``triangles[i, j, k]`` (size, size, size); returns the bound.
 
-    |a - s| + |b - s| + |c - s| + |s| is least anywhere between the two middle ones of a, b, c and 0. The place nearest
-    to the old s packs cycles greedily; going on to the middle by a share ``eager`` keeps all four free to move on.
-    Only the upper half of ``reduced`` is kept up.
+    |a - s| + |b - s| + |c - s| + |s| is smallest anywhere between the two middle values of a, b, c and 0. Of this
+    interval the point nearest to the old s is a greedy choice. A share ``eager`` of the way from there to the middle of
+    the interval leaves later triangles more freedom. Only the upper half of ``reduced`` (size, size) is updated.
     """
     size = len(reduced)
     total = 0.0
@@ -38,7 +39,7 @@ def sweep(reduced: Floats, triangles: Floats, eager: float) -> float:
                 s = triangles[i, j, k]
                 a, b, c = ij + s, reduced[j, k] + s, s - reduced[i, k]
                 low, high = min(a, b), max(a, b)
-                inner = max(low, min(high, c))  # the median of three is always one of the middle two of four
+                inner = max(low, min(high, c))  # the median of a, b, c is always one of the two middle values
                 other = a + b + c - inner - min(low, min(c, 0.0)) - max(high, max(c, 0.0))
                 s = min(max(s, min(inner, other)), max(inner, other))
                 s += eager * (0.5 * (inner + other) - s)
@@ -56,7 +57,7 @@ def sweep(reduced: Floats, triangles: Floats, eager: float) -> float:
 
 @kernel
 def mirror(reduced: Floats, triangles: Floats) -> None:
-    """Fill what the sweeps left out: both are antisymmetric in any two of their indices."""
+    """Fill the cells that sweeps do not update: both arrays change their sign when two indices are exchanged."""
     size = len(reduced)
     for i in range(size):
         reduced[i, i] = 0.0
@@ -69,7 +70,7 @@ def mirror(reduced: Floats, triangles: Floats) -> None:
 
 
 class Bound(NamedTuple):
-    """Margins, items numbered by a good order, with what bounds the worth of an order."""
+    """Margins of items that are numbered by a good order, and the arrays that bound the worth of any order."""
 
     matrix: Floats  # (size, size) margins
     reduced: Floats  # (size, size) mirrored
@@ -77,39 +78,42 @@ class Bound(NamedTuple):
 
 
 class Visited(NamedTuple):
-    """A hash table of sets of placed items, with the most worth that each was reached with."""
+    """A hash table of sets of placed items, each with the largest worth that the search reached it with."""
 
     sets: np.ndarray  # (power of two, 3) uint64: a set in two words, and the stamp of its search
     values: Floats  # (power of two,)
-    stamp: int  # of this search: rows of others count as free
+    stamp: int  # the number of this search; rows with other stamps are free
 
 
 class Path(NamedTuple):
-    """What the search holds at every depth, which is the number of items placed."""
+    """The state of the search at every depth; the depth is the number of items placed."""
 
     item: Offsets  # (size,) placed there
     placed: np.ndarray  # (size, 2) uint64: the set of items placed before
-    rest: Offsets  # (size, size) the items that remain,
-    left: Floats  # (size, size, size) and their reduced margins
-    gained: Floats  # (size,) worth of what is placed
+    rest: Offsets  # (size, size) the items that remain
+    left: Floats  # (size, size, size) the reduced margins of the items that remain
+    gained: Floats  # (size,) the worth of the placed items, before each other and before all that remain
     pairs: Floats  # (size,) sum of |reduced margin| over pairs of items that remain
     threes: Floats  # (size,) sum of |s| over triangles of items that remain
-    child: Offsets  # (size, size) items that may come next, the least loss first,
-    loss: Floats  # (size, size) and by how much each lowers the bound
-    children: Offsets  # (size,) how many those are
-    tried: Offsets  # (size,) how many of them have been tried
+    child: Offsets  # (size, size) items that may come next, the smallest loss first
+    loss: Floats  # (size, size) how much each of them lowers the bound
+    children: Offsets  # (size,) the number of items that may come next
+    tried: Offsets  # (size,) the number of them that have been tried
 
 
 @kernel
 def search(
     bound: Bound,
     visited: Visited,
-    least: float,  # what an order must be worth to be of interest
-    step: float,  # by how much another order must then be better
-    budget: int,  # pairs to look at
-    order: Offsets,  # (size,) set where a better order is found
+    least: float,  # the worth that an order must have to be accepted
+    step: float,  # by how much the next order must be better than an accepted one
+    budget: int,  # the largest number of pairs to look at
+    order: Offsets,  # (size,) filled with the best order, if one is accepted
 ) -> tuple[bool, int]:
-    """Depth first from the front, with the bound of the items that remain. Returns (all searched, pairs looked at)."""
+    """Search depth first, placing items from the front, with a bound on what the remaining items can add.
+
+    Returns whether the search was completed, and the number of pairs looked at.
+    """
     size = len(bound.matrix)
     path = begin(bound)
     depth, looked, fresh = 0, 0, True
@@ -172,7 +176,7 @@ def begin(bound: Bound) -> Path:
 
 @kernel
 def list_children(path: Path, depth: int, least: float) -> None:
-    """Which items may come next, the least loss first: by insertion."""
+    """List the items that may come next, the smallest loss first (insertion sort)."""
     rest, left, child, loss = path.rest[depth], path.left[depth], path.child[depth], path.loss[depth]
     remaining, count = len(path.item) - depth, 0
     top = path.gained[depth] + path.pairs[depth] + path.threes[depth]
@@ -193,7 +197,7 @@ def list_children(path: Path, depth: int, least: float) -> None:
 
 @kernel
 def place(bound: Bound, path: Path, depth: int, item: int) -> float:
-    """Place an item at a depth: fills in what remains one deeper, and gives the worth of what is placed then."""
+    """Place an item at a depth: write what remains to the next depth, and return the worth of the placed items."""
     value, below, down = path.gained[depth], 0, depth + 1
     for n in range(len(path.item) - depth):
         j = path.rest[depth, n]
@@ -210,7 +214,7 @@ def place(bound: Bound, path: Path, depth: int, item: int) -> float:
 
 @kernel
 def remember(visited: Visited, first: np.uint64, second: np.uint64, value: float) -> bool:
-    """Whether a set of placed items (two words) is new, or is reached with more worth than ever before."""
+    """Whether a set of placed items (two words of bits) is new, or is reached with a larger worth than before."""
     sets, values, stamp = visited.sets, visited.values, np.uint64(visited.stamp)
     mask = np.uint64(len(values) - 1)
     mixed = (first ^ (second * np.uint64(0x9E3779B97F4A7C15))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -226,12 +230,12 @@ def remember(visited: Visited, first: np.uint64, second: np.uint64, value: float
             values[at] = value
             return True
         at = (at + np.uint64(1)) & mask
-    return True  # too crowded: it may be searched again
+    return True  # no free row nearby: the set is not stored, and may be searched again
 
 
 @kernel
 def reduce_rest(bound: Bound, path: Path, down: int) -> None:
-    """Reduced margins of the items that remain at a depth: their triangles with the item just placed are released."""
+    """The reduced margins of the items that remain at a depth, without their triangles with the item just placed."""
     rest, before, after = path.rest[down], path.left[down - 1], path.left[down]
     triangles = bound.triangles[path.item[down - 1]]
     remaining = len(path.item) - down
@@ -250,7 +254,7 @@ def reduce_rest(bound: Bound, path: Path, down: int) -> None:
 
 
 class Search:
-    """The search with its memory of sets, which serves one component after another without being cleared."""
+    """The search and its table of sets; the table serves one component after another without being cleared."""
 
     def __init__(self, remembered: int = 1 << 17) -> None:
         self.visited = Visited(np.zeros((remembered, 3), dtype=np.uint64), np.empty(remembered), 0)

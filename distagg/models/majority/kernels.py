@@ -1,11 +1,11 @@
-"""Kernels on majorities: who beats whom in how many lists, one query at a time; and walks to better items.
+"""Kernels on majorities: how many lists put one item over another, sorting by majority, and Markov chains.
 
-A query's ranks become a table of places, item x list (int32; ties share a place), so that two items are
-compared by one walk along two rows. Memory: items x lists of one query.
+The ranks of a query become a table of places, item x list (int32; ties share a place), so that two items are compared
+by one pass over two rows. Memory: items x lists of one query.
 
 The score of a Markov chain (Dwork et al. 2001) is its stationary distribution. MC1 to MC3 take a step through all lists
-by suffix sums, O(entries) a step, without any matrix. MC4 walks on the majority relation, which holds between nearly
-all pairs of items: a dense matrix, a row at a time.
+by suffix sums, O(entries) a step, without any matrix. MC4 moves along majorities, which exist between nearly all pairs
+of items, so it needs a dense matrix.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def place_table(
 
 @kernel
 def margin(table: Indices, i: int, j: int, unlisted_last: bool) -> int:
-    """Lists that put i over j less lists that put j over i."""
+    """The number of lists that put i over j, minus the number of lists that put j over i."""
     total = 0
     for a in range(table.shape[1]):
         left, right = table[i, a], table[j, a]
@@ -50,7 +50,7 @@ def margin(table: Indices, i: int, j: int, unlisted_last: bool) -> int:
 
 @kernel
 def weighted_margin(table: Indices, weight: Floats, i: int, j: int, unlisted_last: bool) -> float:
-    """The margin with the weights of the lists, 0 where it is no more than their rounding."""
+    """The same with the weights of lists; 0 if the difference is no larger than rounding errors."""
     total, size = 0.0, 0.0
     for a in range(table.shape[1]):
         left, right = table[i, a], table[j, a]
@@ -71,9 +71,10 @@ def add_pairs(q: int, pairs: Pairs, matrix: Floats) -> None:
 
 @kernel
 def margins(table: Indices, weight: Floats, unlisted_last: bool) -> Floats:  # (size, lists) -> (size, size), skew
-    """All margins of one query, list by list: one place against all others is a straight, wide loop.
+    """The margins of all pairs of items of one query, list by list, in loops that the compiler can vectorise.
 
-    In float32, exact for counts and places up to 2**24: numba widens 32-bit integers, which halves the width.
+    They are computed in float32, which is exact for counts and places up to 2**24. With 32-bit integers numba would
+    compute in 64 bits, and vectors would hold half as many numbers.
     """
     size = table.shape[0]
     if len(weight) > 0:
@@ -107,9 +108,9 @@ def margins(table: Indices, weight: Floats, unlisted_last: bool) -> Floats:  # (
 
 @kernel
 def majority_sort(start: np.ndarray, table: Indices, matrix: Floats, unlisted_last: bool) -> np.ndarray:
-    """Merge sort by majority from a starting order: O(M log M) comparisons, ties keep that order.
+    """Merge sort of a starting order by majority: O(M log M) comparisons. Tied items keep the starting order.
 
-    Compares by the table of places, or by the matrix of margins where the table is empty.
+    Items are compared by the table of places, or by the matrix of margins if the table is empty.
     """
     size = len(start)
     order, spare = start.copy(), np.empty_like(start)
@@ -137,7 +138,7 @@ def majority_sort(start: np.ndarray, table: Indices, matrix: Floats, unlisted_la
 
 @kernel
 def local_kemeny(start: np.ndarray, table: Indices, matrix: Floats, unlisted_last: bool) -> np.ndarray:
-    """Local Kemenisation (Dwork et al. 2001): lift each item above those that a majority puts below it."""
+    """Local Kemenisation (Dwork et al. 2001): move each item up until a majority puts the item above it first."""
     order = start.copy()
     for at in range(1, len(order)):
         item = order[at]
@@ -155,7 +156,7 @@ def local_kemeny(start: np.ndarray, table: Indices, matrix: Floats, unlisted_las
 
 @kernel
 def copeland_scores(matrix: Floats, score: Floats) -> None:  # (size, size), (size,) of zeros
-    """Majorities won less majorities lost, into ``score``."""
+    """Write to ``score`` how many items each item beats by majority, minus how many beat it."""
     size = len(matrix)
     for i in range(size):
         for j in range(size):
@@ -193,9 +194,9 @@ def sort_chunk(
     lists: Lists,
     pairs: Pairs,
 ) -> Floats:  # (I,) M for the first item of a query, down to 1
-    """Every query sorted by majority (or locally Kemenised) from a starting order.
+    """Sort every query by majority, or kemenise it locally, from a starting order.
 
-    Queries without raw pairs, of lists without weights, compare places and never build a matrix.
+    Without raw pairs and without weights, items are compared by their places, and no matrix is built.
     """
     score = np.zeros(lists.item_offsets[-1])
     for q in range(len(lists.item_offsets) - 1):
@@ -237,11 +238,11 @@ def step_lists(
 ) -> Floats:  # (size,)
     """One step of MC1, MC2 or MC3 within query q."""
     y = np.zeros(len(x))
-    mass = np.empty(len(x))  # what each item sends into each of its lists, or to each entry (MC1)
+    mass = np.empty(len(x))  # the probability that each item sends to each of its lists, or to each entry (MC1)
     for i in range(len(x)):
         mass[i] = x[i] / (reach[i] if kind == 1 else holders[i])
         if holders[i] == 0.0:
-            y[i] = x[i]  # in no list: nowhere to go but by teleport
+            y[i] = x[i]  # in no list: only teleporting leads away
     entry_item, entry_rank = lists.entry_item, lists.entry_rank
     for a in range(lists.list_offsets[q], lists.list_offsets[q + 1]):  # in one kernel: a call for each list costs more
         share = weight[a] if len(weight) > 0 else 1.0
@@ -272,7 +273,7 @@ def step_lists(
 
 @kernel
 def list_reach(q: int, weight: Floats, lists: Lists) -> tuple[Floats, Floats]:  # (size,), (size,)
-    """For every item of query q: the weight of the lists that hold it, and of the entries at or above it there."""
+    """For every item of query q, the weight of the lists that hold it, and of the entries at or above it in them."""
     size = lists.item_offsets[q + 1] - lists.item_offsets[q]
     holders, reach = np.zeros(size), np.zeros(size)
     for a in range(lists.list_offsets[q], lists.list_offsets[q + 1]):
@@ -292,7 +293,7 @@ def list_reach(q: int, weight: Floats, lists: Lists) -> tuple[Floats, Floats]:  
 
 @kernel
 def teleported(y: Floats, x: Floats, teleport: float) -> float:
-    """Blend a step y (size,) with a jump anywhere, in place; returns the L1 change from x."""
+    """Mix a step y (size,) with teleporting to any item, in place; returns the L1 distance from x."""
     change = 0.0
     for i in range(len(y)):
         y[i] = (1.0 - teleport) * y[i] + teleport / len(y)
@@ -326,8 +327,8 @@ def list_walks(
 def majority_walk(margins: Floats, teleport: float, tolerance: float, steps: int) -> tuple[Floats, bool]:
     """Stationary distribution of MC4 for one query, and whether it converged.
 
-    Mass is pushed on item by item, those with most items above them first. Where majorities have no cycle, one
-    sweep is exact; what is still on the way bounds the error otherwise (Gauss-Seidel on the residual).
+    Probability moves on item by item, those with most items above them first (Gauss-Seidel on the residual). If
+    majorities have no cycle, one sweep is exact. Otherwise the probability that has not arrived bounds the error.
     """
     size = len(margins)
     share = (1.0 - teleport) / max(size, 1)

@@ -17,7 +17,10 @@ def agreement(
     preference: int,
     veto: int,
 ) -> tuple[Floats, Floats]:  # (size, size) each
-    """The lists in which i stands ``preference`` places or more before j, and ``veto`` places or more behind it."""
+    """For items i and j: the lists with i at least ``preference`` places before j, and at least ``veto`` places behind.
+
+    Both are sums of the weights of lists.
+    """
     size = len(table)
     agree, object_ = np.zeros((size, size)), np.zeros((size, size))
     for a in range(table.shape[1]):
@@ -35,7 +38,7 @@ def agreement(
 
 @kernel
 def outranking_scores(agree: Floats, objecting: Floats, least: float, most: float, score: Floats) -> None:
-    """Add up, over the items that an item outranks, the lists that agree."""
+    """The score of an item: the number of lists that agree, summed over the items that it outranks."""
     for i in range(len(agree)):
         for j in range(len(agree)):
             if i != j and agree[i, j] >= least and objecting[i, j] <= most:

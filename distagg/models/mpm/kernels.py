@@ -4,16 +4,17 @@ The partition function over ordered pairs factors,
 
     sum_{k != l} exp(t (s_k - s_l)) = (sum_k exp(t s_k)) (sum_l exp(-t s_l)) - M
 
-so the log likelihood and its gradient cost O(M) for every distinct adherence t; the data enter only as net wins.
-What is minimised for one query is the negative log likelihood for each observed preference, plus a weak Gaussian
-prior that keeps scores finite where the likelihood has no maximum (an item that wins everything):
+so the log likelihood and its gradient cost O(M) for every distinct adherence t, and need only the net wins of the data.
+The objective of one query is the negative log likelihood divided by the number of observed preferences, plus a weak
+Gaussian prior that keeps scores finite if the likelihood has no maximum (an item that wins everything):
 
     f(s) = -sum_i n_i s_i + sum_g w_g log Z(t_g, s) + prior / 2 sum_i s_i^2
 
-with n the net wins weighted by adherence and w the share of preferences of group g. It is convex.
+with n the net wins weighted by adherence and w the share of preferences of group g. It is convex and is minimised.
 
-With variances exp(b) every difference is divided by exp(b_k) + exp(b_l); nothing factors any more, the sum is over
-all pairs, and the data enter as margins. The prior then holds b as well: s and exp(b) have a common scale.
+With variances exp(b) every difference is divided by exp(b_k) + exp(b_l). The partition function then no longer factors:
+the sum is over all pairs, and needs the margins of the data. A prior on b is needed too, because s and exp(b) can be
+scaled together.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ class Fit(NamedTuple):
     """How every query is fitted."""
 
     spread: bool  # fit variances too
-    prior: float  # shared out over the items of a query
-    tightness: float  # likewise
+    prior: float  # weight of the prior on scores, divided among the items of a query
+    tightness: float  # weight of the prior on log variances, divided in the same way
     tolerance: float  # on the largest gradient entry
     steps: int
     rate: float  # of plain gradient steps, as in the papers; 0 for L-BFGS with backtracking
@@ -73,7 +74,7 @@ def likelihood(f: Objective, s: Floats, gradient: Floats) -> float:
     for g in range(len(f.adherence)):
         t = f.adherence[g]
         if t == 0.0 or f.share[g] == 0.0:
-            continue  # a uniform distribution says nothing about the scores
+            continue  # the distribution is uniform, whatever the scores
         up, down = 0.0, 0.0
         for i in range(size):
             over[i], under[i] = np.exp(t * (s[i] - high)), np.exp(t * (low - s[i]))
@@ -119,7 +120,7 @@ def spread_likelihood(f: Objective, x: Floats, gradient: Floats) -> float:
 def subtract_margins(
     margins: Floats, x: Floats, variance: Floats, value: float, gradient: Floats
 ) -> tuple[float, float]:
-    """Take margins times differences off ``value``, and their slopes (by variance, not its log) off ``gradient``.
+    """Subtract margins times differences from ``value``, and their derivatives by score and variance from ``gradient``.
 
     Returns the new value, and the largest difference of any two items.
     """
@@ -140,7 +141,7 @@ def subtract_margins(
 
 @kernel
 def spread_partition(t: float, x: Floats, variance: Floats, widest: float, slope: Floats) -> float:
-    """Z at adherence t over exp(t widest), so that nothing overflows, with its slopes over t in ``slope`` (2 size,)."""
+    """Z at adherence t, divided by exp(t widest) to avoid overflow; ``slope`` (2 size,) gets its derivatives over t."""
     size, z = len(variance), 0.0
     slope[:] = 0.0
     for i in range(size):
@@ -160,9 +161,9 @@ def spread_partition(t: float, x: Floats, variance: Floats, widest: float, slope
 
 @kernel
 def maximise(f: Objective, how: Fit, x: Floats, trace: Floats) -> tuple[int, float, float]:
-    """Fit x in place from where it stands; returns the steps taken, the largest gradient entry left, and f.
+    """Fit x in place, starting from its values; returns the steps taken, the largest gradient entry left, and f.
 
-    Minus f after every step goes to ``trace``, as far as it reaches.
+    ``trace`` is filled with minus f after every step, as far as it is long enough.
     """
     if how.rate > 0.0:
         return descend(f, how, x, trace)
@@ -182,7 +183,7 @@ def maximise(f: Objective, how: Fit, x: Floats, trace: Floats) -> tuple[int, flo
 
 @kernel
 def descend(f: Objective, how: Fit, x: Floats, trace: Floats) -> tuple[int, float, float]:
-    """The same by plain gradient steps."""
+    """The same by gradient steps of fixed length."""
     gradient = np.empty(len(x))
     step, value = 0, objective(f, x, gradient)
     while True:

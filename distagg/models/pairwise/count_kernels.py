@@ -1,9 +1,9 @@
 """Pair counts of a query, that is, how often each item beat each other item, from lists and from raw pairs.
 
-Counts stand in rows, each pair once, in the row of its lower item: ``ahead`` is what that item won against
-``other`` and ``behind`` what it lost; ``won`` and ``lost`` are an item's sums. A tie of weight w adds ``share * w`` to
-both sides. Queries whose items x items is small beside their evidence are counted in a square (16 bytes a cell), others
-by dealing pairs into rows.
+Counts are stored in rows. Each pair is stored once, in the row of the item with the lower number: ``ahead`` is how
+often this item beat the item ``other``, and ``behind`` how often it lost to it. ``won`` and ``lost`` are an item's
+sums. A tie of weight w adds ``share * w`` to both sides. A query with few items and many pairs is counted in a square
+matrix (16 bytes for each pair of items); the pairs of other queries are distributed to rows.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from distagg.jit import kernel
 from distagg.models.lists import Lists, Pairs
 from distagg.types import Floats, Indices, Offsets
 
-TIE = 2  # how a pair ended; 0 if the lower item won, 1 if the higher one did
+TIE = 2  # the outcome of a pair: 0 if the item with the lower number won, 1 if the other one did, 2 for a tie
 
 
 class Comparison(NamedTuple):
-    """How a list compares two items: by ``scale`` if binary, else by ``scale`` times the difference of values."""
+    """The weight of a list's comparison: ``scale`` if binary, else ``scale`` times the difference of the two values."""
 
     binary: bool
-    unlisted_last: bool  # whether the items that a list leaves out stand together at its end
+    unlisted_last: bool  # whether unlisted items tie at the end of the list, or are not compared
     value: Floats  # (E,) ascending inside a list
-    outside: Floats  # (L,) value of the items that a list leaves out
-    scale: Floats  # (L,) 0 where the list does not count
+    outside: Floats  # (L,) value of the unlisted items
+    scale: Floats  # (L,) 0 if the list does not count
 
 
 class Rows(NamedTuple):
-    """Counts in rows: Q queries, I items."""
+    """Counts in rows, for Q queries and I items; see the module's docstring."""
 
     offsets: Offsets  # (I + 1,)
-    other: Indices  # (edges,) position of the higher item inside its query
+    other: Indices  # (edges,) the number of the other item within its query, higher than the row's
     ahead: Floats  # (edges,)
     behind: Floats  # (edges,)
     won: Floats  # (I,)
@@ -42,10 +42,10 @@ class Rows(NamedTuple):
 
 
 class Dealt(NamedTuple):
-    """Pairs of one query in the rows of their lower items."""
+    """Pairs of one query, each in the row of the item with the lower number."""
 
     start: Offsets  # (size + 1,)
-    code: Indices  # (P,) 4 * higher item + how the pair ended
+    code: Indices  # (P,) 4 * the other item + the outcome of the pair
     weight: Floats  # (P,) or zero-length if all weights are 1
 
 
@@ -73,7 +73,7 @@ def expand(how: Comparison, lists: Lists, pairs: Pairs, first_query: int, end_qu
 
 @kernel
 def order_items(lists: Lists, a: int, unlisted_last: bool, item: Indices) -> int:
-    """Fill ``item`` (size,) with the items that list a compares, the first one first; returns their number."""
+    """Fill ``item`` (size,) with the items that list a compares, the best one first; returns their number."""
     first, listed = lists.entry_offsets[a], lists.entry_offsets[a + 1] - lists.entry_offsets[a]
     for e in range(listed):
         item[e] = lists.entry_item[first + e]
@@ -92,7 +92,10 @@ def order_items(lists: Lists, a: int, unlisted_last: bool, item: Indices) -> int
 
 @kernel
 def write_list(how: Comparison, lists: Lists, a: int, item: Indices, target: Pairs, at: int) -> int:
-    """Write the pairs of list a, whose items are in order, to ``target`` from place ``at`` on; returns the end."""
+    """Write the pairs of list a to ``target``, from index ``at`` on; returns the index behind the last one.
+
+    ``item`` holds the items of the list, the best one first.
+    """
     first, listed = lists.entry_offsets[a], lists.entry_offsets[a + 1] - lists.entry_offsets[a]
     binary, value, outside, scale = how.binary, how.value, how.outside[a], how.scale[a]
     winner, loser, weight, tie = target.winner, target.loser, target.weight, target.tie
@@ -109,7 +112,7 @@ def write_list(how: Comparison, lists: Lists, a: int, item: Indices, target: Pai
 
 @kernel
 def copy_pairs(pairs: Pairs, q: int, target: Pairs, at: int) -> int:
-    """Copy the raw pairs of query q to ``target`` from place ``at`` on; returns the end."""
+    """Copy the raw pairs of query q to ``target``, from index ``at`` on; returns the index behind the last one."""
     for p in range(pairs.offsets[q], pairs.offsets[q + 1]):
         target.winner[at], target.loser[at] = pairs.winner[p], pairs.loser[p]
         target.weight[at], target.tie[at] = pairs.weight[p], pairs.tie[p]
@@ -134,16 +137,16 @@ def count_squares(share: float, first_query: int, item_offsets: Offsets, pairs: 
 
 @kernel
 def fill_square(share: float, pairs: Pairs, n: int, square: Floats) -> float:
-    """Add the pairs of query n: cell (low, high) holds what the lower won and what the higher won.
+    """Add the pairs of query n to ``square`` (size, size, 2), and return the total weight of ties.
 
-    Returns the weight of ties.
+    Cell (low, high) counts the wins of item low in its first number and those of item high in its second.
     """
     winner, loser, weight, tie = pairs.winner, pairs.loser, pairs.weight, pairs.tie
     ties = 0.0
     for p in range(pairs.offsets[n], pairs.offsets[n + 1]):
         i, j = winner[p], loser[p]
         if i == j:
-            continue  # says nothing
+            continue  # an item compared with itself
         low, high = min(i, j), max(i, j)
         if tie[p]:
             ties += weight[p]
@@ -156,7 +159,10 @@ def fill_square(share: float, pairs: Pairs, n: int, square: Floats) -> float:
 
 @kernel
 def read_square(square: Floats, base: int, edges: int, rows: Rows) -> int:
-    """Fill the rows of the items from ``base`` on, whose edges begin at ``edges``; returns where they end."""
+    """Write the counts of one query to ``rows``: its items begin at ``base``, its edges at ``edges``.
+
+    Returns the index behind its last edge.
+    """
     offsets, other, ahead, behind, won, lost, _ = rows
     size = len(square)
     for i in range(size):
@@ -175,7 +181,7 @@ def read_square(square: Floats, base: int, edges: int, rows: Rows) -> int:
 
 @kernel
 def deal(size: int, pairs: Pairs) -> Dealt:
-    """The pairs of one query of ``size`` items, distributed to the rows of their lower items."""
+    """Distribute the pairs of one query of ``size`` items to the rows of the items with the lower numbers."""
     _, winner, loser, weight, tie = pairs
     start, code = np.zeros(size + 1, dtype=np.int64), np.empty(len(winner), dtype=np.int32)
     weighted = False
@@ -201,7 +207,7 @@ def deal(size: int, pairs: Pairs) -> Dealt:
 
 @kernel
 def merge_rows(share: float, dealt: Dealt, rows: Rows) -> int:
-    """Counts of one query from dealt pairs, into ``rows``; returns the number of edges."""
+    """Add up the distributed pairs of one query, and write the counts to ``rows``; returns the number of edges."""
     start, code, weights = dealt
     offsets, other, ahead, behind, won, lost, ties = rows
     place = np.full(len(start) - 1, -1, dtype=np.int64)  # the last edge that leads to each item
@@ -211,7 +217,7 @@ def merge_rows(share: float, dealt: Dealt, rows: Rows) -> int:
         for p in range(start[i], start[i + 1]):
             j, ending = code[p] >> 2, code[p] & 3
             if i == j:
-                continue  # says nothing
+                continue  # an item compared with itself
             weight = weights[p] if len(weights) > 0 else 1.0
             up = share * weight if ending == TIE else weight * (1 - ending)
             down = share * weight if ending == TIE else weight * ending

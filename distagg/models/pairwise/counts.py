@@ -23,7 +23,7 @@ BLOCK = 1 << 17  # pairs of lists that are held at once
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Counts:
-    """Rows of pairs for all items of a chunk; see ``distagg.models.pairwise.count_kernels``."""
+    """The pair counts of a chunk, in rows by item; see ``distagg.models.pairwise.count_kernels``."""
 
     item_offsets: Offsets  # (Q + 1,)
     offsets: Offsets  # (I + 1,)
@@ -72,7 +72,7 @@ def share_of_evidence(independent: Floats, counted: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class Counting:
-    """What becomes a pair: the function of ranks, unlisted items, and the share of a tie that counts for each side."""
+    """How lists are counted: the pair function, the place of unlisted items, and the share of a tie for each side."""
 
     function: int  # of PAIR_FUNCTIONS
     unlisted_last: bool
@@ -120,7 +120,10 @@ class Counting:
         return joined(each)
 
     def _sizes(self, chunk: Chunk) -> tuple[np.ndarray, np.ndarray]:  # (Q,), (Q,)
-        """Pairs of every query, and which have too few for a square. Queries that need too much memory are refused."""
+        """The number of pairs of every query, and which queries have too few of them to be counted in a square matrix.
+
+        A query that needs too much memory is refused.
+        """
         size = np.diff(chunk.item_offsets)
         listed = np.diff(chunk.entry_offsets)
         of_list = listed * (listed - 1) // 2
@@ -155,7 +158,7 @@ class Counting:
         return Comparison(self.function == BINARY, self.unlisted_last, value, outside, scale)
 
     def _squares(self, chunk: Chunk, sizes: np.ndarray, how: Comparison, raw: Pairs) -> Counts:
-        """Queries counted in squares, as many at a time as their pairs fit into a block."""
+        """Count queries in square matrices, as many of them at a time as have their pairs fit into a block."""
         size = np.diff(chunk.item_offsets)
         room = int((size * (size - 1) // 2).sum())
         rows = empty_rows(chunk.n_items, chunk.n_queries, room)
@@ -217,7 +220,7 @@ def merged(size: int, parts: Sequence[dict[str, np.ndarray]]) -> Counts:
 
 
 def joined(parts: Sequence[Counts]) -> Counts:
-    """Queries that were counted one by one, as one chunk again."""
+    """The counts of queries that were counted one by one, as the counts of one chunk."""
     sizes = np.concatenate([np.diff(part.item_offsets) for part in parts])
     rows = np.concatenate([np.diff(part.offsets) for part in parts])
     return Counts(

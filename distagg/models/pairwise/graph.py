@@ -1,7 +1,8 @@
-"""The comparison graph of a query: which items the observed pairs can tell apart. Cost: O(items + edges).
+"""The comparison graph of a query, which decides what the observed pairs say about items. Cost: O(items + edges).
 
-Edges stand in rows (CSR): row i holds ``other[e]`` for e in offsets[i]:offsets[i + 1], with a weight ``ahead[e]`` for i
-over that item and ``behind[e]`` for the reverse. A pair may stand in either row, or in both. Weights of 0 are no edges.
+Edges are stored in rows (CSR): row i holds ``other[e]`` for e in offsets[i]:offsets[i + 1], where item i beat that item
+``ahead[e]`` times and lost to it ``behind[e]`` times. A pair may be in the row of either item, or in both rows. Counts
+of 0 make no edge.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ SWEEPS = 3
 
 
 class Graph(NamedTuple):
-    """Which items were compared: the counts of every query (see ``counts``)."""
+    """The comparison graphs of Q queries: who beat whom how often (see ``counts``)."""
 
     item_offsets: Offsets  # (Q + 1,)
     offsets: Offsets  # (I + 1,) of edges
@@ -31,7 +32,7 @@ class Graph(NamedTuple):
 
 @kernel
 def examine(graph: Graph) -> tuple[Labels, Labels, Offsets]:  # (I,), (I,), (Q,)
-    """What the comparisons can say of every item, its connected component, and the number of components of queries.
+    """The status and the connected component of every item, and the number of components of every query.
 
     Components are numbered from 0 in the order of their first items.
     """
@@ -51,13 +52,13 @@ def examine(graph: Graph) -> tuple[Labels, Labels, Offsets]:  # (I,), (I,), (Q,)
 
 @kernel
 def join_row(graph: Graph, base: int, i: int, status: Labels, parent: Offsets) -> None:
-    """Note who won (1) and who lost (2) in the row of item i, and join the trees of those who were compared."""
+    """Mark the items in the row of item i that won (bit 1) or lost (bit 2), and join the trees of compared items."""
     other, ahead, behind = graph.other, graph.ahead, graph.behind
     mine = i
     for e in range(graph.offsets[i], graph.offsets[i + 1]):
         j = base + other[e]
         if parent[j] == mine and status[i] & status[j] == 3:
-            continue  # nothing more to learn
+            continue  # both items have won and lost, and are in one tree
         if ahead[e] > 0.0:
             status[i] |= 1
             status[j] |= 2
@@ -72,9 +73,9 @@ def join_row(graph: Graph, base: int, i: int, status: Labels, parent: Offsets) -
 
 @kernel
 def reached(offsets: Offsets, other: Indices, ahead: Floats, behind: Floats, size: int) -> bool:
-    """Whether a few sweeps over the edges see every item beat, and be beaten by, the first one along some path.
+    """Whether a few sweeps over the edges find a path of wins from the first item to every other one, and back.
 
-    It is enough to know that the graph is strongly connected; "no" says nothing.
+    True means that the graph is strongly connected; False means that the sweeps did not find out.
     """
     for turn in range(2):
         out, back = (ahead, behind) if turn == 0 else (behind, ahead)
@@ -102,7 +103,7 @@ def reached(offsets: Offsets, other: Indices, ahead: Floats, behind: Floats, siz
 def directed(
     offsets: Offsets, other: Indices, ahead: Floats, behind: Floats, size: int
 ) -> tuple[Offsets, Indices]:  # (size + 1,), (edges,)
-    """Rows of only the items that each item has beaten."""
+    """The same graph with one row for each item, of the items that it has beaten."""
     start = np.zeros(size + 2, dtype=np.int64)
     for i in range(size):
         for e in range(offsets[i], offsets[i + 1]):
@@ -127,9 +128,10 @@ def directed(
 def strong_in_rows(
     offsets: Offsets, other: Indices, ahead: Floats, behind: Floats, size: int
 ) -> tuple[int, Labels]:  # components, (size,)
-    """Strongly connected components of "i has beaten j", numbered from the beaten end.
+    """Strongly connected components of "i has beaten j"; a component is numbered before those that beat it.
 
-    Inside one, everybody beats everybody along some path: scores by maximum likelihood are finite just there.
+    In a component there is a path of wins from every item to every other one. Maximum likelihood gives finite scores
+    only if the whole query is one component.
     """
     if size > 0 and reached(offsets, other, ahead, behind, size):
         return 1, np.zeros(size, dtype=np.int32)

@@ -1,17 +1,17 @@
 """Scores from pair counts by Newton's method: every step solves with the Laplacian of the comparison graph.
 
-It minimises the negative log likelihood of a link (see ``links``) and, with a prior, prior / 2 * sum (s - centre)^2
-(GAUSSIAN, whose centre is 0 but for draws of the prior) or
-sum (rate exp(s) - (shape - 1) s) (GAMMA: the mode of strengths exp(s)). It is convex, so a step is safe once the slope
-along it has not turned uphill: no values are needed, and no logarithms. Steps are solved by conjugate gradients,
-preconditioned by the diagonal, O(edges) each, and no closer than the progress so far deserves.
+The objective is the negative log likelihood of a link (see ``links``) plus, with a prior,
+prior / 2 * sum (s - centre)^2 (GAUSSIAN; the centre is 0 except in draws of the prior) or
+sum (rate exp(s) - (shape - 1) s) (GAMMA: the mode of strengths exp(s)). The objective is convex, so a step is accepted
+as soon as the slope at its end is not uphill. This needs neither values nor logarithms. Each step is solved by
+conjugate gradients, preconditioned by the diagonal, O(edges) an iteration; early steps are solved less accurately.
 
-How strong a GAUSSIAN prior is can be sought from the data (``seek``): the weight of the largest marginal likelihood in
-Laplace's approximation, with the diagonal of the second derivatives d (MacKay 1992). There weight = known / sum s^2,
-where known = sum d / (d + weight) counts the scores that the data determine. One item more of score 1 that is known for
-sure keeps the weight between 1 / (1 + sum s^2) and 1 + items, where data say little. The pairs of a list follow from
-each other, so all counts together say as much as ``evidence`` of them would: the likelihood to that power has the same
-maximum with a prior of that share of the weight, and weight = known / sum s^2 / evidence.
+With ``seek`` the weight of a GAUSSIAN prior is estimated from the data: it maximises the marginal likelihood in
+Laplace's approximation, with the diagonal d of the second derivatives (MacKay 1992). There weight = known / sum s^2,
+where known = sum d / (d + weight) is the number of scores that the data determine. Both sums count one more item, known
+exactly, with score 1. This keeps the weight between 1 / (1 + sum s^2) and 1 + items if the data say little. The pairs
+of a list are not independent: all counts together are worth only the share ``evidence`` of them. The likelihood to that
+power has the same maximum with a prior of that share of the weight, so weight = known / sum s^2 / evidence.
 
 ``list_slopes`` takes Bradley-Terry's slopes straight from lists, without writing their pairs down: O(length^2) for each
 list and call, memory O(items).
@@ -32,8 +32,8 @@ from distagg.types import Floats, Indices, Offsets
 
 NONE, GAUSSIAN, GAMMA = 0, 1, 2
 UPHILL = 0.1  # a step may end with an uphill slope of at most this share of its first slope
-TRIES = 60  # most times that a step is shortened
-SETTLED, CHANGES = 0.01, 100  # a weight is found when it changes by no larger part; the most changes
+TRIES = 60  # the largest number of times that a step is shortened
+SETTLED, CHANGES = 0.01, 100  # the relative change at which the prior's weight has settled; the most changes
 
 
 @kernel
@@ -56,7 +56,7 @@ def solve_step(graph: Graph, q: int, slopes: Slopes, closeness: float, x: Floats
         multiply(graph, q, slopes, ahead, out)
         bend = dot(ahead, out)
         if bend <= 0.0:
-            break  # rounding: what is left lies in the null space
+            break  # up to rounding, the residual is in the null space
         alpha, before = now / bend, now
         now = 0.0
         for i in range(length):
@@ -106,9 +106,9 @@ def fit_queries(
     score: Floats,  # (I,) where to start, filled
     eta: Floats,  # (Q,) where to start, filled; queries of infinite eta are passed over
     iterations: Offsets,  # (Q,) steps taken before, and filled: now
-    left: Floats,  # (Q,) filled: the longest step that any score alone would still take
+    left: Floats,  # (Q,) filled: the longest Newton step that a single score would still take
 ) -> None:
-    """Scores of every query from its counts."""
+    """Fit the scores of every query to its counts."""
     curve = np.empty(len(graph.other))
     for q in range(len(graph.ties)):
         if eta[q] < np.inf and graph.item_offsets[q + 1] > graph.item_offsets[q]:
@@ -173,7 +173,7 @@ def fit_query(
 
 @kernel
 def slopes_at(how: Fit, graph: Graph, q: int, weight: float, centre: Floats, s: Floats, out: Slopes) -> None:
-    """First and second derivatives of what is minimised, at scores and tie parameter ``s``."""
+    """Write the first and second derivatives of the objective at ``s``, scores and tie parameter, to ``out``."""
     slopes(how.link, graph, q, s, out)
     for i in range(len(s) - 1):
         if how.prior == GAUSSIAN:
@@ -187,7 +187,7 @@ def slopes_at(how: Fit, graph: Graph, q: int, weight: float, centre: Floats, s: 
 
 @kernel
 def slope_along(gradient: Floats, x: Floats) -> float:
-    """The slope in the direction of a step, the tie parameter's part first."""
+    """The slope in the direction of a step; the tie parameter's term is added first."""
     total = gradient[-1] * x[-1]
     for i in range(len(x) - 1):
         total += gradient[i] * x[i]
@@ -196,7 +196,7 @@ def slope_along(gradient: Floats, x: Floats) -> float:
 
 @kernel
 def longest_step(gradient: Floats, diagonal: Floats) -> float:
-    """The longest step that any score alone would take."""
+    """The longest Newton step that a score would take if all others were held fixed."""
     longest = 0.0
     for i in range(len(gradient)):
         if diagonal[i] > 0.0:
@@ -215,10 +215,10 @@ def better_weight(diagonal: Floats, weight: float, s: Floats) -> float:
 
 
 class ComparedLists(NamedTuple):
-    """Lists of one query, which compare two items by 1, or by ``scale`` times the difference of their values."""
+    """The lists of one query. A comparison weighs 1 if binary, else ``scale`` times the difference of two values."""
 
     binary: bool
-    tie_share: float  # of a tie that each side wins; only binary comparisons have ties
+    tie_share: float  # the share of a tie that each side wins; only binary comparisons have ties
     offsets: Offsets  # (L + 1,)
     item: Indices  # (E,)
     value: Floats  # (E,) ranks as the pair function compares them, ascending in a list
@@ -276,7 +276,7 @@ def pair_slopes(weight: float, tied: bool, x: float, y: float, valued: bool) -> 
 
     A tie counts as one win for each side, both with the given weight.
     """
-    p = y / (x + y)  # the chance of the one behind
+    p = y / (x + y)  # the probability that the item behind wins
     if tied:
         said = weight * (np.log(p) + np.log1p(-p)) if valued else 0.0
         return weight * (2.0 * p - 1.0), 2.0 * weight * p * (1.0 - p), said

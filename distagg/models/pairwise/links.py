@@ -1,12 +1,13 @@
-"""Links: how the gap d = s_i - s_j of two scores becomes the chance that i beats j.
+"""Link functions: the probability that item i beats item j, given the difference d = s_i - s_j of their scores.
 
     LOGIT        1 / (1 + exp(-d))                                             Bradley & Terry 1952
     PROBIT       Phi(d / sqrt 2)                                               Thurstone 1927, case V
     DAVIDSON     exp(d / 2) / Z, a tie nu / Z, Z = exp(d / 2) + exp(-d / 2) + nu     Davidson 1970, nu = exp(eta)
     RAO_KUPPER   1 / (1 + exp(eta - d)), a tie the rest                        Rao & Kupper 1967, eta > 0
 
-A tie counts for both sides of its pair: half in DAVIDSON, whole in RAO_KUPPER, whose tie is, but for a factor of eta
-alone, a win of each side. The negative log likelihood is convex in (s, eta) with every link.
+A tie counts for both items of its pair: as half a win each with DAVIDSON, as a whole win each with RAO_KUPPER, where
+the probability of a tie is the product of both wins times a factor that depends on eta alone. The negative log
+likelihood is convex in (s, eta) with every link.
 """
 
 from __future__ import annotations
@@ -27,17 +28,20 @@ LOG_ROOT_TAU = 0.5 * math.log(2.0 * math.pi)
 
 
 class Slopes(NamedTuple):
-    """Derivatives of one query's negative log likelihood, eta last."""
+    """Derivatives of one query's negative log likelihood by its scores and, as the last entry, by eta."""
 
     gradient: Floats  # (size + 1,)
     diagonal: Floats  # (size + 1,) second derivatives
-    cross: Floats  # (size + 1,) by score and eta
-    curve: Floats  # (edges,) by gap twice, where the query's edges are
+    cross: Floats  # (size + 1,) mixed second derivatives by score and eta
+    curve: Floats  # (edges,) second derivative by the difference of scores, at the query's own edges
 
 
 @kernel
 def mills(y: float) -> tuple[float, float]:
-    """phi(y) / Phi(-y) for y >= 0, and how much it exceeds y: in the tail by Laplace's continued fraction."""
+    """The inverse Mills ratio phi(y) / Phi(-y) for y >= 0, and the ratio minus y.
+
+    For large y both come from Laplace's continued fraction.
+    """
     if y < 8.0:
         ratio = math.exp(-0.5 * y * y - LOG_ROOT_TAU) / (0.5 * math.erfc(y * ROOT_HALF))
         return ratio, ratio - y
@@ -49,7 +53,7 @@ def mills(y: float) -> tuple[float, float]:
 
 @kernel
 def strengths(s: Floats) -> tuple[Floats, bool]:
-    """exp(s) but for a factor, so that chances are ratios; and whether the spread of scores allows that."""
+    """exp(s) times a common factor, and whether the scores are close enough together that none of them overflows."""
     low, high = 0.0, 0.0
     for i in range(len(s)):
         low, high = min(low, s[i]), max(high, s[i])
@@ -61,7 +65,7 @@ def strengths(s: Floats) -> tuple[Floats, bool]:
 
 @kernel
 def slopes(link: int, graph: Graph, q: int, s: Floats, out: Slopes) -> None:
-    """The derivatives of query q at its scores and eta, s (size + 1,)."""
+    """Write the derivatives of query q to ``out``; s (size + 1,) holds its scores, then eta."""
     if link == LOGIT:
         logit_slopes(graph, q, s, out)
     else:
@@ -70,13 +74,13 @@ def slopes(link: int, graph: Graph, q: int, s: Floats, out: Slopes) -> None:
 
 @kernel
 def logit_slopes(graph: Graph, q: int, s: Floats, out: Slopes) -> None:
-    """The derivatives of LOGIT, which has no eta."""
+    """The same for LOGIT, which has no eta."""
     size, other, ahead, behind, curve = len(s) - 1, graph.other, graph.ahead, graph.behind, out.curve
     offsets = graph.offsets[graph.item_offsets[q] : graph.item_offsets[q + 1] + 1]
     out.gradient[size] = out.diagonal[size] = 0.0
     out.cross[:] = 0.0
     strength, narrow = strengths(s[:size])
-    sums = np.zeros(2 * size)  # slopes and curves side by side
+    sums = np.zeros(2 * size)  # first and second derivatives of each item, side by side
     for i in range(size):
         mine, down, bend = strength[i], 0.0, 0.0
         for e in range(offsets[i], offsets[i + 1]):
@@ -92,7 +96,7 @@ def logit_slopes(graph: Graph, q: int, s: Floats, out: Slopes) -> None:
             bend += second
             sums[2 * j] -= slope
             sums[2 * j + 1] += second
-        out.gradient[i] = sums[2 * i] + down  # all lower items have been here
+        out.gradient[i] = sums[2 * i] + down  # all items with lower numbers have added their share
         out.diagonal[i] = sums[2 * i + 1] + bend
 
 
@@ -102,25 +106,25 @@ def edge_slopes(
 ) -> tuple[float, float, float, float, float]:
     """Derivatives of one pair's negative log likelihood: by d, by d twice, by eta, by d and eta, by eta twice.
 
-    The terms of eta that no gap takes part in are left to ``other_slopes``. Not for LOGIT.
+    ``other_slopes`` adds the terms that depend on eta alone. Not for LOGIT.
     """
     if link == PROBIT:
         y = abs(d) * ROOT_HALF
-        far, over = mills(y)  # of the side that the scores put behind
+        far, over = mills(y)  # of the item with the lower score
         near = math.exp(-0.5 * y * y - LOG_ROOT_TAU)
         near /= 1.0 - near / far
         likely, unlikely = (ahead, behind) if d >= 0.0 else (behind, ahead)
         slope = ROOT_HALF * (unlikely * far - likely * near)
         curve = 0.5 * (unlikely * far * over + likely * near * (near + y))
         return slope if d >= 0.0 else -slope, curve, 0.0, 0.0, 0.0
-    # exp(d / 2), exp(-d / 2), exp(eta), all over the largest
+    # exp(d / 2), exp(-d / 2) and exp(eta), each divided by the largest of them
     high = max(0.5 * abs(d), eta)
     up, down, tied = math.exp(0.5 * d - high), math.exp(-0.5 * d - high), math.exp(eta - high)
     if link == DAVIDSON:
         z = up + down + tied
         up, down, tied = up / z, down / z, tied / z
         count, lean = ahead + behind, 0.5 * (up - down)
-        # not count * lean - (ahead - behind) / 2: nothing cancels where one side wins all
+        # The form count * lean - (ahead - behind) / 2 would lose digits where one item wins all comparisons.
         slope = 0.5 * (behind * (2.0 * up + tied) - ahead * (2.0 * down + tied))
         curve = count * (0.25 * (up + down) - lean * lean)
         return slope, curve, count * tied, -count * tied * lean, count * tied * (up + down)
@@ -132,7 +136,7 @@ def edge_slopes(
 
 @kernel
 def other_slopes(link: int, graph: Graph, q: int, s: Floats, out: Slopes) -> None:
-    """The derivatives of every other link. Without ties eta stays where it is."""
+    """The same for every other link. Without ties the derivatives by eta are 0, so eta does not change."""
     gradient, diagonal, cross, curve = out
     offsets = graph.offsets[graph.item_offsets[q] : graph.item_offsets[q + 1] + 1]
     size, ties, eta = len(s) - 1, graph.ties[q], s[-1]
@@ -165,7 +169,7 @@ def log_likelihood(link: int, graph: Graph, score: Floats, eta: Floats) -> Float
     total = np.zeros(len(eta))
     for q in range(len(eta)):
         if eta[q] == np.inf:
-            continue  # nothing but ties, and they are certain
+            continue  # all comparisons are ties, which then have probability 1
         s = score[graph.item_offsets[q] : graph.item_offsets[q + 1]]
         if link == LOGIT:
             total[q] = logit_likelihood(graph, q, s)
@@ -186,7 +190,7 @@ def logit_likelihood(graph: Graph, q: int, s: Floats) -> float:
             d, up, down = s[i] - s[j], strength[i], strength[j]
             total += mine * min(d, 0.0) + theirs * min(-d, 0.0)
             factor = 1.0 + (min(up, down) / max(up, down) if narrow else math.exp(-abs(d)))
-            if mine + theirs == 1.0:  # a logarithm for many pairs: factors are between 1 and 2
+            if mine + theirs == 1.0:  # one logarithm for many pairs: their factors are between 1 and 2
                 product *= factor
             else:
                 total -= (mine + theirs) * math.log(factor)
@@ -198,7 +202,7 @@ def logit_likelihood(graph: Graph, q: int, s: Floats) -> float:
 
 @kernel
 def other_likelihood(link: int, graph: Graph, q: int, s: Floats, eta: float) -> float:
-    """The same by every other link."""
+    """The log likelihood of one query at scores s (size,) and eta, by every other link."""
     offsets, ties, total = graph.offsets[graph.item_offsets[q] : graph.item_offsets[q + 1] + 1], graph.ties[q], 0.0
     if ties > 0.0 and link == DAVIDSON:
         total = ties * eta
@@ -214,7 +218,7 @@ def other_likelihood(link: int, graph: Graph, q: int, s: Floats, eta: float) -> 
 
 @kernel
 def edge_likelihood(link: int, d: float, eta: float, ahead: float, behind: float) -> tuple[float, float]:
-    """Log likelihood of one pair's counts in two terms, the second of them 0 but for RAO_KUPPER. Not for LOGIT."""
+    """Log likelihood of one pair's counts, as two terms; the second one is 0 except for RAO_KUPPER. Not for LOGIT."""
     if link == PROBIT:
         y = abs(d) * ROOT_HALF
         far, density = mills(y)[0], -0.5 * y * y - LOG_ROOT_TAU

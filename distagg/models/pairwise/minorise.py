@@ -17,8 +17,8 @@ class Fit(NamedTuple):
     """The objective to maximise, and the tolerance."""
 
     prior: int  # NONE or GAMMA
-    rate: float  # of a gamma prior, as shape
-    shape: float
+    rate: float  # of a gamma prior
+    shape: float  # of a gamma prior
     tolerance: float
     steps: int
 
@@ -27,8 +27,8 @@ class Sums(NamedTuple):
     """Sums over the comparisons of every item of one query, prior included: (size,) each."""
 
     won: Floats
-    share: Floats  # of n / (w_i + w_j), n the comparisons of a pair
-    curve: Floats  # minus the second derivative of the log likelihood by the score log w
+    share: Floats  # the sum of n / (w_i + w_j), where n counts the comparisons of items i and j
+    curve: Floats  # minus the second derivative of the log likelihood by the score log w_i
 
 
 @kernel
@@ -37,9 +37,9 @@ def minorise_queries(
     graph: Graph,
     score: Floats,  # (I,) where to start, filled
     iterations: Offsets,  # (Q,) filled
-    left: Floats,  # (Q,) filled: the longest step that any score alone would still take
+    left: Floats,  # (Q,) filled: the longest Newton step that a single score would still take
 ) -> None:
-    """Every step sets all strengths to what an item won over the sum of its shares."""
+    """Fit every query: each step sets the strength of an item to its wins divided by its sum of shares."""
     for q in range(len(graph.item_offsets) - 1):
         base, end = graph.item_offsets[q], graph.item_offsets[q + 1]
         w = np.exp(score[base:end])
@@ -58,7 +58,7 @@ def minorise_queries(
 
 @kernel
 def add_up(how: Fit, graph: Graph, base: int, w: Floats, sums: Sums) -> None:
-    """The sums at strengths w of the query whose items begin at ``base``."""
+    """Write to ``sums`` the sums at strengths w (size,), for the query whose items begin at ``base``."""
     won, share, curve = sums
     offsets, other, ahead, behind = graph.offsets, graph.other, graph.ahead, graph.behind
     for i in range(len(w)):
@@ -80,7 +80,7 @@ def add_up(how: Fit, graph: Graph, base: int, w: Floats, sums: Sums) -> None:
 
 @kernel
 def longest_step(w: Floats, sums: Sums) -> float:
-    """The longest step that any score alone would take."""
+    """The longest Newton step that a score would take if all others were held fixed."""
     longest = 0.0
     for i in range(len(w)):
         if sums.curve[i] > 0.0:
@@ -90,7 +90,7 @@ def longest_step(w: Floats, sums: Sums) -> float:
 
 @kernel
 def step(how: Fit, sums: Sums, w: Floats) -> None:
-    """New strengths w; without a prior their geometric mean is 1, as their scale is free."""
+    """Update strengths w in place. Without a prior their scale is arbitrary, so their geometric mean is set to 1."""
     middle = 0.0
     for i in range(len(w)):
         if sums.share[i] > 0.0:

@@ -1,9 +1,14 @@
 """bradley_terry (and thurstone) on a split query, whose lists are spread over chunks.
 
-Two routes to the same scores. ``counts``: every chunk counts its pairs, counts merge over chunks, a block of items (by
-a pair's lower item) in each round, and the fit runs on all of them where the ranking is made; a merge needs memory for
-a block, the fit for distinct pairs. ``lists``: a round of map and reduce for each gradient
-straight from the lists; memory grows with items, time with pairs x rounds. A first round measures both.
+There are two routes to the same scores:
+
+- ``counts``: every chunk counts its pairs, and the counts of all chunks are added up. Each round adds up one block of
+  items; a pair belongs to the block of its item with the lower number. The fit then runs on all counts in one process.
+  Adding up needs memory for one block, the fit for all distinct pairs.
+- ``lists``: every round computes one gradient straight from the lists. Memory grows with items, time with
+  pairs x rounds.
+
+A first round measures what both would cost.
 """
 
 from __future__ import annotations
@@ -37,7 +42,7 @@ log = logging.getLogger("distagg")
 
 COUNT_SECONDS = 1e-7  # to count a pair of a list
 MERGE_SECONDS = 4e-7  # to merge and fit a distinct pair
-SLOPE_SECONDS = 5e-9  # for a pair of a list, a round
+SLOPE_SECONDS = 5e-9  # of a round, for each pair of a list
 ROUND_SECONDS = 0.01  # beside the pairs
 ROUNDS = 40
 MERGED_BYTES = 1 << 30  # of the counts of all chunks
@@ -84,7 +89,7 @@ def expected_distinct(measured: Statistics) -> tuple[float, int]:
 
 
 def decide(model: Pairwise, measured: Statistics) -> tuple[str, int]:
-    """Choose the route by an estimate of its time, which is logged; and the number of blocks of counts."""
+    """The faster route by an estimate of the time of both, which is logged; and the number of blocks of counts."""
     pairs, most = float(measured["all_pairs"][0]), float(measured["most"][0])
     distinct, blocks = expected_distinct(measured)
     counts = pairs * COUNT_SECONDS * blocks + distinct * MERGE_SECONDS
@@ -178,7 +183,7 @@ class GraphRound(Stage):
         length = np.diff(chunk.entry_offsets)
         lists = np.repeat(np.arange(chunk.n_lists), length)
         compared = np.repeat(length > 1, length)
-        if share == 0.0 or function != BINARY:  # ties compare nothing: a list whose items all tie joins none
+        if share == 0.0 or function != BINARY:  # ties do not count: a list of tied items only compares none of them
             compared, share = np.bincount(lists, won, chunk.n_lists)[lists] > 0, 0.0
         component = connected_by(chunk.n_items, rows[compared], lists[compared])
         sums = [np.bincount(rows, side, chunk.n_items) for side in (won, behind)]
@@ -205,7 +210,7 @@ class GraphRound(Stage):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Compared:
-    """What the lists of all chunks say before any fit: (items,) each."""
+    """The status, component and number of comparisons of every item, from the lists of all chunks: (items,) each."""
 
     params: Params
     status: Indices
@@ -242,15 +247,15 @@ class Slopes(Stage):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SlopeRound(Stage):
-    """A gradient for L-BFGS; where the weight of the prior is sought, it changes when the scores have settled."""
+    """One gradient for L-BFGS. If the weight of the prior is estimated too, it changes whenever the scores settle."""
 
     model: Pairwise
     compared: Compared
     ascent: Ascent
     weight: float  # of the prior
-    changes: int  # of the weight that may follow
-    steps: int  # at the present weight
-    left: float  # the longest step that any score alone would still take
+    changes: int  # how often the weight may still change
+    steps: int  # taken at the present weight
+    left: float  # the longest Newton step that a single score would still take
 
     def sent(self) -> Slopes:
         return Slopes(self.model, self.ascent.trial, valued=False)

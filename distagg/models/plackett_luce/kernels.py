@@ -1,23 +1,24 @@
-"""Plackett-Luce: what lists say as choices, how likely they are, and what they leave open.
+"""Plackett-Luce: lists as sequences of choices, their likelihood, and which items they compare.
 
-Items have strengths x = exp(theta). An entry of a list is one choice: the item was taken from among itself and all
-that stand strictly behind it,
+Items have strengths x = exp(theta). An entry of a list is one choice: the item was chosen from a set of itself and all
+items strictly behind it,
 
     P(entry) = x_i / (x_i + sum of x behind it)
 
-which is the model of Plackett (1975) where nothing is tied. Nothing is said between tied items: each is chosen over
-what stands behind the tie, which by Luce's axiom is the exact probability of each choice by itself. An entry with
+which is the model of Plackett (1975) if no entries are tied. Tied items are not compared with each other: each is
+chosen over the items behind the tie, which by Luce's axiom is the exact probability of that choice. An entry with
 nothing behind it is no choice. In an *open* list the unlisted items stand behind every entry (top-K lists).
 
-Denominators are suffix sums along the list and each item's share of them prefix sums of 1 / denominator, so one
-evaluation costs O(entries); the unlisted of an open list are all items less the listed ones, in doubled precision.
+Denominators are suffix sums along the list, and an item's share of them is a prefix sum of 1 / denominator, so one
+evaluation costs O(entries). The strength of the unlisted items of an open list is the sum of all strengths minus that
+of the listed items, in doubled precision.
 
 The prior is that every item was also chosen ``shape`` times from among all items of the query: the gamma prior of
 Caron & Doucet (2012) with that shape, at the maximum of the density of theta; its rate is a scale, which has no effect.
 
-Which items can be told apart: an item beats all that stand behind it. The edges of that graph are never written down. A
-list's consecutive groups connect everything in it, and an open list connects all items, so the lists themselves serve
-as the graph. Cost: O(entries) a sweep.
+The comparison graph: an item beats all items behind it. The edges of this graph are not stored. The consecutive groups
+of a list connect all its items, and an open list connects all items of the query, so the lists themselves serve as the
+graph. Cost: O(entries) for a sweep.
 """
 
 from __future__ import annotations
@@ -31,16 +32,16 @@ from distagg.models.outcome import ISOLATED, OK, UNBEATEN, WINLESS
 from distagg.optimise.components import connected
 from distagg.types import INDEX, OFFSET, Bools, Floats, Indices, Offsets
 
-LEAST = 1e-100  # a product of probabilities below this goes into its logarithm
+LEAST = 1e-100  # when a product of probabilities falls below this, its logarithm is taken
 
 
 class Choices(NamedTuple):
-    """Lists and pairs that say something, as lists: Q queries -> n lists -> N entries."""
+    """Lists and pairs that contain a choice, all as lists: Q queries -> n lists -> N entries."""
 
     query: Offsets  # (Q + 1,) over lists
     start: Offsets  # (n + 1,) over entries
     item: Indices  # (N,)
-    behind: Indices  # (N,) where in the list those begin that stand strictly behind the entry
+    behind: Indices  # (N,) the first place in the list that is strictly behind the entry
     weight: Floats  # (n,)
     opened: Bools  # (n,) whether the unlisted items stand behind every entry
 
@@ -111,7 +112,7 @@ def count_choices(choices: Choices, item_offsets: Offsets) -> tuple[Floats, Floa
 
 @kernel
 def take(high: float, low: float, x: float) -> tuple[float, float]:
-    """(high + low) - x, with what rounding took from high kept in low."""
+    """(high + low) - x as two numbers: ``low`` keeps the rounding error of ``high``."""
     s = high - x
     back = s - high
     return s, low + ((high - (s - back)) - (x + back))
@@ -119,7 +120,7 @@ def take(high: float, low: float, x: float) -> tuple[float, float]:
 
 @kernel
 def exact_sum(x: Floats) -> tuple[float, float]:
-    """The sum of x in doubled precision: high and low part."""
+    """The sum of x in doubled precision, as two numbers: the sum and its rounding error."""
     high, low = 0.0, 0.0
     for i in range(len(x)):
         high, low = take(high, low, -x[i])
@@ -143,10 +144,10 @@ def suffix_sums(choices: Choices, a: int, x: Floats, high: float, low: float, su
 
 @kernel
 def add_outside(item: Indices, first: int, last: int, amount: float, outside: Floats) -> None:
-    """Note in ``outside`` (2, size + 1), zeros at first, that an open list gives ``amount`` to the items it leaves out.
+    """Record that an open list, whose entries are first..last, adds ``amount`` to each of its unlisted items.
 
-    The amounts of all lists stand in the last column, those of the lists that hold an item in the item's own. The
-    list's entries are first..last.
+    ``outside`` (2, size + 1) begins with zeros. Its last column sums the amounts of all lists, the column of an item
+    those of the lists that hold it; ``from_outside`` takes the difference.
     """
     everybody = outside.shape[1] - 1
     outside[0, everybody], outside[1, everybody] = take(outside[0, everybody], outside[1, everybody], -amount)
@@ -157,14 +158,14 @@ def add_outside(item: Indices, first: int, last: int, amount: float, outside: Fl
 
 @kernel
 def from_outside(outside: Floats, i: int) -> float:
-    """What item i gets from the open lists that leave it out."""
+    """The sum of the amounts of the open lists that do not hold item i."""
     everybody = outside.shape[1] - 1
     return max((outside[0, everybody] - outside[0, i]) + (outside[1, everybody] - outside[1, i]), 0.0)
 
 
 @kernel
 def fill_strengths(theta: Floats, x: Floats) -> tuple[float, float]:
-    """exp(theta) into x, the largest 1; returns their ``exact_sum``."""
+    """Fill x with exp(theta), scaled so that the largest is 1; returns the ``exact_sum`` of x."""
     top, high, low = theta[0], 0.0, 0.0
     for i in range(len(theta)):
         top = max(top, theta[i])
@@ -268,7 +269,7 @@ def curvature(choices: Choices, q: int, shape: float, theta: Floats, out: Floats
 
 
 def examine(choices: Choices, item_offsets: Offsets, wins: Floats) -> tuple[Indices, Indices]:
-    """What the comparisons can say of every item, and in which connected component of its query it stands.
+    """The status of every item, and the connected component of its query that it belongs to.
 
     Components are numbered from 0 in the order of their first items.
     """

@@ -50,7 +50,7 @@ def trigamma(x: float) -> float:
 
 @kernel
 def shape_of(gap: float, k: float) -> float:
-    """The shape of the gamma for which log mean less mean log is ``gap``, from a guess k, by Newton on 1 / k."""
+    """The shape of the gamma whose log mean minus mean log is ``gap``, by Newton's method on 1 / k from a guess k."""
     for _ in range(50):
         step = (np.log(k) - digamma(k) - gap) / (k * k * (1.0 / k - trigamma(k)))
         inverse = max(1.0 / k + step, 0.1 / k)
@@ -69,7 +69,7 @@ class Contests(NamedTuple):
 
 
 class Gammas(NamedTuple):
-    """The approximation: a gamma for each item, and what each choice adds to it."""
+    """The approximation: a gamma for each item, and the message of each choice to each of its items."""
 
     shape: Floats  # (size,)
     rate: Floats  # (size,)
@@ -78,7 +78,7 @@ class Gammas(NamedTuple):
 
 @kernel
 def first_messages(contests: Contests, prior: float, gammas: Gammas) -> None:
-    """Every choice says 1 to its winner's shape and shares a rate of 1 among its items."""
+    """First messages: every choice adds 1 to its winner's shape, and divides a rate of 1 among its items."""
     start, item, weight = contests
     shape, rate, message = gammas
     for i in range(len(shape)):
@@ -93,9 +93,9 @@ def first_messages(contests: Contests, prior: float, gammas: Gammas) -> None:
 
 @kernel
 def update_choice(contests: Contests, c: int, gammas: Gammas, moved: float) -> float:
-    """The messages of one choice anew; gives ``moved``, or the largest move of a shape where that is more.
+    """Update the messages of one choice; returns the larger of ``moved`` and the largest relative change of a shape.
 
-    inf where the gammas without this choice are none: it is left as it is.
+    If the gammas without this choice are improper, its messages stay as they are, and the result is inf.
     """
     item, weight, first, last = contests.item, contests.weight[c], contests.start[c], contests.start[c + 1]
     shape, rate, message = gammas
@@ -130,7 +130,7 @@ def update_choice(contests: Contests, c: int, gammas: Gammas, moved: float) -> f
 
 @kernel
 def rescale(prior: float, gammas: Gammas) -> None:
-    """Bring the mean strength to 1: the scale is the prior's alone and would be slow to settle."""
+    """Scale the mean strength to 1: only the prior determines the scale, which would converge slowly."""
     shape, rate, message = gammas
     size, total = len(shape), 0.0
     for i in range(size):
@@ -150,7 +150,7 @@ def propagate(
     shape: Floats,  # (size,) filled
     rate: Floats,  # (size,) filled
 ) -> tuple[int, float]:
-    """Power EP until no shape moves by more than ``tolerance`` of itself; gives sweeps and the last such move."""
+    """Power EP until no shape changes by a larger share than ``tolerance``; returns sweeps and the last change."""
     gammas = Gammas(shape, rate, np.empty((2, len(contests.item))))
     first_messages(contests, prior, gammas)
     moved = np.inf
@@ -166,7 +166,7 @@ def propagate(
 
 @kernel
 def fill_rates(choices: Choices, times: Floats, prior: float, x: Floats, rate: Floats) -> None:
-    """The rate of every item's gamma given the times (choices,), which become arrival times at strengths x."""
+    """The rate of every item's gamma, given arrival times; ``times`` (choices,) is scaled to the strengths x first."""
     size, item, behind = len(x), choices.item, choices.behind
     suffix, outside, at = np.empty(size + 1), np.zeros((2, size + 1)), 0
     high, low = exact_sum(x)

@@ -1,13 +1,13 @@
 """Expected utilities of uncertain ranks in closed form: Niu et al. 2013, sections 4.1 and 4.2, without the recursion.
 
-In a list every item meets every other item of the query; its rank counts the contests it loses. Such a rank R has
-E[ratio^R] = prod(1 - p (1 - ratio)), so a utility that is a sum of exponentials, utility(r) = sum_t weight_t ratio_t^r
-for r = 0 .. size - 1, has its expectation in closed form. Utilities that fall smoothly need few terms: 1 / (60 + r)
-takes about 14 for 20 ranks and 45 for 100,000, to 1e-12.
+In a list every item meets every other item of the query, and its rank R is the number of contests that it loses. If it
+loses each with probability p, E[ratio^R] = prod(1 - p (1 - ratio)). So the expectation of a utility that is a sum of
+exponentials, utility(r) = sum_t weight_t ratio_t^r for r = 0 .. size - 1, has a closed form. Smooth, falling utilities
+need few terms: 1 / (60 + r) needs about 14 for 20 ranks and 45 for 100,000, to 1e-12.
 
-The chance that the better item wins depends only on how many places lie between, so sums and products over contests
-run along the list: O(length) for a linear utility, O(length x terms) for a sum of exponentials, where the paper's
-recursion is O(length^2) for each item. Tied items get the mean of the places they share.
+The probability that the better item wins depends only on the number of places between the two, so sums and products
+over contests are running sums and products along the list: O(length) for a linear utility, O(length x terms) for a sum
+of exponentials. The paper's recursion is O(length^2) for each item. Tied items get the mean of the places they share.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from distagg.types import OFFSET, Floats, Indices, Offsets
 
 STEP = 0.25  # candidates: rates e^(-u), u a geometric series
 SHARPEST, FLATTEST = 36.0, 0.3  # from e^-36 at the scale of the first ranks to nearly 1 at the last
-UNSURE = 40  # contests in lists of so many items and more are as sure at the same distance in places
+UNSURE = 40  # in lists of at least this many items, a contest depends only on the distance in places
 POINTS = 200  # ranks looked at beyond the first hundred, spaced by their logarithm
 
 
@@ -114,9 +114,9 @@ class Utility(NamedTuple):
 
 
 class Places(NamedTuple):
-    """Room for numbers by the place in a list, from 0: as long as the longest list."""
+    """Scratch arrays indexed by the place in a list, from 0, as long as the longest list."""
 
-    chance: Floats  # that the item so many places before wins
+    chance: Floats  # the probability that the item this many places ahead wins
     ahead: Floats
     behind: Floats
     value: Floats  # the expected utility
@@ -124,7 +124,7 @@ class Places(NamedTuple):
 
 @kernel
 def places_for(entry_offsets: Offsets) -> Places:
-    """Room for lists of these lengths."""
+    """Scratch arrays for lists of these lengths."""
     longest = 1
     for a in range(len(entry_offsets) - 1):
         longest = max(longest, entry_offsets[a + 1] - entry_offsets[a])
@@ -141,7 +141,7 @@ def fill_chances(steep: float, size: int, length: int, chance: Floats) -> None:
 
 @kernel
 def fill_points(size: int, length: int, chance: Floats, won: Floats, value: Floats) -> None:
-    """size - E[rank] at every place, of ``size`` items that meet; those that the list leaves out win half of theirs."""
+    """size - E[rank] at every place, among ``size`` items; an unlisted item wins each contest with probability half."""
     won[0] = 0.0
     for d in range(1, length):
         won[d] = won[d - 1] + chance[d]
@@ -181,7 +181,7 @@ def discounted_value(size: int, length: int) -> float:
 
 @kernel
 def average_value(size: int, ratio: Floats, weight: Floats) -> float:
-    """The utility of an average rank: that of an item which wins half of its contests."""
+    """The expected utility of an item that wins each contest with probability half."""
     if len(ratio) == 0:
         return 0.5 * (size + 1)
     value = 0.0
@@ -202,7 +202,7 @@ def add_list(
     base: int,  # the query's first item
     total: Floats,  # (I,) added to
 ) -> None:
-    """Add what a list gives its items beyond ``outside``; ties share the mean of their places."""
+    """Add to ``total`` what a list gives its items, minus ``outside``; tied items share the mean of their places."""
     start = first
     while start < last:
         end, mean = start + 1, value[start - first]
@@ -224,7 +224,7 @@ def sum_expectations(utility: Utility, weights: Floats, lists: Lists) -> Floats:
         base, size = item_offsets[q], item_offsets[q + 1] - item_offsets[q]
         ratio, weight = class_terms(size, utility.starts, utility.ratio, utility.weight)
         outside = average_value(size, ratio, weight) if utility.average else 0.0
-        known = 0  # the length of list whose values are in place
+        known = 0  # the length of the list that the values were computed for
         for a in range(list_offsets[q], list_offsets[q + 1]):
             first, last = entry_offsets[a], entry_offsets[a + 1]
             if last - first != known:

@@ -58,7 +58,7 @@ def net_wins(
     net: Floats,  # (I,) added to: won less lost, weighted
     observed: Floats,  # (Q, levels) added to: preferences seen, unweighted
 ) -> None:
-    """One pass over lists and pairs. Tied pairs say nothing."""
+    """Add the net wins of items in one pass over lists and raw pairs. Tied pairs add nothing."""
     for q in range(len(lists.item_offsets) - 1):
         base, end = lists.item_offsets[q], lists.item_offsets[q + 1]
         everywhere = 0.0  # what an item left out by all lists has lost
@@ -91,7 +91,7 @@ def pair_margins(
     binary: bool,
     weight: Floats,  # (experts,)
 ) -> Floats:  # (size, size) weighted preferences for i over j less those for j over i
-    """The skew-symmetric matrix of one query. Cost: O(entries^2) a list."""
+    """The skew-symmetric matrix of margins of one query. Cost: O(entries^2) for each list."""
     size = lists.item_offsets[q + 1] - lists.item_offsets[q]
     margins = np.zeros((size, size))
     for a in range(lists.list_offsets[q], lists.list_offsets[q + 1]):
@@ -172,7 +172,7 @@ def unit(x: Floats) -> float:
 
 @kernel
 def read_scores(t: float, u: Floats, v: Floats, score: Floats) -> None:
-    """Row means of t (u v' - v u') into ``score``."""
+    """Write the row means of t (u v' - v u') to ``score``."""
     size = len(u)
     over, under = 0.0, 0.0
     for i in range(size):
@@ -186,7 +186,10 @@ def read_scores(t: float, u: Floats, v: Floats, score: Floats) -> None:
 def majority_product(
     x: Floats, first: int, last: int, entry_offsets: Offsets, entry_item: Indices, entry_rank: Floats, out: Floats
 ) -> None:
-    """Y x into ``out``, Y(i, j) being the mean over lists of sign(r_j - r_i), unlisted items behind all: O(entries)."""
+    """Write Y x to ``out``, where Y(i, j) is the mean over lists of sign(r_j - r_i). Cost: O(entries).
+
+    Unlisted items stand behind all listed ones.
+    """
     size = len(x)
     whole, base, spoke = 0.0, 0.0, 0
     for i in range(size):
@@ -225,7 +228,7 @@ def project_majorities(
     score: Floats,  # (I,) zeros, filled
     ended: Ended,  # filled: how far the last pass moved the unit vector v, half the squared norm that is explained
 ) -> None:
-    """Every pair is observed: the fit is the projection of Y itself, passes of ``majority_product`` to the end."""
+    """Fit every query in which all pairs are observed: the fit is the projection of Y itself, by power iteration."""
     for q in range(len(item_offsets) - 1):
         base, size = item_offsets[q], item_offsets[q + 1] - item_offsets[q]
         first, last = list_offsets[q], list_offsets[q + 1]
@@ -256,7 +259,7 @@ def project_majorities(
 def entries_by_item(
     lists: WeightedLists, first: int, last: int, size: int
 ) -> tuple[Offsets, Offsets, Offsets]:  # (size + 1,), (entries,), (entries,)
-    """The entries of each item in the lists first..last: where they start, which they are, and their lists."""
+    """The entries of lists first..last, grouped by item: where each group starts, the entries, and their lists."""
     start = np.zeros(size + 1, dtype=np.int64)
     begin, end = lists.entry_offsets[first], lists.entry_offsets[last]
     for e in range(begin, end):
@@ -321,7 +324,7 @@ def observe(sign: bool, mean: bool, lists: WeightedLists, first: int, last: int,
 
 @kernel
 def residual(t: float, u: Floats, v: Floats, observed: Observed, gap: Floats) -> float:
-    """t (u v' - v u') - Y on the observed pairs into ``gap``; gives half its squared norm."""
+    """Write t (u v' - v u') - Y on the observed pairs to ``gap``; returns half its squared norm."""
     total = 0.0
     for i in range(len(u)):
         for p in range(observed.start[i], observed.start[i + 1]):
@@ -335,7 +338,7 @@ def residual(t: float, u: Floats, v: Floats, observed: Observed, gap: Floats) ->
 def stepped_product(
     x: Floats, step: float, t: float, u: Floats, v: Floats, observed: Observed, gap: Floats, out: Floats
 ) -> None:
-    """(t (u v' - v u') - step gap) x into ``out``: low rank plus sparse."""
+    """Write (t (u v' - v u') - step gap) x to ``out``: a low-rank matrix plus a sparse one."""
     size = len(x)
     along, across = t * dot(v, x), t * dot(u, x)
     for i in range(size):
@@ -358,9 +361,9 @@ def project_observed(
     score: Floats,  # (size,) zeros, filled
     trace: Floats,  # (T,) filled: what is explained after each of the first T steps
 ) -> tuple[int, float, float]:
-    """X <- P_2(X - step P(X - Y)) over observed pairs; gives steps, the last change and half the norm explained.
+    """Fit one query by steps X <- P_2(X - step P(X - Y)), where P keeps observed pairs and P_2 projects on rank 2.
 
-    The change is that of the residual relative to Y, from one step to the next.
+    Returns the number of steps, the last change of the residual relative to Y, and half the squared norm explained.
     """
     size = len(score)
     u, v = np.zeros(size), np.full(size, 1.0 / np.sqrt(size))

@@ -1,9 +1,9 @@
 """Candecomp/Parafac of a query's item x item x expert tensor, without the tensor: Niu et al. 2013, section 4.3.3.
 
-T(:, :, a) is the pair matrix Y of list a (``svd``), and T = sum_r u_r o v_r o w_r. Alternating least squares:
-each of U, V, W in turn is the best one given the other two. What that takes of T are the products Y_a v, Y_a' u and
-u' Y_a v, running sums along the sorted list: O(entries x components) a step, where the tensor has items^2 x experts
-cells. The start is given, so the answer is too.
+T(:, :, a) is the pair matrix Y of list a (``svd``), and T = sum_r u_r o v_r o w_r. The method is alternating least
+squares: each of U, V and W in turn becomes the best one given the other two. This needs only the products Y_a v, Y_a' u
+and u' Y_a v of the tensor, which are running sums along the sorted list: O(entries x components) a step, while the
+tensor has items^2 x experts cells. The start is fixed, so the result is reproducible.
 
 u and v have length 1 and a non-negative sum (where that is 0, a positive first entry that is not 0); scale and sign
 are left to w. Components stand in descending order of the length of w.
