@@ -85,7 +85,7 @@ def on_clusters(names: Iterable[str]) -> pytest.MarkDecorator:
 
 
 @pytest.mark.cluster
-@on_clusters(MODELS)
+@on_clusters(name for name in MODELS if "lists" in MODELS[name].inputs)
 def test_every_model_ranks_with_the_same_bits_on_a_cluster(
     name: str, fine: Dataset, cluster: DaskRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,6 +21,7 @@ from distagg.models.rounds import Params
 from distagg.models.trained import Trained
 
 EVERY = sorted(MODELS)
+ON_LISTS = {name for name in MODELS if "lists" in MODELS[name].inputs}
 ADDITIVE = sorted(name for name in MODELS if MODELS[name].additive)
 VARIANTS = {
     "borda": [{"unlisted": "average"}, {"unlisted": "ignore"}],
@@ -90,6 +91,7 @@ VARIANTS = {
     "schulze": [{"unlisted": "ignore"}],
     "ranked_pairs": [{"unlisted": "ignore"}],
     "kwiksort": [{"unlisted": "ignore", "tries": 1}],
+    "glicko2": [{"period": "2"}],
     "win_rate": [{"over": "opponents"}, {"ties": "ignore", "unlisted": "ignore"}],
     "newman": [{"ties": "half"}, {"weight": 0.1, "unlisted": "ignore"}],
     "pagerank": [{"damping": 0.5, "unlisted": "ignore"}],
@@ -210,7 +212,7 @@ def test_pairs_that_say_nothing_leave_all_equal(name, pairs):
     """Three items that nothing tells apart; models that must order them (a sort, a search) order them somehow."""
     scores = scores_of(MODELS[name](), build_chunk([Query(3, pairs=pairs)], n_experts=5))
     assert np.isfinite(scores).all()
-    if name not in SEARCHED:
+    if name not in SEARCHED and name != "elo":  # in which the last battles count most
         np.testing.assert_allclose(scores, scores[0], atol=1e-6)
 
 
@@ -233,7 +235,7 @@ def test_an_empty_chunk_gives_no_scores(name):
 BY_PLACE = {"probfuse", "segfuse", "slidefuse", "posfuse", "bayesfuse"}
 
 
-@pytest.mark.parametrize("name", sorted(set(EVERY) - {"bestinput"} - BY_PLACE))
+@pytest.mark.parametrize("name", sorted(ON_LISTS - {"bestinput"} - BY_PLACE))
 def test_unanimous_experts_are_followed(name):
     """Full agreement leaves no doubt, whatever the model."""
     order = [3, 0, 4, 1, 2]
