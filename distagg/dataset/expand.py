@@ -89,7 +89,7 @@ def expand_dataset(
 
 
 def without_query(tables: BlockTables) -> BlockTables:
-    """Another block of a single query, whose items are written already."""
+    """The tables of a further block of a single query, without the query's row and items: the first block has them."""
     tally = replace(tables.tally, queries=0, items=0, labels=Counter(), query_sizes=Counter())
     return replace(tables, queries=None, tally=tally)
 

@@ -51,7 +51,7 @@ def fit(
         its own labels in it or among ``labels``; default ``data`` itself. Models
         without early stopping (``bestinput``, ``rrf`` with ``c="auto"``, ``theta_sup_mpm``) learn from both.
     columns
-        Our names of columns that a table names otherwise, ``{"site": "item"}``; the names that TREC, PyTerrier,
+        The meaning of columns with other names, ``{"site": "item"}``; the names that TREC, PyTerrier,
         ir_datasets, BEIR, MTEB and ranx use are understood.
     goal
         The metric to optimise on the validation data, such as ``map`` or ``ndcg@5``.
@@ -133,7 +133,7 @@ def solve(
     labels
         Labels, for models with a setting that is learned from them; the kinds are those of ``fit``.
     columns
-        Our names of columns that a table names otherwise, ``{"site": "item"}``; the names that TREC, PyTerrier,
+        The meaning of columns with other names, ``{"site": "item"}``; the names that TREC, PyTerrier,
         ir_datasets, BEIR, MTEB and ranx use are understood.
     trace
         Record the log likelihood after every step, in ``fits``.
@@ -213,7 +213,7 @@ def rank(
     labels
         Labels, for models with a setting that is learned from them; the kinds are those of ``fit``.
     columns
-        Our names of columns that a table names otherwise, ``{"site": "item"}``; the names that TREC, PyTerrier,
+        The meaning of columns with other names, ``{"site": "item"}``; the names that TREC, PyTerrier,
         ir_datasets, BEIR, MTEB and ranx use are understood.
     shown
         Additional columns, see ``solve``.
@@ -277,7 +277,7 @@ def evaluate(
         ``infap``, ``f1@5``, ``dcg@10``, ``err``, ``rbp(0.95)``, ``judged@10``, ``tau``; names of trec_eval and
         ir-measures are understood.
     columns
-        Our names of columns that a table names otherwise, ``{"site": "item"}``; the names that TREC, PyTerrier,
+        The meaning of columns with other names, ``{"site": "item"}``; the names that TREC, PyTerrier,
         ir_datasets, BEIR, MTEB and ranx use are understood.
     protocol
         ``letor`` computes metrics as the LETOR scripts do, ``trec`` as trec_eval does; by default the dataset's:

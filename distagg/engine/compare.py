@@ -85,7 +85,7 @@ def compare(
         Relevance judgements: a frame with the columns query, item and label, a dictionary ``{query: {item: label}}``,
         or the path of qrels.
     columns
-        Our names of columns that a table names otherwise, ``{"site": "item"}``.
+        The meaning of columns with other names: ``{"site": "item"}``.
     settings
         The parameters of each model. A value may list several (``"5,20,60"``, ``"1..10"``): each fold then uses the
         settings that score best on its validation queries, and ``chosen`` reports them.

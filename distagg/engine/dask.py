@@ -204,7 +204,7 @@ class Rounds:
 
 
 class DaskRunner:
-    """Map and tree over a connected Dask client."""
+    """Runs tasks on a Dask cluster, through a connected client, and merges their results in the fixed tree."""
 
     def __init__(self, client: Any) -> None:
         self.client = client

@@ -96,7 +96,7 @@ def borda_points(
     entry_rank: Floats,  # (E,)
     list_weight: Floats,  # (L,); empty where each list counts 1
 ) -> tuple[Floats, Floats, Floats]:  # (I,), (I,), (Q,)
-    """Borda points: a list gives an item the number of the query's items less its position; ties share the mean.
+    """Borda points: a list gives an item the number of the query's items minus its position; ties share the mean.
 
     With ``discount``, points are the differences of ``discounted_places`` between the item and the unlisted items. With
     ``average``, each list divides the points that it did not give equally among its unlisted items. This mean is

@@ -94,7 +94,7 @@ class Finding:
 
 
 def above(text: str, pairs: Mapping[str, tuple[Floats, Floats]]) -> Claim:
-    """The claim that the first of each pair is higher; values are fractions by query.
+    """The claim that, in each pair of arrays, the first has the higher mean; values are fractions, one for each query.
 
     >>> rise = np.array([0.1, 0.2, 0.3, 0.2])
     >>> above("a is above b", {"map": (rise + 0.1 * rise, rise), "p@1": (rise, rise)}).verdict

@@ -155,7 +155,7 @@ class SyntheticSource:
                 first = last
 
     def locate(self, query: str, expert: str | None, item: str) -> list[tuple[str, int]]:
-        """Empty: there are no files."""
+        """The file and line of a row: none, because synthetic data have no files."""
         return []
 
     def _block(self, block: int) -> Lists:

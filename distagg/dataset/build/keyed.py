@@ -37,7 +37,7 @@ class Pieces(NamedTuple):
         return Pieces(self.batch[at:stop], self.start[at:stop], self.length[at:stop])
 
     def joined(self) -> Pieces:
-        """Join neighbours in one batch: rows that came in order stay together."""
+        """Join pieces that follow each other in one batch, so that rows in order are copied together."""
         apart = (self.batch[1:] != self.batch[:-1]) | (self.start[1:] != self.start[:-1] + self.length[:-1])
         first = np.flatnonzero(np.concatenate([[True], apart]))
         return Pieces(self.batch[first], self.start[first], np.add.reduceat(self.length, first, dtype=np.int64))

@@ -89,7 +89,7 @@ def explain(
     query
         The query's id.
     columns
-        Our names of columns that a table names otherwise, ``{"site": "item"}``.
+        The meaning of columns with other names: ``{"site": "item"}``.
     allow_unseen
         Continue even if more than half of the entries come from experts that the fitted model has not seen.
 

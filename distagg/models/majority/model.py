@@ -100,11 +100,11 @@ class Majority(Model):
         raise NotImplementedError
 
     def _sorted(self, chunk: Chunk, params: Params, start: Floats, *, local: bool) -> Floats:
-        """Whole queries sorted by majority from the order of some scores."""
+        """Scores of whole queries that are sorted by majority, starting from the order of the scores ``start`` (I,)."""
         return sort_chunk(local, order_items(chunk.item_offsets, start), *self._arrays(chunk, params))
 
     def _sorted_margins(self, margins: Floats, start: Floats, *, local: bool) -> Floats:
-        """One query, given by its margins, sorted likewise."""
+        """The same for one query, given by its margins (size, size)."""
         order = np.argsort(-start, kind="stable")
         sort = local_kemeny if local else majority_sort
         order = sort(order, NO_TABLE, margins, self.unlisted == "last")

@@ -104,7 +104,7 @@ class Pairwise(Counted, Solver):
 
     @property
     def seeks(self) -> bool:
-        """Whether the weight of the prior is chosen by the data."""
+        """Whether the weight of the prior is estimated from the data."""
         return self.prior == "gaussian" and self.weight == "auto"
 
     @property

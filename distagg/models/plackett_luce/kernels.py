@@ -291,10 +291,11 @@ def examine(choices: Choices, item_offsets: Offsets, wins: Floats) -> tuple[Indi
 
 @kernel
 def reach(forward: bool, choices: Choices, item_offsets: Offsets, component: Indices, reached: Bools) -> None:
-    """Mark (I,) the items that the first item of their component beats along some path, or (not forward) loses to.
+    """Mark in ``reached`` (I,) the items that the first item of their component beats along some path.
 
-    Sweeps over the lists until nothing is new: a few on most data, at worst (a chain of pairs) one for each item. A
-    component is strongly connected if both directions mark all of it.
+    If not ``forward``, mark the items that it loses to along some path. Sweeps over the lists are repeated until none
+    marks a new item: a few on most data, in the worst case (a chain of pairs) one for each item. A component is
+    strongly connected if both directions mark all its items.
     """
     for q in range(len(item_offsets) - 1):
         base, size = item_offsets[q], item_offsets[q + 1] - item_offsets[q]

@@ -89,7 +89,10 @@ class PlackettLuce(Solver):
         if self.errors != "none" and self.solver in POSTERIORS:
             raise UsageError(f"{self.name} with solver={self.solver} gives its own uncertainty: leave errors at none")
         if self.solver == "gradient" and self.errors != "none":
-            raise UsageError(f"{self.name} with solver=gradient stops where errors mean nothing: leave errors at none")
+            raise UsageError(
+                f"{self.name} with solver=gradient stops before the maximum, where errors mean nothing: leave errors "
+                "at none"
+            )
         if self.components and self.prior != "none":
             raise UsageError(f"{self.name} with components=true is for prior=none: a prior joins all components")
 

@@ -46,8 +46,8 @@ def standard_errors(
             continue
         if size > MOST_ITEMS:
             raise UsageError(
-                f"errors=standard inverts a matrix of {size:,} x {size:,} items; at most {MOST_ITEMS:,} are taken: "
-                "use errors=bootstrap"
+                f"errors=standard inverts a matrix of items x items: found {size:,} items, expected at most "
+                f"{MOST_ITEMS:,}; use errors=bootstrap"
             )
         information = np.empty((size, size))
         curvature(choices, q, shape, theta[first:last], information)

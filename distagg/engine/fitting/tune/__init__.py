@@ -254,7 +254,10 @@ def _within_one_error(values: Sequence[Floats]) -> int:
 
 
 def _stages(climbed: Climbed) -> list[Found]:
-    """The versions, simplest first; halfway weights are the mean of tuned weights and equal ones of the same sum."""
+    """The candidates, simplest first: the plain rule, tuned settings, half-tuned weights, tuned weights.
+
+    Half-tuned weights are the mean of the tuned weights and equal weights of the same sum.
+    """
     tuned = climbed.weights
     total = sum(tuned.weights) / len(tuned.weights)
     half = tuple(0.5 + 0.5 * weight / total for weight in tuned.weights)
