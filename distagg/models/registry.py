@@ -154,6 +154,7 @@ MODELS: Registry[Model] = Registry(
         "plackett_luce": "plackett_luce.model:PlackettLuce",
         "svp": "projection.model:Svp",
         "mallows": "distances.model:Mallows",
+        "partial_mallows": "distances.partial:PartialMallows",
         "cranking": "distances.model:Cranking",
         "cps": "distances.cps:Cps",
         "mpm": "mpm.model:Mpm",

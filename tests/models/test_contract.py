@@ -48,6 +48,7 @@ VARIANTS = {
     ],
     "kemeny": [{"unlisted": "ignore"}, {"effort": 0}, {"effort": 0, "exact": "milp"}],
     "mallows": [{"unlisted": "ignore"}, {"scores": "places"}],
+    "partial_mallows": [{"unlisted": "last", "rounds": 4, "tolerance": 1e9}],
     "cranking": [{"unlisted": "ignore"}],
     "mc1": [{"local_kemeny": True}],
     "plackett_luce": [
@@ -107,6 +108,7 @@ SEARCHED = (
     "kemeny",
     "ranked_pairs",
     "kwiksort",
+    "partial_mallows",
 )  # orders from a start, which ties and cycles leave to the order of items
 UNSORTED = [s for s in SETTINGS if s[0] not in SEARCHED and not s[1].get("local_kemeny")]
 UNSORTED = [s for s in UNSORTED if s[1].get("scores") != "places" and s[1].get("ties") != "order"]

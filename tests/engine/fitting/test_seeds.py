@@ -24,6 +24,7 @@ DRAWING = {
     "thurstone": {"errors": "bootstrap", "resamples": 3},
     "plackett_luce": {"solver": "gibbs"},
     "cranking": {"rounds": 2},
+    "partial_mallows": {"rounds": 2, "tolerance": 1e9},
     "kwiksort": {"tries": 1},
     "crf": {"rounds": 2},
     "lambdarank": {"rounds": 2},
