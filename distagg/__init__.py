@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from distagg.engine.inspect.attribution import explain
     from distagg.engine.inspect.describe import features
     from distagg.engine.inspect.quality import judge_experts
+    from distagg.engine.leaderboard import Board, board
     from distagg.engine.rank import Result
     from distagg.engine.rank_options import Shown
     from distagg.models import MODELS, model_named
@@ -37,6 +38,8 @@ _HOME = {
     "Dataset": "distagg.dataset",
     "MODELS": "distagg.models",
     "model_named": "distagg.models",
+    "Board": "distagg.engine.leaderboard",
+    "board": "distagg.engine.leaderboard",
     "compare": "distagg.engine.compare",
     "evaluate": "distagg.engine.api",
     "evaluate_runs": "distagg.engine.evaluate_runs",
@@ -56,9 +59,9 @@ _HOME = {
 }
 
 __all__ = [
-    "MODELS", "Dataset", "Result", "Shown", "compare", "evaluate", "evaluate_runs", "evaluate_users", "explain",
-    "features", "fit", "fit_completion", "import_dataset", "judge_experts", "model_named", "rank", "rbo", "solve",
-    "tune",
+    "MODELS", "Board", "Dataset", "Result", "Shown", "board", "compare", "evaluate", "evaluate_runs", "evaluate_users",
+    "explain", "features", "fit", "fit_completion", "import_dataset", "judge_experts", "model_named", "rank", "rbo",
+    "solve", "tune",
 ]  # fmt: skip
 
 

@@ -170,8 +170,8 @@ def matching(dataset: Dataset, condition: str | None) -> Dataset:
 
 
 PERIOD = (
-    option("--since", metavar="DATE", help="rank only pairs at or after this time, as in 2026-01-31"),
-    option("--until", metavar="DATE", help="rank only pairs before this time"),
+    option("--since", metavar="DATE", help="take only pairs at or after this time, as in 2026-01-31"),
+    option("--until", metavar="DATE", help="take only pairs before this time"),
 )
 
 

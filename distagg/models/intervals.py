@@ -25,7 +25,10 @@ def between(score: Floats, deviation: Floats, level: float) -> dict[str, np.ndar
 
 
 def over_resamples(scores: Floats, held: Bools, level: float) -> dict[str, np.ndarray]:  # (resamples, I) each
-    """Columns of bootstrap intervals, over those resamples that hold the item; infinite where fewer than two do."""
+    """Columns of bootstrap intervals, over those resamples that hold the item; infinite where fewer than two do.
+
+    Quantiles are those between which a further draw lies with the given probability (p (n + 1), Weibull 1939).
+    """
     count = held.sum(axis=0)
     columns = {name: np.full(scores.shape[1], value) for name, value in NOTHING_KNOWN.items()}
     tail = (1 - level) / 2
@@ -33,7 +36,7 @@ def over_resamples(scores: Floats, held: Bools, level: float) -> dict[str, np.nd
         rows = np.flatnonzero(count == times)
         seen = scores.T[rows][held.T[rows]].reshape(len(rows), times)
         columns["uncertainty"][rows] = seen.std(axis=1, ddof=1)
-        columns["low"][rows], columns["high"][rows] = np.quantile(seen, [tail, 1 - tail], axis=1)
+        columns["low"][rows], columns["high"][rows] = np.quantile(seen, [tail, 1 - tail], axis=1, method="weibull")
     return {**columns, "resamples": count}
 
 

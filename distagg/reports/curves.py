@@ -22,11 +22,23 @@ MOST_POINTS = 3000
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """An axis: its name, whether it is logarithmic, and values that it must include."""
+    """An axis: its name, whether it is logarithmic, values that it must include, and names of the values 0, 1, ..."""
 
     name: str
     log: bool = False
     shown: tuple[float, ...] = ()
+    names: tuple[str, ...] = ()
+
+    def text(self, tick: float) -> str:
+        """What stands at a tick."""
+        return self.names[round(tick)] if self.names else tick_text(tick)
+
+    def ticks(self, values: Sequence[float]) -> list[float]:
+        """Round numbers around the values or, of an axis with names, some of the places that have one."""
+        if not self.names:
+            return round_ticks([*values, *self.shown], self.log)
+        room = 3 if max(map(len, self.names)) < 8 else 2
+        return [float(place) for place in thinned(range(len(self.names)), room)]
 
 
 def lines(series: Mapping[str, Points], *, x: Axis, y: Axis, title: str, desc: str = "") -> Markup:
@@ -47,14 +59,14 @@ def _drawn(series: Mapping[str, Points], x: Axis, y: Axis, title: str, desc: str
     kept = {name: [p for p in points if _fits(p[0], x) and _fits(p[1], y)] for name, points in series.items()}
     kept = {name: points for name, points in kept.items() if points}
     labels = {name: shorten(printable(name), 16) for name in kept}
-    ticks_x = round_ticks([*(p[0] for points in kept.values() for p in points), *x.shown], x.log)
-    ticks_y = round_ticks([*(p[1] for points in kept.values() for p in points), *y.shown], y.log)
-    left = 12.0 + LETTER * max((columns(_tick_text(tick)) for tick in ticks_y), default=0)
+    ticks_x = x.ticks([p[0] for points in kept.values() for p in points])
+    ticks_y = y.ticks([p[1] for points in kept.values() for p in points])
+    left = 12.0 + LETTER * max((columns(tick_text(tick)) for tick in ticks_y), default=0)
     names = 0 if clouds else max((columns(label) for label in labels.values()), default=0)
     right, bottom = WIDTH - 12.0 - LETTER * names, HEIGHT - BOTTOM
     across, up = Scale(ticks_x, x.log, left, right), Scale(ticks_y, y.log, bottom, TOP)
     parts: list[Child] = [element("text", y.name, class_="tick", x=4, y=12)]
-    parts += _axes(ticks_x, ticks_y, across, up, left, right, bottom, x.name)
+    parts += _axes(ticks_x, ticks_y, across, up, left, right, bottom, x)
     place = {name: n for n, name in enumerate(kept)}
     for name, points in kept.items():
         colour = f"line-{place[name] % COLOURS}"
@@ -84,18 +96,18 @@ def _axes(
     left: float,
     right: float,
     bottom: float,
-    name: str,
+    x: Axis,
 ) -> list[Child]:
     parts: list[Child] = [element("line", class_="axis", x1=left, x2=right, y1=bottom, y2=bottom)]
     for tick in ticks_y:
         parts.append(element("line", class_="grid", x1=left, x2=right, y1=up(tick), y2=up(tick)))
-        parts.append(element("text", _tick_text(tick), class_="tick", x=left - 5, y=up(tick) + 4, text_anchor="end"))
+        parts.append(element("text", tick_text(tick), class_="tick", x=left - 5, y=up(tick) + 4, text_anchor="end"))
     parts += [
-        element("text", _tick_text(tick), class_="tick", x=across(tick), y=bottom + 15, text_anchor="middle")
+        element("text", x.text(tick), class_="tick", x=across(tick), y=bottom + 15, text_anchor="middle")
         for tick in ticks_x
     ]
     middle = (left + right) / 2
-    parts.append(element("text", name, class_="tick", x=middle, y=bottom + 31, text_anchor="middle"))
+    parts.append(element("text", x.name, class_="tick", x=middle, y=bottom + 31, text_anchor="middle"))
     return parts
 
 
@@ -140,7 +152,7 @@ def round_ticks(values: Sequence[float], log: bool) -> list[float]:
     return [step * n for n in range(below, max(above, below + 1) + 1)]
 
 
-def _tick_text(tick: float) -> str:
+def tick_text(tick: float) -> str:
     return f"{tick:,.0f}" if abs(tick) >= 1000 and tick == round(tick) else f"{tick:.4g}"
 
 

@@ -91,7 +91,7 @@ def coefficients_table(rows: Sequence[Mapping[str, Any]]) -> str:
     ---------  -----------  -----  ----  ----  ----------
     position           0.4   0.02  0.36  0.44     1.49182
     """
-    several = len({row["query"] for row in rows}) > 1
+    several = len({row.get("query") for row in rows}) > 1
     names = [name for name in rows[0] if several or name != "query"]
     body = [[f"{row[name]:.6g}" if isinstance(row[name], float) else row[name] for name in names] for row in rows]
     return render_table(names, body, "".join("l" if name in ("query", "covariate") else "r" for name in names))

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from distagg.reports import compare_report, consensus_report, dataset_report
+from distagg.reports.board_page import board_report
 from distagg.reports.experts_page import experts_report, explanation_report
 from distagg.reports.html import page, section
 from distagg.reports.run_page import run_report
@@ -183,7 +184,68 @@ def described() -> str:
     return dataset_report(dataset_info())
 
 
+def boarded() -> str:
+    """Thirty items in two parts that hardly met, an item alone, an infinite interval, and five months."""
+    draw = np.random.default_rng(4)
+    names = [f"model-{n}" if n % 3 else f"a-model-with-a-long-name-{n}" for n in range(30)]
+    items = [
+        {
+            "rank": n + 1, "item": name, "score": 1200 - 15 * n, "low": 1100 - 15 * n if n else -np.inf,
+            "high": 1300 - 15 * n if n else np.inf, "rank_low": max(1, n - 4), "rank_high": min(30, n + 9),
+            "group": 1 + n // 6, "battles": 1000.0 / (n + 1), "win_rate": 0.9 - 0.02 * n,
+            "status": "ok" if n else "unbeaten",
+        }
+        for n, name in enumerate(names)
+    ]  # fmt: skip
+    about = {
+        "model": "bradley_terry", "scale": "elo", "anchor": "model-1:1185", "ties": "davidson", "prior": "gaussian",
+        "errors": "standard", "level": 0.95, "battles": 123456.0, "reach": 3.6, "left_out": 2,
+        "fit": {"converged": True, "weight": 1.2, "tie": 0.4},
+    }  # fmt: skip
+    links = {
+        "components": [names[:29], names[29:]], "pairs": 200, "possible": 435,
+        "thinnest": {"items": names[20:29], "battles": 12.0, "share": 0.01},
+    }  # fmt: skip
+    edges = [
+        (a, b, float(draw.integers(1, 90))) for a in range(29) for b in range(a) if (a > 19) == (b > 19) or a == b + 9
+    ]
+    matrix = [
+        [None if 29 in (a, b) and a != b else 1 / (1 + 10 ** ((a - b) / 26)) for b in range(30)] for a in range(30)
+    ]
+    groups = [names[n : n + 6] for n in range(0, 30, 6)]
+    board = {"query": "all", "items": items, "groups": groups, "links": links, "about": about}
+    periods = [
+        {"period": f"2026-0{n}", "items": [{**row, "score": row["score"] + float(draw.normal(0, 20))} for row in items]}
+        for n in range(1, 6)
+    ]
+    return board_report(
+        {"title": "battles", "boards": [board | {"matrix": matrix, "edges": edges}], "periods": periods}
+    )
+
+
+def boarded_small() -> str:
+    """Three items: numbers are written into cells; and two boards on one page."""
+    names = ["ada", "bert", "cleo"]
+    items = [
+        {
+            "rank": n + 1, "item": name, "score": 0.5 - n / 2, "low": -1.0 - n, "high": 1.0 - n / 3, "rank_low": 1,
+            "rank_high": 3, "group": 1, "battles": 9.5, "win_rate": 0.5, "status": "ok",
+        }
+        for n, name in enumerate(names)
+    ]  # fmt: skip
+    about = {
+        "model": "thurstone", "scale": "plain", "anchor": "", "ties": "half", "prior": "none", "errors": "bootstrap",
+        "level": 0.9, "battles": 14.0, "reach": 2.1, "left_out": 0, "fit": {"converged": False},
+    }  # fmt: skip
+    links = {"components": [names], "pairs": 3, "possible": 3, "thinnest": None}
+    board = {"query": "q1", "items": items, "groups": [names], "links": links, "about": about}
+    board |= {"matrix": [[0.5, 0.7, 0.99], [0.3, 0.5, 0.6], [0.01, 0.4, 0.5]], "edges": [(0, 1, 5.0), (1, 2, 4.0)]}
+    return board_report({"title": "two", "boards": [board, board | {"query": "q2"}]})
+
+
 PAGES: dict[str, Callable[[], str]] = {
+    "board": boarded,
+    "two boards": boarded_small,
     "compare": compared,
     "compare, short names": compared_without_long_names,
     "run": ran,

@@ -350,15 +350,21 @@ class AdjustedFit:
         return np.asarray(result, dtype=np.float64)
 
 
+def fit_query(model: BradleyTerry, query: Chunk, params: Params) -> AdjustedFit:
+    """The fit of a chunk of one whole query."""
+    stage: Any = Survey(model, params)
+    while isinstance(stage, Stage):
+        stage = stage.finish(stage.sent().map(query))
+    fit: AdjustedFit = stage.statistics
+    return fit
+
+
 def fit_whole(model: BradleyTerry, chunk: Chunk, params: Params) -> Outcome:
     """The fit of every query of a chunk, one after the other."""
     outcomes = []
     for q in range(chunk.n_queries):
         query = chunk.select(np.arange(chunk.n_queries) == q)
-        stage: Any = Survey(model, params)
-        while isinstance(stage, Stage):
-            stage = stage.finish(stage.sent().map(query))
-        outcomes.append(stage.statistics.outcome(model, query, trace=False))
+        outcomes.append(fit_query(model, query, params).outcome(model, query, trace=False))
     items = {name: np.concatenate([each.items[name] for each in outcomes]) for name in model.item_columns}
     fits: dict[str, Any] = {}
     for name in model.query_columns:

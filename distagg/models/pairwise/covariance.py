@@ -119,7 +119,7 @@ def expected(link: int, gap: Floats, eta: float) -> Floats:
     """The chance to win at a gap of scores, plus half the chance of a tie, in links that have ties.
 
     >>> expected(DAVIDSON, np.array([0.0, 1.0]), 0.0).round(3).tolist()
-    [0.5, 0.658]
+    [0.5, 0.66]
     """
     if link == PROBIT:
         chance = ndtr(gap * ROOT_HALF)

@@ -14,9 +14,10 @@ two can be told apart. Cost: items^3, and items^2 for each draw.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -30,6 +31,8 @@ from distagg.models.pairwise.resamples import resample
 from distagg.types import OFFSET, Bools, Floats, Indices, Labels, Offsets
 
 if TYPE_CHECKING:
+    from distagg.models.pairwise.adjusted import AdjustedFit
+    from distagg.models.pairwise.model import BradleyTerry
     from distagg.models.pairwise.solver import Pairwise
 
 DRAWS = 2_000  # of the largest error of a gap
@@ -50,8 +53,9 @@ class Standings:
     status: Labels  # (n,) codes of STATUS
     component: Labels  # (n,)
     chance: Floats  # (n, n) to win, plus half the chance of a tie; NaN between components
+    spread: Floats  # (n, n) covariance of the errors of scores
     reach: float  # standard errors of a gap beyond which an item is clearly better
-    fit: dict[str, float]  # how the fit ended
+    fit: dict[str, Any]  # how the fit ended
 
 
 class Judged(NamedTuple):
@@ -59,43 +63,6 @@ class Judged(NamedTuple):
 
     kept: Bools
     anchor: Indices
-
-
-def standings(model: Pairwise, chunk: Chunk, counts: Counts, judged: Judged, *, split: bool) -> list[Standings]:
-    """The standings of every query of a chunk, from pair counts; ``split``: the chunk does not have all pairs."""
-    graph = model.examine(counts)
-    if model.prior == "none":
-        model.refuse_endless(chunk, graph, split=split)
-    outcome, eta = model.fitted(counts, graph)
-    draws = None
-    if model.errors == "bootstrap":
-        if split:
-            raise UsageError(f"{model.name}: errors=bootstrap needs whole queries; choose errors=standard")
-        draws = resample(model, chunk, counts, graph, outcome, eta)[0]
-    result = []
-    for q in range(chunk.n_queries):
-        items = slice(int(chunk.item_offsets[q]), int(chunk.item_offsets[q + 1]))
-        terms, own = model.terms(outcome), graph.component[items]
-        errors = None if draws is None else draws[:, items] - outcome.score[items]
-        if errors is None:
-            spread = covariance(counts, q, own, outcome.score[items], float(eta[q]), terms)
-        else:
-            spread = np.cov(errors, rowvar=False).reshape(len(own), len(own))
-        fit = Fitted(outcome.score[items], own, graph.status[items], spread, errors)
-        share = reference(own, (counts.won + counts.lost)[items], int(judged.anchor[q]))
-        prior = float(model.prior_deviation(terms.weight[[q]])[0])
-        deviation, low, high = shown_intervals(fit, share, prior, model.level)
-        seed = np.random.SeedSequence([model.seed, int(chunk.positions[q])])
-        rank_low, rank_high, reach = rank_bounds(fit, judged.kept[items], model.level, seed)
-        chance = expected(terms.link, fit.score[:, None] - fit.score, float(eta[q]))
-        chance[own[:, None] != own] = np.nan
-        ended = {name: column[q].item() for name, column in outcome.queries.items()}
-        result.append(
-            Standings(
-                fit.score, deviation, low, high, rank_low, rank_high, fit.status, own, chance, reach, ended
-            )
-        )  # fmt: skip
-    return result
 
 
 class Fitted(NamedTuple):
@@ -106,6 +73,83 @@ class Fitted(NamedTuple):
     status: Labels  # (n,)
     spread: Floats  # (n, n) covariance of their errors
     errors: Floats | None  # (resamples, n) of a bootstrap
+
+
+class Ending(NamedTuple):
+    """What else a fit of one query knows."""
+
+    compared: Floats  # (n,) comparisons of every item
+    eta: float  # tie parameter
+    prior: float  # deviation of the prior
+    ended: dict[str, Any]  # columns of the fit
+
+
+def counted_fits(model: Pairwise, chunk: Chunk, counts: Counts, *, split: bool) -> list[tuple[Fitted, Ending]]:
+    """The fit of every query of a chunk from pair counts; ``split``: the chunk does not have all pairs."""
+    graph = model.examine(counts)
+    if model.prior == "none":
+        model.refuse_endless(chunk, graph, split=split)
+    outcome, eta = model.fitted(counts, graph)
+    draws = None
+    if model.errors == "bootstrap":
+        if split:
+            raise UsageError(f"{model.name}: errors=bootstrap needs whole queries; choose errors=standard")
+        draws = resample(model, chunk, counts, graph, outcome, eta)[0]
+    terms, fits = model.terms(outcome), []
+    for q in range(chunk.n_queries):
+        items = slice(int(chunk.item_offsets[q]), int(chunk.item_offsets[q + 1]))
+        own, score = graph.component[items], outcome.score[items]
+        errors = None if draws is None else draws[:, items] - score
+        if errors is None:
+            spread = covariance(counts, q, own, score, float(eta[q]), terms)
+        else:
+            spread = np.cov(errors, rowvar=False).reshape(len(own), len(own))
+        prior = float(model.prior_deviation(terms.weight[[q]])[0])
+        ended = {name: column[q].item() for name, column in outcome.queries.items()}
+        fit = Fitted(score, own, graph.status[items], spread, errors)
+        fits.append((fit, Ending((counts.won + counts.lost)[items], float(eta[q]), prior, ended)))
+    return fits
+
+
+def adjusted_fit(model: BradleyTerry, query: Chunk, fit: AdjustedFit) -> tuple[Fitted, Ending]:
+    """The fit of one query with covariates."""
+    outcome, size, counts = fit.outcome(model, query, trace=False), fit.problem.size, fit.problem.counts
+    spread = fit.covariance(model)[:size, :size]
+    prior = float(model.prior_deviation(np.array([fit.weight]))[0])
+    ended = {name: column[0] for name, column in outcome.queries.items()}
+    ended = {name: value.item() if isinstance(value, np.generic) else value for name, value in ended.items()}
+    fitted = Fitted(outcome.score, outcome.items["component"], outcome.items["status"], spread, None)
+    return fitted, Ending(counts.won + counts.lost, 0.0, prior, ended)
+
+
+def standings(model: Pairwise, chunk: Chunk, fits: Sequence[tuple[Fitted, Ending]], judged: Judged) -> list[Standings]:
+    """The standings of every query of a chunk, from its fits."""
+    result = []
+    for q, (fit, ending) in enumerate(fits):
+        items = slice(int(chunk.item_offsets[q]), int(chunk.item_offsets[q + 1]))
+        share = reference(fit.component, ending.compared, int(judged.anchor[q]))
+        deviation, low, high = shown_intervals(fit, share, ending.prior, model.level)
+        seed = np.random.SeedSequence([model.seed, int(chunk.positions[q])])
+        rank_low, rank_high, reach = rank_bounds(fit, judged.kept[items], model.level, seed)
+        chance = expected(model.link, fit.score[:, None] - fit.score, ending.eta)
+        chance[fit.component[:, None] != fit.component] = np.nan
+        result.append(
+            Standings(
+                score=fit.score,
+                deviation=deviation,
+                low=low,
+                high=high,
+                rank_low=rank_low,
+                rank_high=rank_high,
+                status=fit.status,
+                component=fit.component,
+                chance=chance,
+                spread=fit.spread,
+                reach=reach,
+                fit=ending.ended,
+            )
+        )
+    return result
 
 
 def reference(component: Labels, compared: Floats, anchor: int) -> Floats:  # (n,)
@@ -121,7 +165,7 @@ def reference(component: Labels, compared: Floats, anchor: int) -> Floats:  # (n
 def shown_intervals(fit: Fitted, share: Floats, prior: float, level: float) -> tuple[Floats, Floats, Floats]:
     """Deviation, low and high of every score about its reference; what nothing is known of has the prior's deviation.
 
-    Normal intervals, or quantiles of bootstrap draws.
+    Normal intervals, or quantiles of bootstrap draws between which a further draw lies with this probability.
     """
     deviation, tail = np.zeros(len(fit.score)), 0.5 - level / 2
     ends = np.zeros((2, len(fit.score)))
@@ -132,7 +176,7 @@ def shown_intervals(fit: Fitted, share: Floats, prior: float, level: float) -> t
         deviation[rows] = np.sqrt(np.where(own == 1.0, 0.0, np.maximum(variance, 0.0)))
         if fit.errors is not None:
             seen = fit.errors[:, rows] - (fit.errors[:, rows] @ own)[:, None]
-            ends[:, rows] = np.quantile(seen, [tail, 1.0 - tail], axis=0)
+            ends[:, rows] = np.quantile(seen, [tail, 1.0 - tail], axis=0, method="weibull")
     alone = fit.status == ISOLATED
     deviation[alone] = prior
     if fit.errors is None or alone.any():

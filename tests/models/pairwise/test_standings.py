@@ -16,6 +16,7 @@ from distagg.models.pairwise import standings as module
 from distagg.models.pairwise.standings import (
     Fitted,
     Judged,
+    counted_fits,
     inverse_errors,
     largest_gaps,
     rank_bounds,
@@ -46,7 +47,7 @@ def standing(chunk, anchor=-1, kept=None, **settings):
     model = model_named("bradley_terry", {"errors": "standard", **settings})
     counts = model.counting(chunk).count(chunk)
     kept = np.ones(chunk.n_items, dtype=bool) if kept is None else kept
-    return standings(model, chunk, counts, Judged(kept, np.array([anchor])), split=False)[0]
+    return standings(model, chunk, counted_fits(model, chunk, counts, split=False), Judged(kept, np.array([anchor])))[0]
 
 
 def test_the_largest_gap_is_the_naive_one():

@@ -1,0 +1,170 @@
+"""The share of intervals of a board that hold the truth, on simulated boards with thin items.
+
+    python jobs/bench/board_coverage.py [--boards 1000] [--bootstrap 200] [--json FILE]
+
+Strengths are drawn from a normal distribution (and, to see what a wrong prior costs, from others), opponents unevenly:
+the first items meet a hundred times as often as the last ones, and a few thin items have 2 to 8 battles each. Ties
+follow the model that is fitted: a tie is a half win of a battle whose expected result is the logistic function of the
+gap (ties=half), or Davidson's. Every board is fitted as ``distagg board`` fits it. Columns are shares of 95% intervals:
+of scores, of scores of thin items, of gaps of two items; and of boards whose intervals of ranks all hold the true rank.
+Goals: 93 to 97% of scores and gaps, at least 95% of boards by ranks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from goals import print_table
+
+from distagg.dataset.chunk import Chunk, chunk_from_tables
+from distagg.models import model_named
+from distagg.models.pairwise.standings import Judged, Standings, counted_fits, inverse_errors, standings
+from distagg.types import PAIRS_TABLE, QUERIES_TABLE
+
+Z = 1.959963984540054
+NORMAL: Callable[[np.random.Generator, int], np.ndarray] = lambda draw, size: draw.normal(size=size)  # noqa: E731
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Simulated boards: items, of which some are thin; battles; ties (share at equal strength) and their model."""
+
+    name: str
+    items: int = 20
+    thin: int = 4
+    battles: int = 800
+    ties: float = 0.0
+    rule: str = "half"
+    truth: Callable[[np.random.Generator, int], np.ndarray] = NORMAL
+    goal: bool = True
+
+
+SETTINGS = (
+    Setting("20 items, no ties"),
+    Setting("20 items, 30% ties as half wins", ties=0.3),
+    Setting("20 items, 30% ties by davidson", ties=0.3, rule="davidson"),
+    Setting("8 items, 200 battles", items=8, thin=3, battles=200),
+    Setting("60 items, 6,000 battles", items=60, thin=12, battles=6000, ties=0.2),
+    Setting("strengths uniform", truth=lambda draw, size: draw.uniform(-1.8, 1.8, size)),
+    Setting("strengths Student's t, 4 degrees", truth=lambda draw, size: draw.standard_t(4, size), goal=False),
+)
+ERRORS = ("standard", "bootstrap")
+
+
+def battles_of(setting: Setting, seed: int) -> tuple[np.ndarray, Chunk]:
+    """True strengths, and the battles of one board."""
+    draw = np.random.default_rng(np.random.SeedSequence([seed, len(setting.name)]))
+    truth = setting.truth(draw, setting.items)
+    regular = setting.items - setting.thin
+    share = np.arange(1, regular + 1) ** -0.7
+    share /= share.sum()
+    one, two = (draw.choice(regular, setting.battles, p=share) for _ in range(2))
+    pairs = [(a, b) for a, b in zip(one, two, strict=True) if a != b]
+    for thin in range(regular, setting.items):
+        pairs += [(thin, other) for other in draw.choice(regular, 2 + 2 * ((thin - regular) % 4), p=share)]
+    a, b = np.array(pairs).T
+    result = outcomes(draw, truth[a] - truth[b], setting)
+    winner, loser = np.where(result == 0.0, b, a), np.where(result == 0.0, a, b)
+    return truth, chunk_of(setting.items, winner, loser, result == 0.5)
+
+
+def outcomes(draw: np.random.Generator, gap: np.ndarray, setting: Setting) -> np.ndarray:
+    """1 for a win, 0.5 for a tie, 0 for a loss."""
+    if setting.rule == "davidson":
+        nu = 2 * setting.ties / (1 - setting.ties)
+        up, down = np.exp(gap / 2), np.exp(-gap / 2)
+        win, tie = up / (up + down + nu), nu / (up + down + nu)
+    else:
+        chance = 1 / (1 + np.exp(-gap))
+        tie = 4 * setting.ties * chance * (1 - chance)
+        win = chance - tie / 2
+    at = draw.random(len(gap))
+    return np.where(at < win, 1.0, np.where(at < win + tie, 0.5, 0.0))
+
+
+def chunk_of(items: int, winner: np.ndarray, loser: np.ndarray, tie: np.ndarray) -> Chunk:
+    names = [f"i{n}" for n in range(items)]
+    rows = [{"query": "q", "part": "", "item": names, "label": [None] * items, "missed": []}]
+    size = len(winner)
+    pairs = {
+        "query": np.zeros(size, int), "expert": np.zeros(size, int), "winner": winner, "loser": loser,
+        "weight": np.ones(size), "tie": tie,
+    }  # fmt: skip
+    schema = pa.schema([field for field in PAIRS_TABLE if field.name in pairs])
+    return chunk_from_tables(
+        pa.Table.from_pylist(rows, QUERIES_TABLE), None, pa.table(pairs).select(schema.names).cast(schema), n_experts=1
+    )
+
+
+def covered(setting: Setting, errors: str, resamples: int, seed: int) -> dict[str, float]:
+    """Shares of one board's intervals that hold the truth."""
+    truth, chunk = battles_of(setting, seed)
+    model = model_named("bradley_terry", {"errors": errors, "resamples": resamples, "ties": setting.rule, "seed": seed})
+    counts = model.counting(chunk).count(chunk)
+    everybody = Judged(np.ones(setting.items, dtype=np.bool_), np.array([-1]))
+    found: Standings = standings(model, chunk, counted_fits(model, chunk, counts, split=False), everybody)[0]
+    compared = counts.won + counts.lost
+    true = truth - (compared * truth).sum() / compared.sum()
+    held = (found.low <= true) & (true <= found.high)
+    low, high = np.triu_indices(setting.items, 1)
+    steady = inverse_errors(found.spread, np.zeros(setting.items, int))[low, high]
+    miss = np.abs((found.score - truth)[low] - (found.score - truth)[high]) * steady
+    rank = 1 + (truth[None, :] > truth[:, None]).sum(axis=1)
+    ranks = (found.rank_low <= rank) & (rank <= found.rank_high)
+    return {
+        "scores": held.mean(), "thin": held[setting.items - setting.thin :].mean(), "gaps": (miss <= Z).mean(),
+        "all gaps": float(miss.max() <= found.reach), "boards by ranks": float(ranks.all()),
+        "width of ranks": float((found.rank_high - found.rank_low + 1).mean() / setting.items),
+    }  # fmt: skip
+
+
+def simulate(setting: Setting, errors: str, boards: int, resamples: int) -> dict[str, float]:
+    rows = [covered(setting, errors, resamples, seed) for seed in range(boards)]
+    return {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
+
+
+def table(rows: list[dict[str, object]]) -> list[list[str]]:
+    """Cells of the printed table, as Markdown has them too."""
+    return [
+        [str(row["setting"]), str(row["errors"]), *(f"{100 * float(str(row[name])):.1f}" for name in COLUMNS)]
+        for row in rows
+    ]
+
+
+COLUMNS = ("scores", "thin", "gaps", "boards by ranks", "width of ranks")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--boards", type=int, default=1000)
+    parser.add_argument("--bootstrap", type=int, default=200, metavar="RESAMPLES", help="0 leaves the bootstrap out")
+    parser.add_argument("--only", default="", help="settings whose name contains this")
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    given = parser.parse_args()
+    rows: list[dict[str, object]] = []
+    for setting in SETTINGS:
+        for errors in ERRORS if given.bootstrap else ERRORS[:1]:
+            if given.only in setting.name:
+                shares = simulate(setting, errors, given.boards, given.bootstrap or 2)
+                rows.append({"setting": setting.name, "errors": errors, "boards": given.boards, **shares})
+                print_table(("setting", "errors", *COLUMNS), table(rows[-1:]))
+    print()
+    print_table(("setting, % of 95% intervals", "errors", *COLUMNS), table(rows))
+    goals = {setting.name for setting in SETTINGS if setting.goal}
+    for row in rows:
+        off = [name for name in ("scores", "gaps") if not 0.93 <= float(str(row[name])) <= 0.97]
+        off += [name for name in ("boards by ranks",) if float(str(row[name])) < 0.95]
+        if off and row["setting"] in goals:
+            print(f"missed: {row['setting']}, {row['errors']}: {', '.join(off)}")
+    if given.json:
+        given.json.write_text(json.dumps(rows, indent=1), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
