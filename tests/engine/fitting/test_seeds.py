@@ -26,6 +26,7 @@ DRAWING = {
     "cranking": {"rounds": 2},
     "partial_mallows": {"rounds": 2, "tolerance": 1e9},
     "kwiksort": {"tries": 1},
+    "sup_mc": {"rounds": 2, "mode": "serial"},
     "crf": {"rounds": 2},
     "lambdarank": {"rounds": 2},
     "stagg": {"rounds": 2},
