@@ -10,6 +10,8 @@ import numpy as np
 from distagg.jit import kernel
 from distagg.types import Floats, Offsets
 
+MOST_ROWS = 2_000  # beyond, LAPACK is much faster; its last bits may depend on the number of its threads
+
 
 @kernel
 def dot(x: Floats, y: Floats) -> float:
@@ -72,3 +74,22 @@ def invert(matrix: Floats) -> None:
                 matrix[i, k] = 0.0
                 for j in range(size):
                     matrix[i, j] -= factor * matrix[k, j]
+
+
+def solved(matrix: Floats, right: Floats) -> Floats:
+    """The solution of a symmetric positive definite system (size, size), (size,); arguments stay as they are."""
+    if len(matrix) > MOST_ROWS:
+        return np.asarray(np.linalg.solve(matrix, right), dtype=np.float64)
+    lower, solution = matrix.copy(), right.copy()
+    cholesky(lower)
+    solve_factored(lower, solution)
+    return solution
+
+
+def inverse(matrix: Floats) -> Floats:
+    """The inverse of a symmetric positive definite matrix (size, size), which stays as it is."""
+    if len(matrix) > MOST_ROWS:
+        return np.asarray(np.linalg.inv(matrix), dtype=np.float64)
+    result = matrix.copy()
+    invert(result)
+    return result

@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from distagg.optimise.linear import solved
 from distagg.types import Floats
 
 ROUNDING = 1e-12  # a value that is lower by no larger share is as high
@@ -57,6 +58,6 @@ class NewtonAscent:
         if self.evaluations and not value >= self.value - ROUNDING * abs(self.value):
             step = 0.5 * self.step
             return replace(self, trial=self.x + step, step=step, gain=0.5 * self.gain, evaluations=evaluations)
-        step = np.asarray(np.linalg.solve(curvature, gradient), dtype=np.float64)
+        step = solved(curvature, gradient)
         gain = 0.5 * float(gradient @ step) / observations
         return NewtonAscent(self.trial + step, self.trial, step, value, gain, evaluations)

@@ -27,6 +27,7 @@ from distagg.models.pairwise.kernels import SETTLED
 from distagg.models.pairwise.routes import DIGITS, SOUGHT
 from distagg.models.rounds import Gathered, Params, Stage, Statistics
 from distagg.optimise.convergence import Ended
+from distagg.optimise.linear import inverse
 from distagg.optimise.newton import NewtonAscent
 from distagg.types import Floats, Indices, Offsets
 
@@ -233,7 +234,7 @@ class NewtonRound(Stage):
         matrix = hessian.copy()
         matrix[np.arange(size), np.arange(size)] += weight
         slope[:size] += weight * point[:size]
-        return value + 0.5 * weight * float(point[:size] @ point[:size]), slope, matrix
+        return value + 0.5 * weight * float((point[:size] ** 2).sum()), slope, matrix
 
     def _refuse_separated(self, point: Floats, hessian: Floats, first: Floats) -> None:
         """Refuse covariates that together separate winners from losers: their curvature vanishes on the way."""
@@ -332,20 +333,20 @@ class AdjustedFit:
         hessian = problem.hessian(self.sums)
         curve, weight = np.diagonal(hessian)[:size].copy(), self.weight if model.prior == "gaussian" else 0.0
         hessian[np.arange(size), np.arange(size)] += weight
-        inverse = np.asarray(np.linalg.inv(problem.fixed(hessian)), dtype=np.float64)
+        spread = inverse(problem.fixed(hessian))
         dispersion = 1.0
         if model.ties == "half" and problem.counts.ties[0] > 0:
             varied = 4.0 * float(self.sums["curve"].sum())
             dispersion = max(1.0 - float(problem.counts.ties[0]) / varied, LEAST_DISPERSION)
         known = 1.0 + float((curve / np.maximum(curve + weight, np.finfo(float).tiny)).sum())
         wider = known / max(known - 2.0, 1.0) if model.seeks else 1.0
-        result = dispersion * inverse
-        if weight and wider != dispersion:
-            result += (wider - dispersion) * weight * inverse[:, :size] @ inverse[:size]
+        result = dispersion * spread
+        if weight and wider != dispersion:  # einsum, not BLAS, whose last bits depend on its threads
+            result += (wider - dispersion) * weight * np.einsum("ij,jk->ik", spread[:, :size], spread[:size])
         if model.seeks:
             score = self.point[:size]
             centre = (np.bincount(problem.component, score) / np.bincount(problem.component))[problem.component]
-            moved = weight * inverse[:, :size] @ (score - centre)
+            moved = weight * np.einsum("ij,j->i", spread[:, :size], score - centre)
             result += 2.0 / known * np.outer(moved, moved)
         return np.asarray(result, dtype=np.float64)
 
