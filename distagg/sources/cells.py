@@ -24,6 +24,7 @@ from distagg.sources.source import open_bytes
 from distagg.times import parse_times
 
 DELIMITER = {"csv": ",", "tsv": "\t"}
+PIECE = 1 << 20  # characters of a JSON array that are read at once
 ID = "an id: text that is not empty, or a whole number"  # what errors expect
 
 
@@ -151,6 +152,50 @@ def json_objects(file: Path) -> Iterator[tuple[int, dict[str, object]]]:
         for line, raw in enumerate(stream, start=1):
             if raw.strip():
                 yield line, json_object(file, raw, line)
+
+
+def json_records(file: Path) -> Iterator[dict[str, object]]:
+    """The objects of a file that is one JSON array, read piece by piece; an InputError if it is anything else."""
+    decoder = json.JSONDecoder()
+    with open_bytes(file) as stream:
+        text = io.TextIOWrapper(stream, encoding="utf-8-sig")
+        rest, number, ended = text.read(PIECE).lstrip(), 0, False
+        if not rest.startswith("["):
+            raise InputError(str(file), found=f"'{rest[:20]}'", expected="an array of objects, or the suffix .jsonl")
+        rest = rest[1:]
+        while True:
+            rest = rest.lstrip(" \t\r\n,")
+            if rest.startswith("]"):
+                return
+            try:
+                row, end = decoder.raw_decode(rest)
+            except (ValueError, RecursionError) as error:
+                piece = text.read(max(PIECE, len(rest)))  # the object goes on, or is broken
+                ended, rest = not piece, rest + piece
+                if ended:
+                    found = f"broken JSON in object {number + 1} ({error})"
+                    raise InputError(str(file), found=found, expected="an array of objects") from None
+                continue
+            number += 1
+            if not isinstance(row, dict):
+                raise InputError(str(file), line=number, found=json_text(row)[:40], expected="one JSON object")
+            rest = rest[end:]
+            yield row
+
+
+def flat(row: dict[str, object]) -> dict[str, object]:
+    """The object with nested ones laid out: their names joined by dots.
+
+    >>> flat({"a": 1, "b": {"c": {"d": 2}, "e": 3}})
+    {'a': 1, 'b.c.d': 2, 'b.e': 3}
+    """
+    cells: dict[str, object] = {}
+    for name, value in row.items():
+        if isinstance(value, dict) and value:
+            cells |= {f"{name}.{inner}": cell for inner, cell in flat(value).items()}
+        else:
+            cells[name] = value
+    return cells
 
 
 def json_object(file: Path, raw: bytes, line: int) -> dict[str, object]:

@@ -59,7 +59,7 @@ def kind_of_file(file: Path, columns: Mapping[str, str] | None = None) -> str:
     if suffix(file) in FORMATS:
         header = (*open_long_table(file, ()).header, *folder_columns([folder.name for folder in file.parents]))
         kinds = _kinds_of_header(file, header, columns)
-    lines = _first_lines(file) if not kinds and FORMATS.get(suffix(file)) not in ("parquet", "jsonl") else []
+    lines = _first_lines(file) if not kinds and FORMATS.get(suffix(file)) not in ("parquet", "jsonl", "json") else []
     kinds = kinds or _kinds_of_lines(lines)
     if len(kinds) == 1:
         return kinds[0]

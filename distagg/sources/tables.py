@@ -1,15 +1,16 @@
-"""Long tables in files: CSV, TSV (both may be .gz), Parquet and JSON lines, streamed a batch at a time.
+"""Long tables in files: CSV, TSV (both may be .gz), Parquet, JSON lines and JSON arrays, streamed a batch at a time.
 
-All formats give the same batches and the same errors. Rows have no line numbers; ``lines`` counts lines only for
-errors.
+Cells of nested objects have names with dots. All formats give the same batches and the same errors. Rows have no line
+numbers; ``lines`` counts lines only for errors.
 """
 
 from __future__ import annotations
 
 import difflib
 import io
+import itertools
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import Literal
@@ -21,9 +22,19 @@ import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet as pq
 
+from distagg.arrow import no_rows
 from distagg.columns import Names, folder_columns, known_columns, not_understood
 from distagg.errors import InputError
-from distagg.sources.cells import DELIMITER, Column, csv_rows, json_object, json_objects, json_text
+from distagg.sources.cells import (
+    DELIMITER,
+    Column,
+    csv_rows,
+    flat,
+    json_object,
+    json_objects,
+    json_records,
+    json_text,
+)
 from distagg.sources.source import BATCH_BYTES, open_bytes
 
 log = logging.getLogger("distagg")
@@ -36,6 +47,7 @@ FORMATS = {
     ".pq": "parquet",
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
+    ".json": "json",
 }
 _JSON_TYPE = {
     "id": pa.string(),
@@ -57,7 +69,7 @@ class LongTable:
     """One file whose header has been read."""
 
     file: Path
-    format: Literal["csv", "tsv", "parquet", "jsonl"]
+    format: Literal["csv", "tsv", "parquet", "jsonl", "json"]
     header: tuple[str, ...]
     columns: tuple[Column, ...]  # known columns in the header, in the order of ``known``
     others: tuple[str, ...]  # columns of the header that are not read
@@ -103,10 +115,13 @@ class LongTable:
     def first_cell(self, name: str) -> object:
         """The first cell of a column; None if there are no rows, or if it is empty."""
         if self.format == "parquet":
-            first = next(iter(pq.ParquetFile(self.file).iter_batches(1, columns=[name])), None)
-            return first.column(0)[0].as_py() if first else None
+            with pq.ParquetFile(self.file) as parquet:
+                first = next(iter(parquet.iter_batches(1, columns=[name])), None)
+            return laid_out(pa.Table.from_batches([first]))[name][0].as_py() if first else None
+        if self.format == "json":
+            return flat(next(json_records(self.file))).get(name)
         if self.format == "jsonl":
-            return next(json_objects(self.file))[1].get(name)
+            return flat(next(json_objects(self.file))[1]).get(name)
         rows = csv_rows(self.file, self.format)
         next(rows)  # the header
         cells = next(rows, (0, []))[1]
@@ -122,11 +137,11 @@ class LongTable:
             yield pa.table({column.name: self._convert(column, batch, row) for column in self.columns})
             row += len(batch)
         if row < least:
-            raise self.error("no rows", "at least one row below the header" if self.format != "jsonl" else "rows")
+            raise self.error("no rows", "at least one row below the header" if "json" not in self.format else "rows")
 
     def lines(self, rows: Sequence[int]) -> list[int]:
-        """The line number (in Parquet: the row, from 1) of each of these rows, given in ascending order from 0."""
-        if self.format == "parquet":
+        """The line number (in Parquet and .json: the row, from 1) of these rows, given in ascending order from 0."""
+        if self.format in ("parquet", "json"):
             return [row + 1 for row in rows]
         wanted = iter(rows)
         mentions: list[int] = []
@@ -164,6 +179,10 @@ class LongTable:
             yield from self._parquet()
         elif self.format == "jsonl":
             yield from self._jsonl()
+        elif self.format == "json":
+            numbered = enumerate(json_records(self.file), start=1)
+            while rows := list(itertools.islice(numbered, BLOCK_ROWS)):
+                yield self._cells(rows)
         else:
             yield from self._csv()
 
@@ -172,7 +191,7 @@ class LongTable:
         try:
             with pq.ParquetFile(self.file) as parquet:
                 for batch in parquet.iter_batches(BLOCK_ROWS, columns=names, use_threads=False):
-                    yield pa.Table.from_batches([batch])
+                    yield laid_out(pa.Table.from_batches([batch]))
         except (OSError, pa.ArrowException) as error:
             raise _unreadable(self.file, "Parquet file", error) from error
 
@@ -207,10 +226,13 @@ class LongTable:
         return self.error(f"text that does not parse ({error})", f"a {self.format} table")
 
     def _jsonl(self) -> Iterator[pa.Table]:
-        schema = self._json_schema()
+        nested = not set(self._stored) <= set(next(json_objects(self.file))[1])
+        schema = None if nested else self._json_schema()
         line = 1
         for block in _line_blocks(self.file):
             try:
+                if nested:
+                    raise pa.ArrowInvalid("nested columns")
                 table = pa.json.read_json(
                     io.BytesIO(block),
                     read_options=pa.json.ReadOptions(use_threads=False, block_size=len(block) + 1),
@@ -238,12 +260,15 @@ class LongTable:
 
     def _json_rows(self, block: bytes, first_line: int) -> pa.Table:
         """Parse a block that Arrow refused, object by object: mixed types are valid, broken JSON is not."""
+        lines = enumerate(block.split(b"\n"), start=first_line)
+        return self._cells((line, json_object(self.file, raw, line)) for line, raw in lines if raw.strip())
+
+    def _cells(self, rows: Iterable[tuple[int, dict[str, object]]]) -> pa.Table:
+        """The stored columns of numbered objects, as text."""
         stored = [column for column in self.columns if column.heading in self._stored]
         cells: dict[str, list[str | None]] = {column.heading: [] for column in stored}
-        for line, raw in enumerate(block.split(b"\n"), start=first_line):
-            if not raw.strip():
-                continue
-            row = json_object(self.file, raw, line)
+        for line, nested in rows:
+            row = flat(nested)
             if not self.others and (extra := next((name for name in row if name not in self.header), None)):
                 raise self.error(
                     f"column '{extra}'", f"the columns of the first row: {', '.join(self.header)}", line=line
@@ -318,17 +343,32 @@ def _header(file: Path, kind: str) -> tuple[str, ...]:
         with open_bytes(file):
             pass  # raise the error for a missing file, if it is missing
         try:
-            names = pq.read_schema(file).names
+            names = laid_out(no_rows(pq.read_schema(file))).column_names
         except (OSError, pa.ArrowException) as error:
             raise _unreadable(file, "Parquet file", error) from error
         return tuple(name for name in names if not name.startswith("__index_level_"))  # pandas' row index
-    if kind == "jsonl":
+    if kind == "json":
+        for row in json_records(file):
+            return tuple(flat(row))
+    elif kind == "jsonl":
         for _, row in json_objects(file):
-            return tuple(row)
+            return tuple(flat(row))
     else:
         for _, names in csv_rows(file, kind):
             return tuple(names)
-    raise InputError(str(file), found="an empty file", expected="rows" if kind == "jsonl" else "a header and rows")
+    rows = "rows" if kind in ("json", "jsonl") else "a header and rows"
+    raise InputError(str(file), found="an empty file", expected=rows)
+
+
+def laid_out(table: pa.Table) -> pa.Table:
+    """The table with a column for each cell of nested objects, their names joined by dots.
+
+    >>> laid_out(pa.table({"a": [1], "b": [{"c": 2}]})).column_names
+    ['a', 'b.c']
+    """
+    while any(pa.types.is_struct(field.type) for field in table.schema):
+        table = table.flatten()
+    return table
 
 
 def _unreadable(file: Path, what: str, error: Exception) -> InputError:
