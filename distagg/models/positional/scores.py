@@ -1,8 +1,8 @@
 """Rules on the experts' scores, each list brought to one scale first. Cost: one linear pass over entries.
 
 combsum, combmnz, combanz, combmax, combmin and combmed are Fox & Shaw's (1994), combgmnz is Lee's (1997). A list's
-scale is set by ``norm`` from the list's scores alone, or by given bounds. If experts gave no scores, discounted places
-count (``lists.discounted_places``).
+scale is set by ``norm`` from the list's scores alone, or by given bounds. If experts gave no scores, places count:
+discounted ones (``lists.discounted_places``) in sums, even ones in means and extremes.
 """
 
 from __future__ import annotations
@@ -106,6 +106,8 @@ NORMS: dict[str, Callable[[Scores], Scaled]] = {
 class Scored(Tally):
     """Base of rules on scores: the norm."""
 
+    places: ClassVar[str] = "rank"  # the norm of lists without scores by default
+
     norm: str = param(
         "auto",
         "how a list's scores are brought to one scale: discount (falls with log(5 + place), from 1 at the first place "
@@ -114,7 +116,8 @@ class Scored(Tally):
         "1), max (divided by the largest), sum (shifted to 0, divided by the sum), l2 (divided by the root of the sum "
         "of squares), zmuv (mean 0, variance 1) or dbsf (from the mean less 3 deviations to the mean plus 3, as "
         "in Qdrant's distribution-based score fusion); auto is minmax where every list has scores, else discount ("
-        "ratings: rank). Where experts gave no scores, minus the rank is the score",
+        "combsum, combmnz and combgmnz) or rank (the others; ratings). Elsewhere minus the rank is the score of lists "
+        "without scores",
         choices=("auto", "rank", "borda", *NORMS, "discount"),
     )
     bounds: str = param(
@@ -149,7 +152,7 @@ class Scored(Tally):
         """Each entry's value on the common scale, and the bottom of its list's scale."""
         length, norm = np.diff(chunk.entry_offsets), self.norm
         if norm == "auto":
-            norm = "minmax" if len(chunk.entry_score) else "rank" if rated(chunk) else "discount"
+            norm = "minmax" if len(chunk.entry_score) else "rank" if rated(chunk) else self.places
         if self.bounds:
             return self._bounded(chunk, params)
         if norm == "discount":
@@ -224,6 +227,7 @@ class CombSum(Scored, Points, Weighted):
     name: ClassVar[str] = "combsum"
     summary: ClassVar[str] = "sum of the experts' normalised scores"
     paper: ClassVar[str] = "Fox & Shaw 1994"
+    places: ClassVar[str] = "discount"  # a sum of even places counts the items of a deep list nearly the same
 
     unlisted: str = param(
         "least",

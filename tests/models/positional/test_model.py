@@ -206,7 +206,8 @@ def test_scores_count_where_every_list_has_them():
     scored = dataclasses.replace(ranked, entry_score=np.array([9.0, 1.0, 0.0, 9.0, 8.0, 0.0]))
     assert scores("combsum", scored).tolist() == scores("combsum", scored, norm="minmax").tolist()
     assert scores("combsum", scored).tolist() != scores("combsum", ranked).tolist()
-    assert scores("combsum", ranked).tolist() == scores("combsum", ranked, norm="discount").tolist()
+    for name, norm in {"combsum": "discount", "combgmnz": "discount", "combanz": "rank", "combmed": "rank"}.items():
+        assert scores(name, ranked).tolist() == scores(name, ranked, norm=norm).tolist()
 
 
 @on_chunks()
