@@ -17,7 +17,7 @@ from distagg.dataset.chunk import Chunk
 from distagg.models.base import Model, Params, param, reciprocals, sum_entries
 from distagg.models.outcome import Outcome
 from distagg.ordering import order_items
-from distagg.types import OFFSET, Bools, Floats, Offsets
+from distagg.types import NO_LABEL, OFFSET, Bools, Floats, Offsets
 
 CONSTANT = 60.0  # c of reciprocal rank fusion
 
@@ -29,6 +29,11 @@ def pool_param(size: int) -> int:
         "follow in the order of the fusion; 0 compares all items",
         least=0,
     )
+
+
+LEARNS_FROM_POOL = (
+    "it learns from the labelled items of each and its first {pool:,} by reciprocal ranks (pool=0: from all items)"
+)
 
 
 def training_pool_param(size: int) -> int:
@@ -92,6 +97,11 @@ def first_items(chunk: Chunk, size: int) -> Bools:
     if not has_places(chunk) or (np.diff(chunk.item_offsets) <= size).all():
         return np.ones(chunk.n_items, dtype=np.bool_)
     return fused_places(chunk) < size
+
+
+def taught_items(chunk: Chunk, pool: int) -> Chunk:
+    """The chunk with its labelled items and the first ``pool`` items of each query."""
+    return chunk.keep_items((fused_places(chunk) < pool) | (chunk.labels != NO_LABEL))
 
 
 class Pool:

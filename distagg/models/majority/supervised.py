@@ -8,7 +8,7 @@ form of projected gradient for weights whose sum does not matter.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -17,8 +17,9 @@ from distagg.dataset.chunk import Chunk
 from distagg.models.base import param
 from distagg.models.majority.model import Mc2
 from distagg.models.majority.supervised_kernels import Walk, climb_chain
-from distagg.models.pairs import list_arrays
-from distagg.models.rounds import Params
+from distagg.models.pairs import list_arrays, rated
+from distagg.models.pool import LEARNS_FROM_POOL, taught_items, training_pool_param
+from distagg.models.rounds import Params, kept
 from distagg.models.trained import MODE_HELP, MODES, Trained, TrainingState
 from distagg.models.unjudged import training_labels
 from distagg.types import INDEX, Floats
@@ -37,12 +38,14 @@ class SupervisedChain(Trained):
     summary: ClassVar[str] = "mc2 with weights of experts learned from labels"
     paper: ClassVar[str] = "Volkovs & Zemel 2014, section 3.3; Liu et al. 2007"
     cost: ClassVar[str] = "(entries x steps + labelled pairs) x rounds"
+    pooling: ClassVar[str] = LEARNS_FROM_POOL
 
     teleport: float = param(0.3, "chance to jump anywhere at each step", above=0.0)
     tolerance: float = param(1e-10, "stop a walk when a step changes the scores by less than this in total", above=0.0)
     steps: int = param(2000, "largest number of steps of a walk", least=1)
     mode: str = param("gradient", MODE_HELP, choices=MODES)
     rate: float = param(1.0, "length of a step of SGD (for Adam times 0.1)", above=0.0)
+    pool: int = training_pool_param(200)
 
     @property
     def weight_names(self) -> tuple[str, ...]:
@@ -77,5 +80,10 @@ class SupervisedChain(Trained):
 
     def _climb(self, chunk: Chunk, rate: float, order: np.ndarray, log_weight: Floats, total: Floats) -> int:
         walk = Walk(float(self.teleport), float(self.tolerance), int(self.steps))
-        arrays = chunk.list_expert, list_arrays(chunk), training_labels(chunk, self.unjudged)
+        labels = training_labels(chunk, self.unjudged)
+        if 0 < self.pool < np.diff(chunk.item_offsets).max(initial=0) and not rated(chunk):
+            known = replace(chunk, labels=labels)
+            (chunk,) = kept(chunk, ("taught", self), lambda _: (taught_items(known, self.pool),))
+            labels = chunk.labels
+        arrays = chunk.list_expert, list_arrays(chunk), labels
         return int(climb_chain(walk, rate, order, *arrays, log_weight, total)[1])

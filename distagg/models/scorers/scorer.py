@@ -25,7 +25,7 @@ from distagg.errors import UsageError
 from distagg.models.base import param
 from distagg.models.lists import PAIR_FUNCTIONS
 from distagg.models.pairs import rated
-from distagg.models.pool import fused_places, training_pool_param
+from distagg.models.pool import LEARNS_FROM_POOL, fused_places, training_pool_param
 from distagg.models.positional.kernels import size_class, terms_by_class
 from distagg.models.rounds import Params, kept
 from distagg.models.scorers.features import KINDS, FeatureSettings, chunk_features, kept_features
@@ -46,9 +46,7 @@ class Scorer(Trained):
     """
 
     cost: ClassVar[str] = "entries x rounds"
-    pooling: ClassVar[str] = (
-        "it learns from the labelled items of each and its first {pool:,} by reciprocal ranks (pool=0: from all items)"
-    )
+    pooling: ClassVar[str] = LEARNS_FROM_POOL
 
     features: str = param(
         "svd",

@@ -1,5 +1,7 @@
 """The supervised Markov chain: its slopes by finite differences, planted experts, and mc2 as its start."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from strategies import Query, build_chunk, drawn_chunks
@@ -10,6 +12,7 @@ from distagg.models.majority.model import Mc2
 from distagg.models.majority.supervised import SupervisedChain
 from distagg.models.majority.supervised_kernels import Walk, climb_chain, expected_next
 from distagg.models.pairs import list_arrays
+from distagg.types import NO_LABEL
 
 WALK = Walk(0.2, 1e-14, 10_000)
 
@@ -111,3 +114,20 @@ def test_without_training_it_is_mc2():
     for _, chunk in drawn_chunks(10):
         model = SupervisedChain()
         assert model.score(chunk, model.start(5)).tobytes() == Mc2().score(chunk, {}).tobytes()
+
+
+def test_large_queries_teach_by_their_labelled_items_and_their_pool() -> None:
+    draws = np.random.default_rng(1)
+    lists = {e: {int(i): n + 1.0 for n, i in enumerate(draws.permutation(40)[:30])} for e in range(5)}
+    labels = np.where(np.arange(40) < 12, np.arange(40) % 3, NO_LABEL).astype(np.int32)
+    chunk = replace(build_chunk([Query(40, lists)], n_experts=5), labels=labels)
+
+    def slope(chunk: Chunk, pool: int) -> np.ndarray:
+        model = SupervisedChain(pool=pool)
+        return model.slope(chunk, model.first(5, 2.0))[0]["expert_log_weight"]
+
+    assert slope(chunk, 0).tobytes() == slope(chunk, 40).tobytes()
+    points = np.bincount(chunk.entry_item, 1.0 / (60.0 + chunk.entry_rank), 40)
+    kept = np.isin(np.arange(40), np.argsort(-points, kind="stable")[:8]) | (labels != NO_LABEL)
+    assert slope(chunk, 8).tobytes() == slope(chunk.keep_items(kept), 0).tobytes()
+    assert slope(chunk, 8).tobytes() != slope(chunk, 0).tobytes()
