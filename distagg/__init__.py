@@ -2,8 +2,9 @@
 
 ``rank`` orders the items of every query, from data of any kind: frames, tables, dictionaries of runs, files. ``solve``
 also returns uncertainty and convergence, ``fit`` and ``tune`` learn from labels, ``evaluate`` and ``compare`` measure,
-``explain`` and ``judge_experts`` show how a model uses its experts. A ``Dataset`` holds the experts' lists or pairs of
-items, query by query. ``MODELS`` has every model by name, ``model_named`` constructs one.
+``explain`` and ``judge_experts`` show how a model uses its experts, ``suggest`` says which pairs to compare next. A
+``Dataset`` holds the experts' lists or pairs of items, query by query. ``MODELS`` has every model by name,
+``model_named`` constructs one.
 
 >>> import distagg, pyarrow as pa
 >>> lists = pa.table({"expert": ["a", "a", "b"], "item": ["x", "y", "y"], "rank": [1, 2, 1]})
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from distagg.engine.leaderboard import Board, board
     from distagg.engine.rank import Result
     from distagg.engine.rank_options import Shown
+    from distagg.engine.suggest import suggest
     from distagg.models import MODELS, model_named
 
 __version__ = "0.1.0"
@@ -55,13 +57,14 @@ _HOME = {
     "rank": "distagg.engine.api",
     "rbo": "distagg.engine.evaluate_runs",
     "solve": "distagg.engine.api",
+    "suggest": "distagg.engine.suggest",
     "tune": "distagg.engine.fitting.tune",
 }
 
 __all__ = [
     "MODELS", "Board", "Dataset", "Result", "Shown", "board", "compare", "evaluate", "evaluate_runs", "evaluate_users",
     "explain", "features", "fit", "fit_completion", "import_dataset", "judge_experts", "model_named", "rank", "rbo",
-    "solve", "tune",
+    "solve", "suggest", "tune",
 ]  # fmt: skip
 
 

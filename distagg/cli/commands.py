@@ -28,6 +28,7 @@ SECTIONS = {  # section: {command: (file in this folder, what it does)}
         "fit": ("ranking", "learn the parameters that a model shares between queries"),
         "tune": ("tune", "choose a plain rule's settings and weights on labels; export it to a search engine"),
         "board": ("board", "battles to a leaderboard: Elo, intervals of scores and ranks, a page"),
+        "suggest": ("suggestions", "list the pairs of items to compare next, the most informative first"),
         "models": ("models", "list all models, or explain one: cost, paper, parameters"),
     },
     "Quality": {
