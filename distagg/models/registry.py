@@ -159,6 +159,7 @@ MODELS: Registry[Model] = Registry(
         "cps": "distances.cps:Cps",
         "mpm": "mpm.model:Mpm",
         "theta_mpm": "mpm.model:ThetaMpm",
+        "mixture_mpm": "mpm.mixture:MixtureMpm",
         "theta_sup_mpm": "mpm.model:ThetaSupMpm",
         "crf": "crf.model:Crf",
         "lambdarank": "scorers.scorer:LambdaRank",

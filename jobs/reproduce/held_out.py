@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from distagg import rank
 from distagg.dataset import Dataset
-from distagg.types import Floats
+from distagg.dataset.chunk import Chunk
+from distagg.models import model_named
+from distagg.models.rounds import Stage
+from distagg.types import OFFSET, Bools, Floats
 from jobs.reproduce.experiments import stopping
 
 FOLDS = 5
@@ -70,3 +74,54 @@ def own_ndcg(guess: Floats, truth: Floats) -> float:
     gain, discount = np.exp2(truth) - 1.0, 1.0 / np.log2(np.arange(2, min(DEPTH, len(truth)) + 2))
     order, best = np.argsort(-guess, kind="stable")[: len(discount)], -np.sort(-gain)[: len(discount)]
     return float(gain[order] @ discount / (best @ discount))
+
+
+def held_out_pairs(dataset: Dataset, mixtures: Sequence[int], seed: int) -> dict[str, Any]:
+    """Half of every user's ratings, at random, teach; the pairs of the other half judge.
+
+    By number of groups, for every user the share of its pairs that are ordered right: by the scores of all groups, each
+    with the chance that the user belongs to it. And the titles at the top of every group, with its share of users.
+    """
+    (chunk,) = list(dataset.chunks())
+    draw = np.random.default_rng(seed)
+    user = np.repeat(np.arange(chunk.n_lists), np.diff(chunk.entry_offsets))
+    order = np.lexsort((draw.random(chunk.n_entries), user))
+    place = np.empty(chunk.n_entries, dtype=np.int64)
+    place[order] = np.arange(chunk.n_entries) - np.repeat(chunk.entry_offsets[:-1], np.diff(chunk.entry_offsets))
+    teaches = place % 2 == 0
+    taught, known = of_entries(chunk, teaches), dataset.titles
+    names = {} if known is None else dict(zip(known["item"].to_pylist(), known["title"].to_pylist(), strict=True))
+    found: dict[str, Any] = {}
+    for groups in mixtures:
+        model = model_named("mixture_mpm", {"mixture": groups})
+        step: Any = model.learning(chunk.n_experts, {})
+        while isinstance(step, Stage):
+            step = step.finish(step.map(taught))
+        score = np.array([replace(model, group=group + 1).score(taught, step) for group in range(groups)])
+        chance = step["expert_group"]
+        shares = []
+        for a in range(chunk.n_lists):
+            held = np.flatnonzero((user == a) & ~teaches)
+            guess = chance[chunk.list_expert[a]] @ score[:, chunk.entry_item[held]]
+            shares.append(ordered_right(guess, -chunk.entry_rank[held]))
+        best = np.argsort(-score, axis=1, kind="stable")[:, :DEPTH]
+        ids = [[chunk.item_ids[int(i)].as_py() for i in row] for row in best]
+        found[str(groups)] = {
+            "users": np.round(shares, DIGITS).tolist(),
+            "share": chance.mean(axis=0).round(3).tolist(),
+            "sure": float((chance.max(axis=1) > 0.9).mean()),
+            "tops": [[names.get(item, item) for item in row] for row in ids],
+        }
+    return {"groups": found}
+
+
+def of_entries(chunk: Chunk, kept: Bools) -> Chunk:
+    """The chunk with those entries of its lists only."""
+    count = np.concatenate([[0], np.cumsum(kept)])
+    return replace(
+        chunk,
+        entry_offsets=count[chunk.entry_offsets].astype(OFFSET),
+        entry_item=chunk.entry_item[kept],
+        entry_rank=chunk.entry_rank[kept],
+        entry_score=chunk.entry_score[kept] if len(chunk.entry_score) else chunk.entry_score,
+    )

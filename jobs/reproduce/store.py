@@ -34,7 +34,7 @@ KINDS: dict[str, Callable[..., dict[str, Any]]] = {
     for function in (
         experiments.model_row, experiments.unused_experts, experiments.expert_weights, experiments.hard_queries,
         experiments.robustness, experiments.ranking_time, ratings.completed, ratings.constants, ratings.ends,
-        held_out.held_out_users,
+        held_out.held_out_users, held_out.held_out_pairs,
     )
 }  # fmt: skip
 THREADS = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")

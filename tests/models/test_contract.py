@@ -46,6 +46,7 @@ VARIANTS = {
         {"pairs": "binary"},
         {"variance": True, "caution": 2.0, "unlisted": "ignore"},
     ],
+    "mixture_mpm": [{"mixture": 3, "group": 2, "unlisted": "ignore"}],
     "kemeny": [{"unlisted": "ignore"}, {"effort": 0}, {"effort": 0, "exact": "milp"}],
     "mallows": [{"unlisted": "ignore"}, {"scores": "places"}],
     "partial_mallows": [{"unlisted": "last", "rounds": 4, "tolerance": 1e9}],
