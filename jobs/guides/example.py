@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import random
 import sys
 from collections.abc import Iterable, Sequence
@@ -77,6 +78,24 @@ def pairs(folder: Path) -> None:
     _table(folder / "favourites.csv", ("expert", "item", "rank"), lists)
 
 
+def crowd(folder: Path) -> None:
+    """Votes on ten pictures: readers, clickers, people who took the question the wrong way round, and two newcomers."""
+    draw = random.Random(6)
+    pictures = [f"picture-{n}" for n in range(1, 11)]  # the first is the best
+    agrees = {f"reader-{n}": 0.92 for n in range(1, 7)} | {f"clicker-{n}": 0.5 for n in range(1, 5)}
+    agrees |= {f"reverser-{n}": 0.06 for n in range(1, 4)} | {"newcomer-1": 0.92, "newcomer-2": 0.92}
+    votes = []
+    for person, chance in agrees.items():
+        for _ in range(3 if person.startswith("newcomer") else 70):
+            a, b = sorted(draw.sample(range(10), 2))
+            follows = draw.random() < 1 / (1 + math.exp(-0.45 * (b - a)))
+            agreed = draw.random() < chance
+            winner, loser = (a, b) if follows == agreed else (b, a)
+            votes.append((person, pictures[winner], pictures[loser]))
+    draw.shuffle(votes)
+    _table(folder / "votes.csv", ("annotator", "winner", "loser"), votes)
+
+
 def cluster(folder: Path) -> None:
     """Five LETOR parts: label qid:Q expert:position ... #docid = ID."""
     draw = random.Random(5)
@@ -122,7 +141,7 @@ def _table(file: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) 
         csv.writer(stream, lineterminator="\n").writerows([header, *rows])
 
 
-GUIDES = {make.__name__: make for make in (metasearch, hybrid, ratings, pairs, cluster)}
+GUIDES = {make.__name__: make for make in (metasearch, hybrid, ratings, pairs, crowd, cluster)}
 
 
 def main(arguments: Sequence[str]) -> int:

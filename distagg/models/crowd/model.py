@@ -236,7 +236,8 @@ class NoisyBt(Crowd):
     """An annotator follows the strengths with its reliability as chance, and otherwise picks a place on the screen.
 
     The item shown first is chosen with chance g sigma(s_first - s_second) + (1 - g) b: g is the reliability, b the
-    bias towards the first place. Where nobody knows what was shown first, b is one half.
+    bias towards the first place. Battles say what was shown first if they are imported with the covariate position;
+    elsewhere b is one half.
     """
 
     name: ClassVar[str] = "noisy_bt"

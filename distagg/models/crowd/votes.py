@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
+from distagg.covariates import POSITION
 from distagg.dataset.chunk import Chunk
-from distagg.models.crowd.kernels import UNKNOWN, Votes
+from distagg.models.crowd.kernels import FIRST, SECOND, UNKNOWN, Votes
 from distagg.models.lists import Pairs
 from distagg.models.pairs import left_out, list_arrays, pair_arrays
 from distagg.models.pairwise.count_kernels import Comparison, expand
 from distagg.models.rounds import kept
 from distagg.types import INDEX, OFFSET, Floats, Indices
+
+OTHER = np.array([SECOND, FIRST, UNKNOWN])  # where the loser was shown
 
 
 def votes_of(chunk: Chunk, unlisted: str, tie_share: float) -> Votes:
@@ -32,6 +35,7 @@ def _votes(chunk: Chunk, unlisted: str, tie_share: float) -> Votes:
     weight = np.where(pairs.tie, tie_share * pairs.weight, pairs.weight)
     some = (weight > 0.0) & (winner != loser)
     rows = np.concatenate([np.flatnonzero(some), np.flatnonzero(some & pairs.tie)])
+    place = _places(chunk, len(expert))
     turned = np.arange(len(rows)) >= some.sum()  # a tie once more, for the other side
     order = np.argsort(query[rows], kind="stable")
     rows, turned = rows[order], turned[order]
@@ -42,13 +46,21 @@ def _votes(chunk: Chunk, unlisted: str, tie_share: float) -> Votes:
         np.where(turned, loser[rows], winner[rows]).astype(INDEX),
         np.where(turned, winner[rows], loser[rows]).astype(INDEX),
         expert[rows],
-        np.full(len(rows), UNKNOWN, dtype=INDEX),
+        np.where(turned, OTHER[place[rows]], place[rows]).astype(INDEX),
         weight[rows],
         np.bincount(expert[some & ~pairs.tie], minlength=chunk.n_experts).astype(np.float64),
     )
     for column in votes:
         column.setflags(write=False)
     return votes
+
+
+def _places(chunk: Chunk, votes: int) -> Indices:
+    """Where the winner of each vote was shown, if pairs have the covariate ``position``: 1 for first, -1 for second."""
+    if POSITION not in chunk.covariate_names or votes > chunk.n_pairs:
+        return np.full(votes, UNKNOWN, dtype=INDEX)
+    position = chunk.pair_covariates[chunk.covariate_names.index(POSITION)]
+    return np.select([position > 0.0, position < 0.0], [FIRST, SECOND], UNKNOWN).astype(INDEX)
 
 
 def _pairs(chunk: Chunk, unlisted: str) -> tuple[Pairs, Indices]:
