@@ -87,6 +87,7 @@ class Model:
     adherence: ClassVar[bool] = False  # learns expert_theta, each expert's adherence in [0, 1]
     learns_from_parts: ClassVar[bool] = False  # it can learn from an expert-partitioned query as well
     unseen: ClassVar[float] = 0.0  # the value of params named expert_* for experts that are unseen in fitting
+    neutral: ClassVar[float] = 0.0  # the reliability of an expert that tells nothing, for models that learn it
     package: ClassVar[str] = ""  # an optional dependency that training needs
     criterion: ClassVar[str] = ""  # when a fit counts as converged, in words; empty where nothing is iterated
     pooling: ClassVar[str] = ""  # what a model with the setting ``pool`` does with large queries, in words

@@ -18,6 +18,7 @@ SHOWN, TABLED = 50, 1000  # experts in a terminal, on a page
 MEANING = {
     "useful": "the items it ranks first go up, or all items it lists do",
     "inverted": "the items it ranks first go down: the model inverts its order",
+    "unsure": "it counts, but its reliability may be that of a coin: too few votes, or votes at random",
     "unused": "neither its order nor its choice of items has a tenth of the typical effect",
 }
 WEIGHTS = (
@@ -134,7 +135,13 @@ def _headings(result: Mapping[str, Any]) -> list[str]:
     tried = ["queries"] if result["data"] else []
     worth = ["reliability", "95% interval", "votes"] if _reliable(result["experts"]) else []
     loss = ["loss, %"] if _labelled(result["experts"]) else []
-    return ["expert", "verdict", "order", "listed", *tried, *worth, *loss]
+    listed = ["listed"] if _chooses(result["experts"]) else []
+    return ["expert", "verdict", "order", *listed, *tried, *worth, *loss]
+
+
+def _chooses(rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether being listed has an effect anywhere; in pairs nothing is listed."""
+    return not rows or any(row["listed"] for row in rows)
 
 
 def _reliable(rows: Sequence[Mapping[str, Any]]) -> bool:
@@ -142,12 +149,12 @@ def _reliable(rows: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def _quality_rows(result: Mapping[str, Any]) -> list[list[str]]:
-    worth = _reliable(result["experts"])
-    return [_quality_row(row, bool(result["data"]), worth) for row in result["experts"]]
+    worth, listed = _reliable(result["experts"]), _chooses(result["experts"])
+    return [_quality_row(row, bool(result["data"]), worth, listed) for row in result["experts"]]
 
 
-def _quality_row(row: Mapping[str, Any], tried: bool, worth: bool) -> list[str]:
-    cells = [row["expert"], row["verdict"], signed(row["order"]), signed(row["listed"])]
+def _quality_row(row: Mapping[str, Any], tried: bool, worth: bool, listed: bool) -> list[str]:
+    cells = [row["expert"], row["verdict"], signed(row["order"]), *([signed(row["listed"])] if listed else [])]
     cells += [count(row["queries"])] if tried else []
     cells += reliability_cells(row) if worth else []
     if row.get("loss") is not None:

@@ -18,7 +18,7 @@ from distagg.engine import Fitted, fit, solve
 from distagg.models import model_named
 
 COLUMNS = ["expert", "reliability", "error", "low", "high", "votes"]
-NAMES = {"crowd_bt": COLUMNS, "noisy_bt": [*COLUMNS, "bias", "bias_error"], "theta_mpm": COLUMNS}
+NAMES = {"crowd_bt": COLUMNS, "noisy_bt": COLUMNS, "theta_mpm": COLUMNS}
 
 
 @pytest.fixture(scope="module")

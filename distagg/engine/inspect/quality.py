@@ -70,7 +70,7 @@ def judge_experts(
     runner: Runner | None = None,
     progress: Progress = silent,
 ) -> list[Quality]:
-    """Classify each expert of a fitted model as useful, unused or inverted.
+    """Classify each expert of a fitted model as useful, unused, inverted or unsure.
 
     Parameters
     ----------
@@ -113,10 +113,11 @@ def judge_experts(
     mean = sums["loss"] / max(labelled, 1.0)
     error = np.sqrt(np.maximum(sums["loss_squared"] / max(labelled, 1.0) - mean**2, 0.0) / max(labelled - 1.0, 1.0))
     worth = {row["expert"]: row for row in fitted.reliabilities.to_pylist()}
+    unsure = {name for name, row in worth.items() if _may_be_neutral(row, fitted.model.neutral)}
     qualities = [
         Quality(
             tried.experts[e],
-            verdict(order[e], listed[e]),
+            verdict(order[e], listed[e], unsure=tried.experts[e] in unsure),
             float(order[e]),
             float(listed[e]),
             int(sums["queries"][e]),
@@ -125,19 +126,31 @@ def judge_experts(
         )
         for e in present
     ]
-    kinds = ("useful", "inverted", "unused")
+    kinds = ("useful", "inverted", "unsure", "unused")
     return sorted(qualities, key=lambda q: (kinds.index(q.verdict), -(q.order**2 + q.listed**2)))
 
 
-def verdict(order: float, listed: float) -> str:
+def verdict(order: float, listed: float, *, unsure: bool = False) -> str:
     """``inverted`` if its order counts backwards, ``useful`` if its order or its choice counts, else ``unused``.
+
+    An expert that counts, though its reliability may be that of a coin, is ``unsure``.
 
     >>> verdict(0.5, -0.3), verdict(-0.5, 2.0), verdict(0.05, 0.8), verdict(-0.02, -0.8)
     ('useful', 'inverted', 'useful', 'unused')
+    >>> verdict(0.5, 0.0, unsure=True), verdict(0.02, 0.0, unsure=True)
+    ('unsure', 'unused')
     """
+    counts = order < -LEAST or max(order, listed) > LEAST
+    if counts and unsure:
+        return "unsure"
     if order < -LEAST:
         return "inverted"
-    return "useful" if max(order, listed) > LEAST else "unused"
+    return "useful" if counts else "unused"
+
+
+def _may_be_neutral(worth: dict[str, Any], neutral: float) -> bool:
+    """Whether an expert's interval includes the reliability of one that tells nothing."""
+    return worth["reliability"] is not None and bool(worth["low"] <= neutral <= worth["high"])
 
 
 def retrain(

@@ -23,7 +23,7 @@ from distagg.types import Floats, Indices, Offsets
 FIRST, SECOND, UNKNOWN = 0, 1, 2
 PLACES = 3
 GAUSSIAN, VIRTUAL = 0, 1
-LEAST = 1e-300  # of a chance
+LEAST = 1e-150  # of a chance: its square can be divided by
 SUMS = 5  # by expert and place: see ``mixture_slopes``
 
 

@@ -196,6 +196,7 @@ class CrowdBt(Crowd):
     summary: ClassVar[str] = "bradley_terry with the chance that each annotator agrees; reversers are turned round"
     paper: ClassVar[str] = "Chen et al. 2013"
     mirrored: ClassVar[bool] = True
+    neutral: ClassVar[float] = 0.5
 
     agree: float = param(1.0, "prior of annotators: that many votes that agree", above=0.0)
     disagree: float = param(0.25, "prior of annotators: that many votes that disagree", above=0.0)
@@ -287,6 +288,8 @@ class NoisyBt(Crowd):
 
     def reliabilities(self, params: Params) -> dict[str, np.ndarray]:
         columns = reliability_columns(params["expert_reliability"], params["expert_error"], params["expert_votes"])
+        if not params["expert_bias"].any():  # no vote says what was shown first
+            return columns
         unseen = np.isnan(columns["reliability"])
         bias, error = expit(params["expert_bias"]), params["expert_bias_error"]
         return {**columns, "bias": np.where(unseen, np.nan, bias), "bias_error": np.where(unseen, np.nan, error)}

@@ -102,11 +102,11 @@ def adherence_slopes(
     score: Floats,  # (I,)
     slope: Floats,  # (experts,) added to
     curve: Floats,  # (experts,) added to
-    square: Floats,  # (experts,) added to
+    spread: Floats,  # (experts, 2) added to
 ) -> None:
     """First and minus second derivative of the log likelihood in each expert's adherence, scores fixed.
 
-    ``square`` gets the squares of the first derivatives of single queries.
+    ``spread`` gets the squares of the first derivatives of single queries, and the number of queries.
     """
     for q in range(len(lists.item_offsets) - 1):
         s = score[lists.item_offsets[q] : lists.item_offsets[q + 1]]
@@ -123,7 +123,8 @@ def adherence_slopes(
                 first, second = log_partition_slopes(known, s)
             here[expert] -= observed[expert] * first
             slope[expert] += here[expert]
-            square[expert] += here[expert] * here[expert]
+            spread[expert, 0] += here[expert] * here[expert]
+            spread[expert, 1] += 1.0
             curve[expert] += observed[expert] * second
 
 

@@ -255,12 +255,12 @@ class AdherenceRound(Stage):
         chunk = self.model.pooled(chunk)
         present = self.theta if self.round else None  # at first all experts count alike
         fitted = replace(self.model, variance=False)._at(chunk, present, trace=False)
-        slope, curve, square = (np.zeros(chunk.n_experts) for _ in range(3))
+        slope, curve, spread = np.zeros(chunk.n_experts), np.zeros(chunk.n_experts), np.zeros((chunk.n_experts, 2))
         arrays = list_arrays(chunk), pair_arrays(chunk), expert_arrays(chunk), self.model._sums(chunk)
-        adherence_slopes(*arrays, self.theta, fitted.score, slope, curve, square)
+        adherence_slopes(*arrays, self.theta, fitted.score, slope, curve, spread)
         unfinished = np.array([(~fitted.queries["converged"]).sum()])
         votes = decisive(chunk, self.model.unlisted)
-        return {"slope": slope, "curve": curve, "square": square, "votes": votes, "unfinished": unfinished}
+        return {"slope": slope, "curve": curve, "spread": spread, "votes": votes, "unfinished": unfinished}
 
     def finish(self, statistics: Statistics) -> AdherenceRound | Params:
         model, slope, curve = self.model, statistics["slope"], statistics["curve"]
@@ -288,9 +288,10 @@ class AdherenceRound(Stage):
         The preferences of one list are not independent. So the error is the larger of two: by the curvature, as if they
         were, and by how much the slopes of an expert's queries differ (the sandwich estimator).
         """
-        curve, square, votes = (statistics[name] for name in ("curve", "square", "votes"))
+        slope, curve, spread, votes = (statistics[name] for name in ("slope", "curve", "spread", "votes"))
         known = np.where(curve > 0.0, curve, 1.0)
-        error = np.where(curve > 0.0, np.sqrt(np.maximum(1.0 / known, square / known**2)), np.inf)
+        varied = np.maximum(spread[:, 0] - slope**2 / np.maximum(spread[:, 1], 1.0), 0.0)  # about the mean slope
+        error = np.where(curve > 0.0, np.sqrt(np.maximum(1.0 / known, varied / known**2)), np.inf)
         evidence = {"expert_error": error, "expert_votes": votes.astype(np.float64)}
         return {"expert_theta": theta, **evidence, "rounds": np.array([self.round + 1.0])}
 

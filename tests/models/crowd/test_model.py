@@ -272,8 +272,8 @@ def test_noisy_bt_is_the_minimum_of_crowd_kits_loss(golden: tuple[dict, Path], t
     """crowd-kit's own loss (NoisyBradleyTerry._compute_log_likelihood), minimised by scipy's BFGS from twelve starts.
 
     Its sign of the regularisation is turned to that of its gradient (regularization_ratio=-0.5): as it stands, it
-    rewards scores that run away. crowd-kit itself does not end there, because its gradients of biases and skills are assigned
-    instead of added up, one place off: its answers have a larger loss, and put items into the same order all the same.
+    rewards scores that run away. crowd-kit itself does not end there, because its gradients of biases and skills are
+    assigned instead of added up, one place off: its answers have a larger loss, and the same order of items.
     """
     known, file = golden
     import_dataset("pairs", [file], tmp_path / "battles", covariates="position")

@@ -162,9 +162,9 @@ def test_slopes_of_the_likelihood_in_adherence(drawn, seed):
     sizes = np.repeat(np.diff(chunk.item_offsets), np.diff(chunk.list_offsets))
     out = sizes - np.diff(chunk.entry_offsets)
     sums = list_sums(chunk, out, PAIR_FUNCTIONS["difference"])
-    slope, curve, square = np.zeros(5), np.zeros(5), np.zeros(5)
+    slope, curve, spread = np.zeros(5), np.zeros(5), np.zeros((5, 2))
     arrays = list_arrays(chunk), pair_arrays(chunk), expert_arrays(chunk), sums
-    adherence_slopes(*arrays, theta, score, slope, curve, square)
+    adherence_slopes(*arrays, theta, score, slope, curve, spread)
     expected, squares = np.zeros(5), np.zeros(5)
     for q, query in enumerate(made):
         before = expected.copy()
@@ -177,5 +177,5 @@ def test_slopes_of_the_likelihood_in_adherence(drawn, seed):
                     expected[expert] += (full[j] - full[i]) * (s[i] - s[j] - first)
         squares += (expected - before) ** 2
     np.testing.assert_allclose(slope, expected, atol=1e-7)
-    np.testing.assert_allclose(square, squares, atol=1e-6)
+    np.testing.assert_allclose(spread[:, 0], squares, atol=1e-6)
     assert (curve > -1e-9).all()
