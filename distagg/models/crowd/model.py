@@ -11,7 +11,9 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from distagg.covariates import POSITION
 from distagg.dataset.chunk import Chunk
+from distagg.errors import UsageError
 from distagg.models.base import Solver, param
 from distagg.models.crowd.joint import CrowdFit, CrowdRound
 from distagg.models.crowd.kernels import (
@@ -237,8 +239,8 @@ class NoisyBt(Crowd):
     """An annotator follows the strengths with its reliability as chance, and otherwise picks a place on the screen.
 
     The item shown first is chosen with chance g sigma(s_first - s_second) + (1 - g) b: g is the reliability, b the
-    bias towards the first place. Battles say what was shown first if they are imported with the covariate position;
-    elsewhere b is one half.
+    bias towards the first place. With ``covariates=position`` battles say what was shown first; without it b is one
+    half.
     """
 
     name: ClassVar[str] = "noisy_bt"
@@ -248,6 +250,14 @@ class NoisyBt(Crowd):
     agree: float = param(1.0, "prior of annotators: that many votes that follow the strengths", least=0.0)
     noise: float = param(0.5, "prior of annotators: that many votes at random", least=0.0)
     even: float = param(1.0, "prior of annotators: that many random votes for each place", least=0.0)
+    covariates: str = param(
+        "", "position: learn each annotator's bias to the side of battles that is shown first (model_a)", text=True
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.covariates not in ("", POSITION):
+            raise UsageError(f"parameter covariates of {self.name}: found '{self.covariates}', expected {POSITION}")
 
     def first(self, experts: int) -> Floats:
         start = np.zeros((experts, 2))

@@ -278,7 +278,9 @@ def test_noisy_bt_is_the_minimum_of_crowd_kits_loss(golden: tuple[dict, Path], t
     known, file = golden
     import_dataset("pairs", [file], tmp_path / "battles", covariates="position")
     dataset = Dataset.open(tmp_path / "battles")
-    fitted = fit("noisy_bt", dataset, prior="virtual", weight=0.5, agree=0.0, noise=0.0, even=0.0)
+    fitted = fit(
+        "noisy_bt", dataset, prior="virtual", weight=0.5, agree=0.0, noise=0.0, even=0.0, covariates="position"
+    )
     best, answers = known["minimum"], known["answers"]
     score = centred_rows(scores_by_item(solve(fitted, dataset)))
     np.testing.assert_allclose(score, [best["scores"][f"i{n}"] for n in range(5)], atol=1e-4)
@@ -301,8 +303,10 @@ def test_planted_biases_are_found(tmp_path: Path) -> None:
             first = {"left": True, "right": False}.get(worker, draw.random() < 1.0 / (1.0 + np.exp(b - a)))
             rows.append(f"{worker},i{a},i{b},{'model_a' if first else 'model_b'}")
     (tmp_path / "battles.csv").write_text("\n".join(rows) + "\n")
-    import_dataset("pairs", [tmp_path / "battles.csv"], tmp_path / "battles", covariates="position")
-    result = solve("noisy_bt", Dataset.open(tmp_path / "battles"))
+    result = solve("noisy_bt", tmp_path / "battles.csv", covariates="position")
+    assert "bias" not in solve("noisy_bt", tmp_path / "battles.csv").experts.column_names
+    with pytest.raises(UsageError, match="found 'length', expected position"):
+        model_named("noisy_bt", {"covariates": "length"})
     found = {row["expert"]: row for row in result.experts.to_pylist()}
     assert found["left"]["bias"] > 0.9
     assert found["right"]["bias"] < 0.1
