@@ -90,6 +90,8 @@ VARIANTS = {
     ],
     "hodgerank": [{"flow": "logit"}, {"unlisted": "ignore", "pairs": "difference"}],
     "thurstone": [{"pairs": "normalised"}],
+    "crowd_bt": [{"prior": "virtual", "ties": "ignore"}, {"unlisted": "ignore", "weight": 0.5}],
+    "noisy_bt": [{"prior": "virtual", "weight": 0.2, "unlisted": "ignore"}],
     "schulze": [{"unlisted": "ignore"}],
     "ranked_pairs": [{"unlisted": "ignore"}],
     "kwiksort": [{"unlisted": "ignore", "tries": 1}],
