@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from distagg.jit import kernel
-from distagg.types import Floats, Indices, Offsets
+from distagg.types import Floats, Indices, Labels, Offsets
 
-LARGEST_TURN = 2.0  # of the logarithm of the tie parameter in one sweep
+LARGEST_TURN = 2.0  # of the logarithm of the tie parameter, or of a level, in one sweep
 
 
 class Opponents(NamedTuple):
@@ -22,6 +22,7 @@ class Opponents(NamedTuple):
     won: Floats  # (2 E,) half of ties included
     lost: Floats  # (2 E,)
     ties: Floats  # (Q,)
+    component: Labels  # (I,) connected components, from 0 in each query
 
 
 @kernel
@@ -44,6 +45,26 @@ def strengthen(rows: Opponents, base: int, weight: float, tie: float, root: Floa
             root[i] = math.sqrt(up / down)
             change = max(change, 2.0 * abs(math.log(root[i] / mine)))
     return change
+
+
+@kernel
+def set_levels(root: Floats, component: Labels) -> float:
+    """Shift the log strengths of every component towards the prior's centre, by a Newton step; returns the largest.
+
+    The comparisons say nothing about the level of a component, so that sweeps alone would move it slowly.
+    """
+    slope, curve = np.zeros(len(root)), np.zeros(len(root))  # of components, of which there are no more than items
+    for i in range(len(root)):
+        chance = root[i] * root[i] / (1.0 + root[i] * root[i])
+        slope[component[i]] += 1.0 - 2.0 * chance
+        curve[component[i]] += 2.0 * chance * (1.0 - chance)
+    largest = 0.0
+    for i in range(len(root)):
+        turn = slope[component[i]] / curve[component[i]]
+        turn = min(max(turn, -LARGEST_TURN), LARGEST_TURN)
+        root[i] *= math.exp(0.5 * turn)
+        largest = max(largest, abs(turn))
+    return largest
 
 
 @kernel
@@ -76,9 +97,12 @@ def newman_query(
     tie: Floats,  # (Q,) filled
 ) -> tuple[int, float]:
     """Sweep over one query until nothing changes any more; returns sweeps, and the last change of a logarithm."""
-    change, sweeps = math.inf if len(root) > 0 else 0.0, 0
+    base, sweeps = rows.item_offsets[q], 0
+    change = math.inf if len(root) > 0 else 0.0
     while change > tolerance and sweeps < steps:
-        change = strengthen(rows, rows.item_offsets[q], weight, tie[q], root)
+        change = strengthen(rows, base, weight, tie[q], root)
+        if weight > 0.0:
+            change = max(change, set_levels(root, rows.component[base : base + len(root)]))
         if learned and tie[q] > 0.0:
             new = set_tie(rows, q, root, tie[q])
             change = max(change, abs(math.log(new / tie[q])))

@@ -20,7 +20,7 @@ from distagg.models.pairwise.walks import others_of, rows_of
 from distagg.models.pool import pool_param
 from distagg.models.rounds import Gathered, Params
 from distagg.optimise.convergence import FIT_COLUMNS, Ended
-from distagg.types import INDEX, OFFSET, Floats
+from distagg.types import INDEX, OFFSET, Floats, Labels
 
 NOTHING_KNOWN = 0.5  # the win rate of an item that was never compared
 
@@ -114,7 +114,7 @@ class Newman(Counted, Solver):
             if learned:
                 wins = None if split else replace(self.counting(chunk), share=0.0).count(chunk)
                 refuse_endless_ties(self.name, self.ties, chunk, wins, "choose weight=1")
-        rows = opponents_of(counts)
+        rows = opponents_of(counts, graph.component)
         sizes, queries = np.diff(counts.item_offsets), len(counts.ties)
         query = np.repeat(np.arange(queries), sizes)
         wins_of = np.bincount(query, counts.won, queries) - counts.ties  # half of a tie is in both sides' wins
@@ -138,7 +138,7 @@ class Newman(Counted, Solver):
         return Outcome(score, items, fit, ended.trace if trace else None)
 
 
-def opponents_of(counts: Counts) -> Opponents:
+def opponents_of(counts: Counts, component: Labels) -> Opponents:
     """Counts with every pair in the rows of both its items."""
     rows = rows_of(counts)
     mine = np.concatenate([rows, others_of(counts, rows)])
@@ -148,4 +148,4 @@ def opponents_of(counts: Counts) -> Opponents:
     won = np.concatenate([counts.ahead, counts.behind])[order]
     lost = np.concatenate([counts.behind, counts.ahead])[order]
     offsets = np.concatenate([[0], np.cumsum(np.bincount(mine, minlength=len(counts.won)))]).astype(OFFSET)
-    return Opponents(counts.item_offsets, offsets, other, won, lost, counts.ties)
+    return Opponents(counts.item_offsets, offsets, other, won, lost, counts.ties, component)

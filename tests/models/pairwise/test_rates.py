@@ -112,3 +112,13 @@ def test_components_are_centred_apart():
 def test_too_few_sweeps_are_said():
     with pytest.warns(UserWarning, match="newman: 1 queries not converged after 2 steps"):
         model_named("newman", {"steps": 2}).solve(chunk_of(WON, TIED), {})
+
+
+def test_the_level_that_only_the_prior_decides_takes_no_more_sweeps():
+    """Comparisons say nothing about the mean log strength of a component; sweeps alone would take hundreds."""
+    _, winner, loser = big_pairs(30, 3000)
+    lonely = [(30, 31, 40.0, False), (31, 30, 10.0, False)]
+    pairs = [(int(i), int(j), 1.0, False) for i, j in zip(winner, loser, strict=True)]
+    found = solved("newman", build_chunk([Query(32, pairs=[*pairs, *lonely])]))
+    assert found.queries["converged"].all()
+    assert found.queries["iterations"][0] < 40
