@@ -19,7 +19,7 @@ from distagg.models.pairs import pair_function, pairs_param, unlisted_last, unli
 from distagg.models.pairwise.counts import PAIR_BYTES, Counting, Counts
 from distagg.models.pairwise.graph import count_strong, examine
 from distagg.models.pairwise.routes import MERGED_BYTES, BlockRound, Measure, PairCounts, expected_distinct
-from distagg.models.pool import Pooled
+from distagg.models.pool import Pooled, pool_param
 from distagg.models.rounds import Gathered, Params, Stage, Statistics
 from distagg.times import span_of, time_of
 from distagg.types import Floats, Labels, Offsets
@@ -55,6 +55,7 @@ class Counted(Pooled):
 
     pairs: str = pairs_param()
     unlisted: str = unlisted_param()
+    pool: int = pool_param(500)
     ties: str = param("half", "ignore ties, or count half a win for each side", choices=("half", "ignore"))
     half_life: str = param(
         "",

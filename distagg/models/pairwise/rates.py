@@ -17,7 +17,6 @@ from distagg.models.pairwise.links import DAVIDSON, LOGIT, log_likelihood
 from distagg.models.pairwise.newman_kernels import Opponents, newman_queries
 from distagg.models.pairwise.routes import DIGITS
 from distagg.models.pairwise.walks import others_of, rows_of
-from distagg.models.pool import pool_param
 from distagg.models.rounds import Gathered, Params
 from distagg.optimise.convergence import FIT_COLUMNS, Ended
 from distagg.types import INDEX, OFFSET, Floats, Labels
@@ -73,7 +72,6 @@ class Newman(Counted, Solver):
     criterion: ClassVar[str] = "no log strength changes by more than tolerance in a sweep"
     remedy: ClassVar[str] = "raise steps or weight"
 
-    pool: int = pool_param(500)
     ties: str = param(
         "learn",
         "learn how likely ties are, count half a win for each side, or ignore ties",

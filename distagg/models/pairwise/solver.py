@@ -25,7 +25,6 @@ from distagg.models.pairwise.kernels import GAMMA, GAUSSIAN, NONE, Fit, fit_quer
 from distagg.models.pairwise.links import log_likelihood
 from distagg.models.pairwise.resamples import resample
 from distagg.models.pairwise.routes import DIGITS, SOUGHT, ListFit, Measure, PairCounts
-from distagg.models.pool import pool_param
 from distagg.models.rounds import Gathered, Params, Stage
 from distagg.optimise.convergence import FIT_COLUMNS, Ended
 from distagg.types import Floats, Offsets
@@ -41,7 +40,6 @@ class Pairwise(Counted, Solver):
     criterion: ClassVar[str] = "no score alone would move by more than tolerance"
     remedy: ClassVar[str] = "raise steps or the prior's weight"
 
-    pool: int = pool_param(500)
     prior: str = param(
         "gaussian",
         "gaussian on scores keeps all of them finite; none is maximum likelihood",
