@@ -82,14 +82,19 @@ def grow(model: LambdaMart, table: np.ndarray, labels: np.ndarray, sizes: np.nda
 
 
 def _grow_here(model: LambdaMart, train: Dataset, progress: Progress) -> Params:
-    pieces = []
-    for ref in train.plan():
-        pieces.append(_table(model, ref))
-        progress(1)
-    if not pieces:
+    refs = train.plan()
+    if not refs:
         raise UsageError(f"nothing to train {model.name} on: no query is selected")
-    table, labels, sizes = (np.concatenate(parts) for parts in zip(*pieces, strict=True))
+    counts = [_count_task(ref.load(ids=False), 0, model.unjudged) for ref in refs]
+    labels, sizes = (np.concatenate(parts) for parts in zip(*counts, strict=True))
     _check(model, train, labels, sizes)
+    first = _table(model, refs[0])[0]
+    table, filled = np.empty((len(labels), first.shape[1])), 0  # filled chunk by chunk: there is no second copy
+    for ref in refs:
+        rows = first if ref is refs[0] else _table(model, ref)[0]
+        table[filled : filled + len(rows)] = rows
+        filled += len(rows)
+        progress(1)
     return grow(model, table, labels, sizes)
 
 
