@@ -45,3 +45,33 @@ def test_our_side_of_tuning_searches_the_grid(load_job: Callable[[str], ModuleTy
     weights, value = bench.ours(bench.dataset_of(*bench.made(12)))
     assert sum(weights) == pytest.approx(1.0)
     assert 0.5 < value < 1.0
+
+
+def test_intervals_of_boards_hold_the_truth(load_job: Callable[[str], ModuleType]) -> None:
+    """A small version of the table in the guide, which has a row for each setting."""
+    bench = load_job("bench/board_coverage.py")
+    rows = [
+        {"setting": bench.SETTINGS[at].name, "errors": errors, **bench.simulate(bench.SETTINGS[at], errors, boards, 60)}
+        for at, errors, boards in ((1, "standard", 25), (2, "standard", 10), (1, "bootstrap", 5))
+    ]
+    for row in rows:
+        assert 0.87 < row["scores"] < 0.995, row
+        assert 0.87 < row["gaps"] < 0.995, row
+        assert row["boards by ranks"] >= 0.95, row
+    guide = (Path(__file__).parents[1] / "jobs" / "guides" / "pairs.md").read_text(encoding="utf-8")
+    assert bench.markdown([]).splitlines()[0] in guide
+    for setting in bench.SETTINGS:
+        for errors in bench.ERRORS:
+            assert f"| {setting.name} | {errors} |" in guide
+
+
+def test_a_planted_interval_that_is_too_short_is_noticed(load_job: Callable[[str], ModuleType]) -> None:
+    bench = load_job("bench/board_coverage.py")
+    row = {
+        "setting": bench.SETTINGS[0].name,
+        "errors": "standard",
+        "scores": 0.91,
+        "gaps": 0.95,
+        "boards by ranks": 0.9,
+    }
+    assert bench.missed([row]) == ["missed: 20 items, no ties, standard: scores, boards by ranks"]

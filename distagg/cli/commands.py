@@ -64,7 +64,7 @@ EPILOG = """Examples:
   distagg rank rrf bm25.run dense.run > fused.run
   distagg evaluate bm25.run dense.run fused.run qrels.txt -m ndcg@10
   distagg compare runs/ --qrels qrels.txt --models rrf,borda,mc4
-  distagg rank bradley_terry battles.csv
+  distagg board battles.csv -o board.html
   distagg demo
 
 'distagg COMMAND --help' has more examples; jobs/guides/ explains complete tasks

@@ -7,6 +7,7 @@ numbers become a board here, on the scale that people see.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -103,7 +104,8 @@ class Board:
         for name in (item, other):
             if str(name) not in names:
                 raise unknown("item", str(name), names)
-        return float(matrix[str(other)][names.index(str(item))].as_py() or np.nan)
+        value = matrix[str(other)][names.index(str(item))].as_py()
+        return math.nan if value is None else float(value)
 
 
 def board(

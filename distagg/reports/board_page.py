@@ -264,6 +264,11 @@ def _coefficients(rows: Sequence[Mapping[str, Any]]) -> Markup:
     return element("div", said, table(head, cells, label="Covariates"))
 
 
+def _short(score: float) -> str:
+    """A score without knowing its scale: whole numbers from 100 on."""
+    return f"{score:.0f}" if abs(score) >= 100 else f"{score:.2f}"
+
+
 def _over_time(periods: Sequence[Mapping[str, Any]]) -> Markup:
     """Scores by period: a line for each of the items that are best in the last one."""
     if len(periods) < 2:
@@ -280,7 +285,7 @@ def _over_time(periods: Sequence[Mapping[str, Any]]) -> Markup:
     rest = f" The first {COLOURS} of {len(series):,} items by the last period." if len(series) > COLOURS else ""
     note = f"Each period has a board of its own battles; only an anchor makes scores of periods comparable.{rest}"
     rows = [
-        [name, *(next((f"{y:.4g}" for x, y in points if x == n), NOTHING) for points in shown.values())]
+        [name, *(next((_short(y) for x, y in points if x == n), NOTHING) for points in shown.values())]
         for n, name in enumerate(names)
     ]
     numbers = folded("Numbers", table(["period", *shown], rows, label="Scores over time"))
@@ -329,7 +334,7 @@ def periods_text(periods: Sequence[Mapping[str, Any]], items: int = 20, shown: i
     scores = [{row["item"]: row["score"] for row in period["items"]} for period in last]
     named = [row["item"] for row in last[-1]["items"]][:items]
     body = [
-        [shorten(printable(item), ITEM_COLUMNS), *(f"{each[item]:.4g}" if item in each else NOTHING for each in scores)]
+        [shorten(printable(item), ITEM_COLUMNS), *(_short(each[item]) if item in each else NOTHING for each in scores)]
         for item in named
     ]
     return render_table(["score", *(str(period["period"]) for period in last)], body)

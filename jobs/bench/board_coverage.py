@@ -17,10 +17,10 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from goals import print_table
 
 from distagg.dataset.chunk import Chunk, chunk_from_tables
 from distagg.models import model_named
@@ -129,15 +129,27 @@ def simulate(setting: Setting, errors: str, boards: int, resamples: int) -> dict
     return {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
 
 
-def table(rows: list[dict[str, object]]) -> list[list[str]]:
-    """Cells of the printed table, as Markdown has them too."""
-    return [
-        [str(row["setting"]), str(row["errors"]), *(f"{100 * float(str(row[name])):.1f}" for name in COLUMNS)]
-        for row in rows
-    ]
+HEAD = ("boards", "errors", "scores", "thin", "gaps", "ranks")
+SHARES = ("scores", "thin", "gaps", "boards by ranks")
 
 
-COLUMNS = ("scores", "thin", "gaps", "boards by ranks", "width of ranks")
+def markdown(rows: list[dict[str, Any]]) -> str:
+    """The table of the guide."""
+    lines = [HEAD, ("---",) * len(HEAD)]
+    lines += [(row["setting"], row["errors"], *(f"{100 * row[name]:.1f}" for name in SHARES)) for row in rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def missed(rows: list[dict[str, Any]]) -> list[str]:
+    """The rows that miss the goals."""
+    goals = {setting.name for setting in SETTINGS if setting.goal}
+    found = []
+    for row in rows:
+        off = [name for name in ("scores", "gaps") if not 0.93 <= row[name] <= 0.97]
+        off += ["boards by ranks"] if row["boards by ranks"] < 0.95 else []
+        if off and row["setting"] in goals:
+            found.append(f"missed: {row['setting']}, {row['errors']}: {', '.join(off)}")
+    return found
 
 
 def main() -> None:
@@ -147,21 +159,15 @@ def main() -> None:
     parser.add_argument("--only", default="", help="settings whose name contains this")
     parser.add_argument("--json", type=Path, metavar="FILE")
     given = parser.parse_args()
-    rows: list[dict[str, object]] = []
+    rows: list[dict[str, Any]] = []
     for setting in SETTINGS:
         for errors in ERRORS if given.bootstrap else ERRORS[:1]:
             if given.only in setting.name:
                 shares = simulate(setting, errors, given.boards, given.bootstrap or 2)
                 rows.append({"setting": setting.name, "errors": errors, "boards": given.boards, **shares})
-                print_table(("setting", "errors", *COLUMNS), table(rows[-1:]))
-    print()
-    print_table(("setting, % of 95% intervals", "errors", *COLUMNS), table(rows))
-    goals = {setting.name for setting in SETTINGS if setting.goal}
-    for row in rows:
-        off = [name for name in ("scores", "gaps") if not 0.93 <= float(str(row[name])) <= 0.97]
-        off += [name for name in ("boards by ranks",) if float(str(row[name])) < 0.95]
-        if off and row["setting"] in goals:
-            print(f"missed: {row['setting']}, {row['errors']}: {', '.join(off)}")
+                print(json.dumps(rows[-1]), flush=True)
+    print(markdown(rows))
+    print("\n".join(missed(rows)))
     if given.json:
         given.json.write_text(json.dumps(rows, indent=1), encoding="utf-8")
 

@@ -65,12 +65,13 @@ def pairs(folder: Path) -> None:
     draw = random.Random(4)
     skill = {"ada": 1.2, "bert": 0.8, "cleo": 0.5, "dora": 0.0, "emil": -0.5, "fred": -1.0}
     battles = []
-    for _ in range(600):
+    for n in range(600):  # a hundred each month
         a, b = draw.sample(list(skill), 2)
         gap = skill[a] - skill[b] + draw.gauss(0, 1.4)
-        battles.append((a, b, "tie" if abs(gap) < 0.4 else "model_a" if gap > 0 else "model_b"))
-    battles += [("newcomer", "fred", "model_a"), ("dora", "newcomer", "model_b")]
-    _table(folder / "battles.csv", ("model_a", "model_b", "winner"), battles)
+        outcome = "tie" if abs(gap) < 0.4 else "model_a" if gap > 0 else "model_b"
+        battles.append((a, b, outcome, f"2026-{n // 100 + 1:02}-{n % 28 + 1:02}"))
+    battles += [("newcomer", "fred", "model_a", "2026-06-29"), ("dora", "newcomer", "model_b", "2026-06-30")]
+    _table(folder / "battles.csv", ("model_a", "model_b", "winner", "time"), battles)
     lists = []
     for person in range(80):
         liked = sorted(draw.sample(list(skill), 4), key=lambda name: draw.gauss(-skill[name], 0.8))
