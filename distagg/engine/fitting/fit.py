@@ -237,7 +237,7 @@ def cut(model: Model, dataset: Dataset) -> Dataset:
     covariates = getattr(model, "covariates", "")
     if covariates and dataset.manifest.kind != "pairs":
         raise UsageError(f"covariates belong to pairs, but the dataset holds {dataset.manifest.kind}; omit covariates")
-    return dataset.select(covariates=covariates) if dataset.manifest.kind == "pairs" else dataset
+    return dataset.select(covariates=covariates) if covariates or dataset.manifest.covariates else dataset
 
 
 def tell_pool(model: Model, dataset: Dataset) -> None:
