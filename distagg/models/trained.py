@@ -19,7 +19,7 @@ Params named ``expert_*`` hold a row for each expert and are aligned by name; an
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 
@@ -27,6 +27,21 @@ from distagg.dataset.chunk import Chunk
 from distagg.models.base import Model, param
 from distagg.models.rounds import Params, Stage, Statistics, kept
 from distagg.models.unjudged import unjudged_param
+from distagg.types import Floats
+
+AUTO: Literal["auto"] = "auto"
+
+
+def prior_param(usual: float) -> float | Literal["auto"]:
+    return param(
+        AUTO,
+        "start training from experts weighted by how good each is alone on the training queries, as in tuned rrf, "
+        f"times this number; 0 starts from nothing; auto tries 0 and {usual:g} where there are fewer than 100 "
+        "validation queries, and is 0 elsewhere",
+        choices=(AUTO,),
+        least=0,
+    )
+
 
 MODES = ("serial", "average", "gradient")
 MODE_HELP = (
@@ -48,6 +63,13 @@ class Trained(Model):
     rounds: int = param(100, "largest number of rounds of training", least=1)
     patience: int = param(20, "stop after this many rounds without a better value on the validation queries", least=1)
     rate: float = param(0.1, "length of a step of SGD (for Adam times 0.1)", above=0.0)
+    validation: str = param(
+        AUTO,
+        "what chooses the number of rounds: given (the validation queries), cross (cross-validation over all labelled "
+        "queries, which then all teach), auto (cross where fewer than 100 validation queries and the training queries "
+        "are parts of one dataset, as in folds)",
+        choices=(AUTO, "given", "cross"),
+    )
     unjudged: str = unjudged_param("ignore")
     seed: int = param(0, "seed of all random draws", least=0)
 
@@ -67,9 +89,23 @@ class Trained(Model):
         """The first weights, by name."""
         raise NotImplementedError
 
-    def first(self, n_experts: int, highest: float) -> TrainingState:
+    def starts(self, *, few: bool) -> list[Self]:
+        """The models to choose from: with few validation queries, from nothing and from the quality of experts."""
+        return [self]
+
+    @property
+    def wants_quality(self) -> bool:
+        """Whether training starts from the quality of experts."""
+        return False
+
+    def leaning(self, quality: Floats) -> Params:
+        """The first weights, when each expert counts by its quality (experts,), shares that add up to 1."""
+        return self.start(len(quality))
+
+    def first(self, n_experts: int, highest: float, quality: Floats | None = None) -> TrainingState:
         """The state before the first round; ``highest`` is the highest label of the training data."""
-        return TrainingState(self, self.start(n_experts), float(highest))
+        weights = self.start(n_experts) if quality is None else self.leaning(quality)
+        return TrainingState(self, weights, float(highest))
 
     def prepare(self, chunk: Chunk) -> dict[str, np.ndarray]:
         """Arrays that depend on the chunk and the settings alone."""
@@ -91,6 +127,29 @@ class Trained(Model):
         """The random numbers of this round for this chunk, the same on every worker."""
         first = int(chunk.positions[0]) if chunk.n_queries else 0
         return np.random.default_rng(np.random.SeedSequence([self.seed, state.round, first]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Leaning(Trained):
+    """Base of trained models that can start from the quality of experts."""
+
+    usual_prior: ClassVar[float]
+
+    prior: float | Literal["auto"] = prior_param(100.0)
+
+    @property
+    def has_prior(self) -> bool:
+        """Whether the settings allow a start from the quality of experts."""
+        raise NotImplementedError
+
+    def starts(self, *, few: bool) -> list[Self]:
+        if self.prior != AUTO:
+            return [self]
+        return [replace(self, prior=prior) for prior in ((0.0, self.usual_prior) if few and self.has_prior else (0.0,))]
+
+    @property
+    def wants_quality(self) -> bool:
+        return self.prior != AUTO and self.prior > 0.0 and self.has_prior
 
 
 @dataclass(frozen=True, slots=True, eq=False)

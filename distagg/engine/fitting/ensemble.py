@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import numpy as np
-
-from distagg.dataset.chunk import Chunk
 from distagg.dataset.dataset import Dataset
+from distagg.engine.fitting.cross import teaching_queries
 from distagg.engine.fitting.fit import Trial, fit_each
 from distagg.engine.fitting.folds import hold_outs, in_turn
 from distagg.engine.fitting.learner import Learner, Training
 from distagg.engine.fitting.stack import HeldOut, choose_weights
-from distagg.engine.runner import Runner, Work
 from distagg.models import Params
 from distagg.models.boosted.blend import PLAIN, Blend
-from distagg.types import NO_LABEL
 
 LEAST = 2  # queries with different labels that a part must have to be held out
 
@@ -61,20 +57,6 @@ class EnsembleLearner(Learner):
         if data.valid is not None:
             return hold_outs(data.train, data.valid)
         parts = in_turn(data.train)
-        if all(_teaching(part, data.runner) >= LEAST for _, part in parts):
+        if all(teaching_queries(part, data.runner) >= LEAST for _, part in parts):
             return list(parts)
         return [(data.train, None)]
-
-
-def _teaching(dataset: Dataset, runner: Runner) -> int:
-    """How many queries have items with different labels."""
-    return int(runner.map_reduce(Work(_teaching_task, None), dataset.plan(), np.add) or 0)
-
-
-def _teaching_task(chunk: Chunk, index: int, payload: None) -> int:
-    labels, starts = chunk.labels, chunk.item_offsets[:-1][np.diff(chunk.item_offsets) > 0]
-    if not len(starts):
-        return 0
-    least = np.minimum.reduceat(np.where(labels == NO_LABEL, np.iinfo(np.int32).max, labels), starts)
-    most = np.maximum.reduceat(labels, starts)
-    return int((np.maximum(most, 0) > np.maximum(least, 0)).sum())

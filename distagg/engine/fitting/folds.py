@@ -74,6 +74,13 @@ def hold_outs(train: Dataset, valid: Dataset | None) -> list[tuple[Dataset, Data
     return given + [(replace(train, where=rest), replace(valid, where=held_out)) for rest, held_out in wheres]
 
 
+def together(first: Dataset, second: Dataset) -> Dataset:
+    """The queries of two parts of one dataset, which ``hold_outs`` can divide."""
+    a, b = first.where, second.where
+    parts = a.parts | b.parts if a.parts is not None and b.parts is not None else None
+    return replace(first, where=replace(a, parts=parts, residues=a.residues | b.residues))
+
+
 def in_turn(dataset: Dataset, count: int = 5) -> list[tuple[Dataset, Dataset]]:
     """The queries of a dataset divided into ``count`` parts, each held out once: (the others, the part)."""
     where = dataset.where

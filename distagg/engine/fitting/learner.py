@@ -95,7 +95,7 @@ class Learner:
 LEARNERS: Registry[Learner] = Registry(
     {
         "map_reduce": "fit:MapReduceLearner",
-        "trained": "train:TrainedLearner",
+        "trained": "cross:TrainedLearner",
         "boosted": "boost:BoostedLearner",
         "ensemble": "ensemble:EnsembleLearner",
         "fusion": "power:FusionLearner",

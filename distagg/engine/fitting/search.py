@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from distagg.dataset.dataset import Dataset
+from distagg.engine.fitting.cross import as_given, few_ways
 from distagg.engine.fitting.fit import Trial, cut, fit, fit_each
 from distagg.engine.fitting.folds import Fold, make_folds
 from distagg.engine.fitting.learner import Goal, learner_of
@@ -27,7 +28,7 @@ MOST_COMBINATIONS = 10_000  # of settings in a grid
 
 def _trial(model: Model, train: Dataset, valid: Dataset | None, goal: Goal) -> Trial:
     """The fit to score on the validation queries; a model without early stopping must not see them in training."""
-    return Trial(model, train, valid if learner_of(model).stops_early else None, goal)
+    return Trial(as_given(model), train, valid if learner_of(model).stops_early else None, goal)
 
 
 def _value(trial: Trial, params: Params, judged: Dataset, runner: Runner | None) -> float:
@@ -55,23 +56,29 @@ def fit_folds(
 ) -> list[Pick]:
     """Choose for every fold the model that scores best on its validation queries, the first of equals.
 
-    A chosen model without early stopping is then fitted on training and validation queries. Progress counts folds.
+    Where a fold has few validation queries, models are compared by cross-validation over all its labelled queries. A
+    model that was chosen that way, or has no early stopping, is then fitted on all of them. Progress counts folds.
     """
-    done = iter(range(1, len(models) * len(folds) + 1))
     if len(models) == 1:
         learned = fit_each([Trial(models[0], fold.train, fold.valid, goal) for fold in folds], runner, progress)
         return [Pick(models[0], params, {}) for params in learned]
-    trials = [_trial(model, fold.train, fold.valid, goal) for fold in folds for model in models]
-    learned = fit_each(trials, runner, lambda _: progress(1) if next(done) % len(models) == 0 else None)
+    ways = [few_ways(fold.train, fold.valid, runner or InlineRunner()) for fold in folds]
+    cases = [(n, model, way) for n, fold in enumerate(ways) for model in range(len(models)) for way in fold]
+    trials = [_trial(models[model], *way, goal) for _, model, way in cases]
+    done = iter(range(1, len(trials) + 1))
+    learned = fit_each(trials, runner, lambda _: progress(len(folds)) if next(done) == len(trials) else None)
+    values = np.zeros((len(folds), len(models)))
+    for (n, model, way), trial, params in zip(cases, trials, learned, strict=True):
+        values[n, model] += _value(trial, params, way[1], runner)
     apart = differing(models)
     picks = []
     for n, fold in enumerate(folds):
-        here = range(n * len(models), (n + 1) * len(models))
-        best = here[int(np.argmax([_value(trials[k], learned[k], fold.valid, runner) for k in here]))]
-        model, params = trials[best].model, learned[best]
-        if not learner_of(model).stops_early:
-            params = fit(model, fold.train, valid=fold.valid, goal=goal, runner=runner)
-        picks.append(Pick(model, params, apart[best - here[0]]))
+        best = int(np.argmax(values[n]))
+        if learner_of(models[best]).stops_early and len(ways[n]) == 1:
+            params = next(p for (m, model, _), p in zip(cases, learned, strict=True) if (m, model) == (n, best))
+        else:
+            params = fit(models[best], fold.train, valid=fold.valid, goal=goal, runner=runner)
+        picks.append(Pick(models[best], params, apart[best]))
     return picks
 
 

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.dataset.dataset import Dataset
 from distagg.engine.fitting.checkpoint import packed, saving_on_stop, unpacked
-from distagg.engine.fitting.learner import Goal, Learner, Training, check_whole, goal_values, split_query
+from distagg.engine.fitting.learner import Goal, Training, goal_values, split_query
 from distagg.engine.progress import Progress, silent
 from distagg.engine.runner import Round, Runner, Work, run_span
 from distagg.engine.saved import align_experts
@@ -24,6 +24,7 @@ from distagg.models import Model, Params
 from distagg.models.base import not_converged
 from distagg.models.rounds import Statistics
 from distagg.models.trained import Trained, TrainingState
+from distagg.types import Floats
 
 TRAIN_ENTRIES = 1 << 17  # smaller chunks than in a single pass: a round should keep all workers busy
 
@@ -79,43 +80,32 @@ def _candidates_task(chunk: Chunk, index: int, payload: tuple[Any, ...]) -> np.n
     return total
 
 
-class TrainedLearner(Learner):
-    """The learner of models that are trained in rounds (``Trained``)."""
-
-    name: ClassVar[str] = "trained"
-    stops_early: ClassVar[bool] = True
-
-    def fit(self, model: Trained, data: Training) -> Params:
-        check_whole(model, data.train)
-        return train(model, data)
-
-    def rounds(self, model: Trained) -> int:
-        return int(model.rounds)
-
-    def rehearse(self, model: Trained, chunk: Chunk) -> None:
-        model.learn(chunk, model.first(chunk.n_experts, max(chunk.labels.max(), 1)))
-
-
 def train(model: Trained, data: Training) -> Params:
     """Train in rounds and return the weights of the round that scores best on the validation queries.
 
     Without ``valid`` the training queries serve for validation: early stopping then only saves time. Experts of
     ``valid`` are matched by name. Training ends after ``rounds`` rounds, after ``patience`` rounds without a better
     value, or with a warning as soon as weights or scores are no longer finite. Besides the weights, the result holds
-    ``curve`` (the value after each round) and ``round`` (the number of the best round). Training offers its state to
+    ``curve`` (the value after each round), ``round`` (the number of the best round) and, if training starts from the
+    quality of experts, ``start`` (the value before the first round). Training offers its state to
     ``keeper`` after each round, and resumes from the state that ``keeper`` stored.
     """
     train, judged, runner, keeper = data.train, data.judged, data.runner, data.keeper
-    state = model.first(train.manifest.experts, highest_label(train.manifest))
+    state = first_state(model, data)
     align_experts(model, state.params, train.experts, judged.experts)  # refuses unknown experts before any work
     curve: list[float] = []
     best, value, reached = state.params, -np.inf, 0
+    start: Params = {}
+    if model.wants_quality:
+        aligned = align_experts(model, state.params, train.experts, judged.experts)
+        value = float(evaluate_candidates(model, [aligned], judged, data.goal, runner)[0])
+        start = {"start": np.array([value])}
     kept = keeper.load()
     if kept is not None:
         state, best = state.resumed(unpacked(kept, "params")), unpacked(kept, "best")
         curve = [float(point) for point in kept["curve"]]
         reached = int(kept["reached"][0])
-        value = curve[reached - 1] if reached else -np.inf
+        value = curve[reached - 1] if reached else value
     ahead: Iterator[Any] = runner.rounds([_learning(state, train)])
     with saving_on_stop(keeper):
         while not state.done and len(curve) - reached < model.patience:
@@ -140,7 +130,30 @@ def train(model: Trained, data: Training) -> Params:
             history = {"curve": np.array(curve), "reached": np.array([float(reached)])}
             keeper.offer(len(curve), {**packed(params=state.state(), best=best), **history})
     learned = {name: best[name] for name in (*model.weight_names, "highest")}
-    return {**learned, "round": np.array([float(reached)]), "curve": np.array(curve)}
+    return {**learned, "round": np.array([float(reached)]), "curve": np.array(curve), **start}
+
+
+def train_rounds(model: Trained, data: Training, rounds: int) -> Params:
+    """The weights after so many rounds on the training queries."""
+    state = first_state(model, data)
+    for _ in range(rounds):
+        state = _round(state, data.train, data.runner.rounds([_learning(state, data.train)]), data.progress)
+    return {**state.params, "round": np.array([float(rounds)])}
+
+
+def first_state(model: Trained, data: Training) -> TrainingState:
+    """The state before the first round: from nothing, or from the quality of experts."""
+    quality = expert_quality(data) if model.wants_quality else None
+    return model.first(data.train.manifest.experts, highest_label(data.train.manifest), quality)
+
+
+def expert_quality(data: Training) -> Floats:
+    """Shares of experts (experts,), as tuned rrf weighs them on the training queries."""
+    from distagg.engine.fitting.power import FusionLearner
+    from distagg.models.boosted.fusion import Fusion
+
+    weight = FusionLearner().fit(Fusion(rule="rrf"), replace(data, valid=None))["expert_weight"]
+    return np.asarray(weight / max(float(weight.sum()), np.finfo(float).tiny))
 
 
 def _round(state: TrainingState, dataset: Dataset, ahead: Iterator[Any], progress: Progress) -> TrainingState:

@@ -89,7 +89,9 @@ class Blend(Model):
     def _member(self, kind: str, number: int) -> Model:
         if kind in PLAIN:
             return model_named(kind) if kind == "bestinput" else Fusion(rule=kind)
-        settings = CRF[number % len(CRF)] if kind == "crf" else {}
+        settings: dict[str, Any] = dict(CRF[number % len(CRF)]) if kind == "crf" else {}
+        if kind != "lambdamart":
+            settings["validation"] = "given"  # the parts held out also weigh the kinds
         return model_named(kind, settings, seed=int(self.seed) * 1000 + number)
 
     @staticmethod

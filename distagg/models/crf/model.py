@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -44,7 +44,7 @@ from distagg.models.crf.kernels import (
 from distagg.models.lists import NORMALISED, PAIR_FUNCTIONS
 from distagg.models.pairs import check_ranks, list_arrays, pair_ranks, won_and_lost, won_and_lost_names
 from distagg.models.rounds import Params
-from distagg.models.trained import Trained, TrainingState
+from distagg.models.trained import Leaning, TrainingState, prior_param
 from distagg.models.unjudged import training_labels
 from distagg.types import NO_LABEL, Bools, Floats, Labels, Offsets
 
@@ -62,13 +62,14 @@ def _pair_choices() -> Iterator[str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Crf(Trained):
+class Crf(Leaning):
     """Weights for each expert (b, positive, negative), shared by all (consensus), or both (mixed)."""
 
     name: ClassVar[str] = "crf"
     summary: ClassVar[str] = "conditional random field over rankings, trained on the expected metric"
     paper: ClassVar[str] = "Volkovs & Zemel 2014, section 3.6; Volkovs & Zemel 2013"
     cost: ClassVar[str] = "entries; training: queries x 2^sample x sample a round"
+    usual_prior: ClassVar[float] = 100.0
     unseen: ClassVar[float] = -np.inf  # marks unseen experts: the parameters of known ones are finite
 
     pairs: str = param(
@@ -88,6 +89,7 @@ class Crf(Trained):
         choices=("individual", "consensus", "mixed"),
     )
     rate: float = param(4.0, "length of a step of SGD (for Adam times 0.1)", above=0.0)
+    prior: float | Literal["auto"] = prior_param(100.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -109,6 +111,16 @@ class Crf(Trained):
     def start(self, n_experts: int) -> Params:
         rows = {"expert_weights": n_experts, "shared_weights": 1}
         return {name: np.zeros((rows[name], len(self.weight_columns))) for name in self.weight_names}
+
+    @property
+    def has_prior(self) -> bool:
+        return self.reciprocal > 0.0 and self.sharing != "consensus"
+
+    def leaning(self, quality: Floats) -> Params:
+        """Reciprocal ranks, weighted by the quality of experts."""
+        weights = self.start(len(quality))
+        weights["expert_weights"][:, -1] = float(self.prior) * quality
+        return weights
 
     def prepare(self, chunk: Chunk) -> dict[str, np.ndarray]:
         """Potentials of the labelled items, which alone are sampled, item by item; and where each item's are."""

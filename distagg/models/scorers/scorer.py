@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -31,14 +31,14 @@ from distagg.models.rounds import Params, kept
 from distagg.models.scorers.features import KINDS, FeatureSettings, chunk_features, kept_features
 from distagg.models.scorers.kernels import OBJECTIVES, PERSISTENCE, Goal, Net, Rows, climb, score_rows
 from distagg.models.scorers.stagg_kernels import Metric, climb_expected
-from distagg.models.trained import MODE_HELP, MODES, Trained, TrainingState
+from distagg.models.trained import MODE_HELP, MODES, Leaning, TrainingState, prior_param
 from distagg.models.unjudged import MOST, training_labels, unjudged_param
 from distagg.ordering import order_spans
 from distagg.types import NO_LABEL, OFFSET, Floats, Labels, Offsets
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scorer(Trained):
+class Scorer(Leaning):
     """Scores linear in the features of every expert's list, or with layers of hidden units.
 
     An expert that leaves an item out gives it the expert's bias. Items in no list get every expert's bias. Experts that
@@ -47,6 +47,7 @@ class Scorer(Trained):
 
     cost: ClassVar[str] = "entries x rounds"
     pooling: ClassVar[str] = LEARNS_FROM_POOL
+    usual_prior: ClassVar[float] = 1.0
 
     features: str = param(
         "svd",
@@ -72,6 +73,7 @@ class Scorer(Trained):
     )  # better than serial on validation queries of both LETOR sets
     rounds: int = param(200, "largest number of rounds of training", least=1)
     pool: int = training_pool_param(1000)
+    prior: float | Literal["auto"] = prior_param(1.0)
 
     @property
     def weight_names(self) -> tuple[str, ...]:
@@ -111,6 +113,16 @@ class Scorer(Trained):
         if self.layers > 1:
             inner = (self.layers - 1, self.hidden, self.hidden)
             weights["inner"] = draws.normal(0.0, 1.0 / np.sqrt(self.hidden), inner)
+        return weights
+
+    @property
+    def has_prior(self) -> bool:
+        return not self.hidden and not self._settings.shared
+
+    def leaning(self, quality: Floats) -> Params:
+        """The first feature of lists (what was won), weighted by the quality of experts."""
+        weights = self.start(len(quality))
+        weights[self._weight][:, 0, 0] = float(self.prior) * quality
         return weights
 
     def prepare(self, chunk: Chunk) -> dict[str, np.ndarray]:
