@@ -12,6 +12,9 @@ up.
   reach, in proportion to their queries.
 - ``gradient``: the mean gradient of all queries makes one step of Adam; it needs several times the rounds and patience.
 
+``keep`` says which weights are the result. The papers make a fixed number of rounds and keep the ``last``; ``best``
+keeps those of the round that does best on validation queries and stops early; ``mean`` averages what SGD leaves noisy.
+
 Params named ``expert_*`` hold a row for each expert and are aligned by name; an expert unseen in training has
 ``Model.unseen`` there. Params named ``shared_*`` serve experts that are not known.
 """
@@ -48,6 +51,11 @@ MODE_HELP = (
     "serial (SGD through all queries in turn), average (SGD in every chunk, then the mean), gradient (all queries, one "
     "step of Adam a round)"
 )
+BEST, LAST, MEAN = KEEP = ("best", "last", "mean")
+KEEP_HELP = (
+    "which weights are kept: best (of the round with the best value on the validation queries), last (of the last "
+    "round), mean (the mean over the second half of the rounds); last and mean make all rounds, patience ends none"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +69,10 @@ class Trained(Model):
 
     mode: str = param("serial", MODE_HELP, choices=MODES)
     rounds: int = param(100, "largest number of rounds of training", least=1)
-    patience: int = param(20, "stop after this many rounds without a better value on the validation queries", least=1)
+    keep: str = param(BEST, KEEP_HELP, choices=KEEP)
+    patience: int = param(
+        20, "with keep=best: stop after this many rounds without a better value on the validation queries", least=1
+    )
     rate: float = param(0.1, "length of a step of SGD (for Adam times 0.1)", above=0.0)
     validation: str = param(
         AUTO,
@@ -106,6 +117,17 @@ class Trained(Model):
         """The state before the first round; ``highest`` is the highest label of the training data."""
         weights = self.start(n_experts) if quality is None else self.leaning(quality)
         return TrainingState(self, weights, float(highest))
+
+    def after(self, kept: Params, state: TrainingState) -> Params:
+        """What is to be kept after a round, if that is the last one; ``kept`` is what was to be kept before it.
+
+        With ``keep=mean`` that is the mean of the weights since the second half of the rounds began, of a single round
+        before.
+        """
+        averaged = state.round - int(self.rounds) // 2
+        if self.keep != MEAN or averaged <= 1:
+            return state.params
+        return {name: kept[name] + (value - kept[name]) / averaged for name, value in state.params.items()}
 
     def prepare(self, chunk: Chunk) -> dict[str, np.ndarray]:
         """Arrays that depend on the chunk and the settings alone."""

@@ -2,8 +2,9 @@
 
 A metric on ten validation queries is mostly noise. Where there are fewer than ``FEW`` of them, and they are parts of
 the same dataset as the training queries (as in folds), each part is held out in turn. The mean of the parts' curves
-chooses the number of rounds, and whether training starts from the quality of experts (``prior``) or from nothing; then
-the model is trained on all labelled queries. It costs as many trainings as there are parts, and one more.
+chooses the number of rounds (with ``keep=best``; otherwise all are made), and whether training starts from the quality
+of experts (``prior``) or from nothing; then the model is trained on all labelled queries. It costs as many trainings as
+there are parts, and one more.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from distagg.engine.fitting.train import train, train_rounds
 from distagg.engine.runner import Runner, Work
 from distagg.errors import UsageError
 from distagg.models import Model, Params
-from distagg.models.trained import AUTO, Trained
+from distagg.models.trained import AUTO, BEST, Trained
 from distagg.types import NO_LABEL, Floats
 
 log = logging.getLogger("distagg")
@@ -48,7 +49,7 @@ class TrainedLearner(Learner):
         if ways:
             return _crossed(starts, data, ways)
         fitted = [train(start, data if len(starts) == 1 else replace(data, keeper=NoKeeper())) for start in starts]
-        return max(fitted, key=lambda params: float(_curve(params).max()))
+        return max(fitted, key=lambda params: float(_curve(params)[_kept_round(model, _curve(params))]))
 
     def rounds(self, model: Trained) -> int:
         return int(model.rounds)
@@ -91,8 +92,9 @@ def _crossed(starts: Sequence[Trained], data: Training, ways: Sequence[Way]) -> 
     for start in starts:
         parts = [replace(data, train=rest, valid=part, keeper=NoKeeper()) for rest, part in ways]
         curves.append(_mean([_curve(train(start, part)) for part in parts]))
-    best = int(np.argmax([curve.max() for curve in curves]))
-    model, rounds = starts[best], int(np.argmax(curves[best]))
+    rounds_kept = [_kept_round(start, curve) for start, curve in zip(starts, curves, strict=True)]
+    best = int(np.argmax([curve[kept] for curve, kept in zip(curves, rounds_kept, strict=True)]))
+    model, rounds = starts[best], rounds_kept[best]
     everything = together(data.train, data.valid) if data.valid is not None else data.train
     log.info(
         f"{model.name}: {rounds} rounds from prior={getattr(model, 'prior', 0.0):g}, chosen by cross-validation over "
@@ -100,6 +102,11 @@ def _crossed(starts: Sequence[Trained], data: Training, ways: Sequence[Way]) -> 
     )
     params = train_rounds(model, replace(data, train=everything, valid=None, keeper=NoKeeper()), rounds)
     return {**params, "curve": curves[best][1:]}
+
+
+def _kept_round(model: Trained, curve: Floats) -> int:
+    """The round whose value on the validation queries is that of the weights that are kept."""
+    return int(np.argmax(curve)) if model.keep == BEST else len(curve) - 1
 
 
 def _curve(params: Params) -> Floats:

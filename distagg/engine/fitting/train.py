@@ -1,4 +1,4 @@
-"""Training in rounds, with early stopping by a metric on labelled validation queries.
+"""Training in rounds, judged after each by a metric on labelled validation queries.
 
 The driver runs the loop, workers process chunks, and their sums merge in the fixed tree.
 """
@@ -23,7 +23,7 @@ from distagg.metrics import highest_label
 from distagg.models import Model, Params
 from distagg.models.base import not_converged
 from distagg.models.rounds import Statistics
-from distagg.models.trained import Trained, TrainingState
+from distagg.models.trained import BEST, Trained, TrainingState
 from distagg.types import Floats
 
 TRAIN_ENTRIES = 1 << 17  # smaller chunks than in a single pass: a round should keep all workers busy
@@ -81,14 +81,15 @@ def _candidates_task(chunk: Chunk, index: int, payload: tuple[Any, ...]) -> np.n
 
 
 def train(model: Trained, data: Training) -> Params:
-    """Train in rounds and return the weights of the round that scores best on the validation queries.
+    """Train in rounds and return the weights that ``model.keep`` asks for: by default those of the best round.
 
     Without ``valid`` the training queries serve for validation: early stopping then only saves time. Experts of
-    ``valid`` are matched by name. Training ends after ``rounds`` rounds, after ``patience`` rounds without a better
-    value, or with a warning as soon as weights or scores are no longer finite. Besides the weights, the result holds
-    ``curve`` (the value after each round), ``round`` (the number of the best round) and, if training starts from the
-    quality of experts, ``start`` (the value before the first round). Training offers its state to
-    ``keeper`` after each round, and resumes from the state that ``keeper`` stored.
+    ``valid`` are matched by name. Training ends after ``rounds`` rounds, with ``keep=best`` after ``patience`` rounds
+    without a better value, or with a warning as soon as weights or scores are no longer finite. Besides the weights,
+    the result holds ``curve`` (after each round, the value on the validation queries of the weights that would be kept
+    if it were the last), ``round`` (the number of the round that is kept; the last one with ``keep=mean``) and, if
+    training starts from the quality of experts, ``start`` (the value before the first round). Training offers its state
+    to ``keeper`` after each round, and resumes from the state that ``keeper`` stored.
     """
     train, judged, runner, keeper = data.train, data.judged, data.runner, data.keeper
     state = first_state(model, data)
@@ -112,8 +113,9 @@ def train(model: Trained, data: Training) -> Params:
             state = _round(state, train, ahead, data.progress)
             finite, now = all(np.isfinite(weights).all() for weights in state.weights.values()), -np.inf
             if finite:
-                aligned = align_experts(model, state.params, train.experts, judged.experts)
-                # Validation and the next round use the same weights: send both in one message.
+                params = model.after(best, state)
+                aligned = align_experts(model, params, train.experts, judged.experts)
+                # Validation does not wait for the next round, nor the next round for it: send both in one message.
                 last = model.mode == "serial" or state.done
                 validation = judging(model, [aligned], judged, data.goal)
                 ahead = runner.rounds([validation] if last else [validation, _learning(state, train)])
@@ -125,8 +127,8 @@ def train(model: Trained, data: Training) -> Params:
                 )
                 break
             curve.append(now)
-            if curve[-1] > value:
-                best, value, reached = state.params, curve[-1], len(curve)
+            if model.keep != BEST or curve[-1] > value:
+                best, value, reached = params, curve[-1], len(curve)
             history = {"curve": np.array(curve), "reached": np.array([float(reached)])}
             keeper.offer(len(curve), {**packed(params=state.state(), best=best), **history})
     learned = {name: best[name] for name in (*model.weight_names, "highest")}
@@ -134,11 +136,13 @@ def train(model: Trained, data: Training) -> Params:
 
 
 def train_rounds(model: Trained, data: Training, rounds: int) -> Params:
-    """The weights after so many rounds on the training queries."""
+    """The weights to be kept after so many rounds on the training queries."""
     state = first_state(model, data)
+    params = state.params
     for _ in range(rounds):
         state = _round(state, data.train, data.runner.rounds([_learning(state, data.train)]), data.progress)
-    return {**state.params, "round": np.array([float(rounds)])}
+        params = model.after(params, state)
+    return {**params, "round": np.array([float(rounds)])}
 
 
 def first_state(model: Trained, data: Training) -> TrainingState:

@@ -80,11 +80,15 @@ class Stopping(Checkpoints):
     "model",
     [
         *(model_named("crf", {"mode": mode, "rounds": 6, "sample": 3}) for mode in ("serial", "average", "gradient")),
+        *(
+            model_named("crf", {"keep": keep, "rounds": rounds, "sample": 3})
+            for keep, rounds in (("last", 6), ("mean", 4))
+        ),
         model_named("theta_mpm", {"pairs": "difference", "unlisted": "ignore"}),
         model_named("cps", {"theta": "learn", "distance": "footrule"}),
         model_named("cranking", {"sweeps": 1, "tolerance": 0.05}),
     ],
-    ids=lambda model: f"{model.name} {getattr(model, 'mode', '')}",
+    ids=lambda model: f"{model.name} {getattr(model, 'mode', '')} {getattr(model, 'keep', '')}",
 )
 def test_stopped_and_resumed_training_has_the_same_bits(model: Model, planted: Path, tmp_path: Path) -> None:
     dataset = Dataset.open(planted)

@@ -64,6 +64,15 @@ def test_rounds_are_those_of_the_best_mean_curve(model, fold) -> None:
         np.testing.assert_array_equal(params[name], again[name])
 
 
+@pytest.mark.parametrize("keep", ["last", "mean"])
+def test_all_rounds_are_made_where_the_best_is_not_kept(keep: str, fold) -> None:
+    model = Crf(rounds=4, keep=keep, prior=0.0)
+    params = fit(model, fold.train, valid=fold.valid, goal=GOAL)
+    again = fit(as_given(model), together(fold.train, fold.valid), goal=GOAL)
+    assert params["round"] == again["round"] == 4
+    np.testing.assert_array_equal(params["expert_weights"], again["expert_weights"])
+
+
 def test_many_validation_queries_decide_alone(fold, monkeypatch: pytest.MonkeyPatch) -> None:
     model = LambdaRank(rounds=3)
     given = fit(replace(model, validation="given", prior=0.0), fold.train, valid=fold.valid, goal=GOAL)

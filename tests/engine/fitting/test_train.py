@@ -16,7 +16,8 @@ from distagg.dataset.chunk import Chunk
 from distagg.dataset.expand import expand_dataset
 from distagg.engine.dask import DaskRunner
 from distagg.engine.fitting.fit import fit
-from distagg.engine.fitting.train import Goal
+from distagg.engine.fitting.learner import Goal
+from distagg.engine.fitting.train import evaluate_candidates
 from distagg.engine.progress import Progress, silent
 from distagg.engine.rank import solve
 from distagg.engine.runner import InlineRunner, Round
@@ -91,11 +92,18 @@ def cluster(request: pytest.FixtureRequest, clusters: Callable[[int], DaskRunner
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize(("kind", "mode"), [*((Votes, mode) for mode in MODES), (Crf, "average"), (Crf, "gradient")])
-def test_the_same_weights_on_any_number_of_workers(
-    kind: type[Trained], mode: str, fine: Dataset, cluster: DaskRunner
-) -> None:
-    model = kind(mode=mode, rounds=4)
+@pytest.mark.parametrize(
+    "model",
+    [
+        *(Votes(mode=mode, rounds=4) for mode in MODES),
+        Crf(mode="average", rounds=4),
+        Crf(mode="gradient", rounds=4),
+        Votes(mode="average", rounds=5, keep="mean"),
+        Votes(mode="average", rounds=5, keep="last"),
+    ],
+    ids=lambda model: f"{model.name} {model.mode} {model.keep}",
+)
+def test_the_same_weights_on_any_number_of_workers(model: Trained, fine: Dataset, cluster: DaskRunner) -> None:
     here, there = fit(model, fine), fit(model, fine, runner=cluster)
     assert here.keys() == there.keys()
     for key, value in here.items():
@@ -113,6 +121,39 @@ def test_every_mode_learns_and_keeps_the_best_round(mode: str, fine: Dataset) ->
 def test_patience_ends_training(fine: Dataset) -> None:
     params = fit(Votes(rounds=200, patience=3), fine)
     assert len(params["curve"]) == int(params["round"][0]) + 3
+
+
+def by_hand(model: Votes, dataset: Dataset) -> list[np.ndarray]:
+    """The weights after each round, in turn through all chunks, without validation."""
+    state, after = model.first(dataset.manifest.experts, 2.0), []
+    for _ in range(model.rounds):
+        for chunk in dataset.held:
+            state = replace(state, weights=model.learn(chunk, state)[0])
+        state = replace(state, round=state.round + 1)
+        after.append(state.weights["expert_weight"])
+    return after
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 7, 8])
+@pytest.mark.parametrize("valid", [False, True])
+def test_the_last_weights_and_their_mean(rounds: int, valid: bool, fine: Dataset) -> None:
+    """As training without validation, whatever the validation queries say and however little patience there is."""
+    model = Votes(rounds=rounds, patience=1, validation="given")
+    given = {"valid": fine.select(fold=(5, {0}))} if valid else {}
+    last, mean = (fit(replace(model, keep=keep), fine, **given) for keep in ("last", "mean"))
+    after = by_hand(model, fine)
+    np.testing.assert_array_equal(last["expert_weight"], after[-1])
+    np.testing.assert_allclose(mean["expert_weight"], np.mean(after[rounds // 2 :], axis=0), rtol=1e-12)
+    assert last["round"] == mean["round"] == len(last["curve"]) == len(mean["curve"]) == rounds
+    first_half = slice(0, rounds // 2 + 1)
+    np.testing.assert_array_equal(last["curve"][first_half], mean["curve"][first_half])
+
+
+@pytest.mark.parametrize("keep", ["last", "mean"])
+def test_the_curve_ends_with_the_value_of_what_is_kept(keep: str, fine: Dataset) -> None:
+    params = fit(Votes(rounds=6, keep=keep, seed=3), fine)
+    (value,) = evaluate_candidates(Votes(), [params], fine, Goal(), InlineRunner())
+    assert params["curve"][-1] == value
 
 
 def test_one_chunk_averages_to_what_it_learned(fine: Dataset) -> None:
@@ -133,6 +174,13 @@ def test_weights_that_explode_are_said_and_the_last_good_ones_kept(fine: Dataset
     ):
         params = fit(Votes(rate=1e308), fine)
     assert np.isfinite(params["expert_weight"]).all()
+
+
+@pytest.mark.parametrize("keep", ["last", "mean"])
+def test_the_last_finite_weights_are_kept(keep: str, fine: Dataset) -> None:
+    with pytest.warns(NotConvergedWarning, match="the weights of round 0 are kept"), np.errstate(all="ignore"):
+        params = fit(Votes(rate=1e308, keep=keep), fine)
+    np.testing.assert_array_equal(params["expert_weight"], 0.0)
 
 
 def table(labels: list[int | None]) -> pa.Table:
