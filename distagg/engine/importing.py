@@ -19,7 +19,7 @@ from distagg.storage.atomic import refuse_existing
 from distagg.storage.paths import Place, local, place
 
 OWNERS = {  # the kinds of source that have an option
-    "qrels": ("letor", "trec", "ratings", "rankings"),
+    "qrels": ("letor", "trec", "ratings", "rankings", "pairs"),
     "expert": ("trec",),
     "by": ("trec",),
     "columns": ("rankings", "pairs"),
@@ -56,11 +56,11 @@ def import_dataset(
     progress
         Called with the number of rows read and written since the last call.
     **options
-        Options of the source. All but pairs: ``qrels``, files of judgements, or a table query, item, label.
-        trec: ``expert`` (file or tag), ``by`` (score or rank). rankings and pairs: ``columns``, our names of columns
-        that the tables name otherwise. pairs: ``covariates``, columns to keep for fits, as in
-        ``"length_a-length_b,position"``. ratings: ``users`` and ``items`` are files that describe them, whose columns
-        the dataset keeps; ``scale`` is the smallest and the largest valid rating.
+        Options of the source. All: ``qrels``, files of judgements, or a table query, item, label. trec: ``expert``
+        (file or tag), ``by`` (score or rank). rankings and pairs: ``columns``, our names of columns that the tables
+        name otherwise. pairs: ``covariates``, columns to keep for fits, as in ``"length_a-length_b,position"``.
+        ratings: ``users`` and ``items`` are files that describe them, whose columns the dataset keeps; ``scale`` is the
+        smallest and the largest valid rating.
 
     Returns
     -------

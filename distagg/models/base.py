@@ -81,7 +81,8 @@ class Model:
     paper: ClassVar[str]
     cost: ClassVar[str] = "entries"
     supervised: ClassVar[bool] = False
-    inputs: ClassVar[tuple[str, ...]] = ("lists",)
+    inputs: ClassVar[tuple[str, ...]] = ("lists",)  # kinds of data that the default settings take
+    pairs_setting: ClassVar[str] = ""  # the setting with which the model takes raw pairs as well
     positive: ClassVar[bool] = False  # needs ranks above 0, which ratings (ranks of minus the rating) do not have
     additive: ClassVar[bool] = False  # statistics of an expert-partitioned query add up over chunks
     adherence: ClassVar[bool] = False  # learns expert_theta, each expert's adherence in [0, 1]
@@ -114,6 +115,11 @@ class Model:
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             _check(self.name, field, getattr(self, field.name))
+
+    @property
+    def takes(self) -> tuple[str, ...]:
+        """The kinds of data that the model takes with its settings: lists, pairs."""
+        return self.inputs
 
     @property
     def needs_labels(self) -> bool:

@@ -9,6 +9,7 @@ import numpy as np
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
 from distagg.models.base import param
+from distagg.models.compared import compared
 from distagg.models.lists import (
     BINARY,
     DIFFERENCE,
@@ -131,9 +132,12 @@ def won_and_lost(model: str, chunk: Chunk, names: Sequence[str], reciprocal: flo
     """A row for every entry: what it won, and minus what it lost, divided by the number of items of its query.
 
     Column 0 is -1 (the missing-expert bias), then come two columns for each pair function. The last column is
-    c / (c + rank), unless c is 0.
+    c / (c + rank), unless c is 0. Raw pairs have a row for each item that an expert compared (``compared``): every pair
+    function counts their weight, and the last column is 0, because they have no ranks.
     """
     check_ranks(model, chunk, names, reciprocal)
+    if chunk.n_pairs:
+        return _pairs_won_and_lost(chunk, len(names), reciprocal)
     values = np.zeros((chunk.n_entries, 1 + 2 * len(names) + (reciprocal > 0)))
     values[:, 0] = -1.0
     nobody = np.zeros(chunk.n_lists, dtype=np.int64)
@@ -145,6 +149,15 @@ def won_and_lost(model: str, chunk: Chunk, names: Sequence[str], reciprocal: flo
     if reciprocal:
         values[:, -1] = reciprocal / (reciprocal + chunk.entry_rank)
     return values
+
+
+def _pairs_won_and_lost(chunk: Chunk, functions: int, reciprocal: float) -> Floats:
+    lists, won, lost = compared(chunk)
+    items = np.maximum(np.diff(chunk.item_offsets), 1)
+    share = np.repeat(1.0 / items, np.diff(lists.entry_offsets[lists.list_offsets]))
+    sums = np.stack([won * share, -lost * share], axis=1)
+    ends = np.full((len(won), 1), -1.0), np.zeros((len(won), int(reciprocal > 0)))
+    return np.concatenate([ends[0], np.tile(sums, functions), ends[1]], axis=1)
 
 
 def check_ranks(model: str, chunk: Chunk, names: Sequence[str], reciprocal: float) -> None:

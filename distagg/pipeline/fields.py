@@ -70,7 +70,7 @@ STEPS: dict[str, dict[str, Field]] = {
     "import": {
         "source": Field("choice", "the format of the files", choices=tuple(SOURCES)),
         "files": Field("paths", "files, directories of files, or patterns such as runs/*.run.gz"),
-        "qrels": Field("path", "judgements of lists: TREC's (query 0 item label) or a table such as BEIR's", None),
+        "qrels": Field("path", "judgements: TREC's (query 0 item label) or a table such as BEIR's", None),
         "columns": Field("table", "what columns of tables mean, such as {site = 'item'}", None),
         "expert": Field("choice", "take the expert of a trec run from its file name or its tag", None, ("file", "tag")),
         "by": Field("choice", "order the lists of a trec run by score or by rank", None, ("score", "rank")),

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from distagg.arrow import as_arrow, as_words, no_rows
 from distagg.columns import LABEL_NAMES, label_columns
+from distagg.covariates import Covariate
 from distagg.errors import InputError, UsageError, unknown
 from distagg.sources.cells import ID, Column
 from distagg.sources.delimited import FINITE, POSITION, WHOLE, WORD, Layout, find_lines, read_tables
@@ -194,7 +195,7 @@ def _qrels_table(file: Path, columns: Mapping[str, str] | None, *, fractions: bo
 class JudgedSource:
     """A source with judgements of its items: files of qrels, or a table with the columns query, item and label.
 
-    A judged item in no list is missed: it counts in recall, but is not ranked.
+    A judged item in no list and no pair is missed: it counts in recall, but is not ranked.
     """
 
     def __init__(
@@ -205,8 +206,11 @@ class JudgedSource:
         self._table = qrels if isinstance(qrels, pa.Table) else None
         self.name, self.partition = source.name, source.partition
         self.files: tuple[Path, ...] = source.files + self._qrels
-        if source.name == "pairs":
-            raise UsageError("labels are given for ranked lists, but these are pairs, which have none")
+
+    @property
+    def covariates(self) -> tuple[Covariate, ...]:
+        """The covariates of pairs."""
+        return getattr(self._source, "covariates", ())
 
     def tables(self) -> Iterator[SourceTable]:
         """The rows of the source, then the judgements."""

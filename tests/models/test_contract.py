@@ -67,6 +67,7 @@ VARIANTS = {
         {"hidden": 3, "layers": 2, "rank": 2},
         {"experts": "combined"},
         {"features": "borda", "mode": "gradient"},
+        {"features": "sums", "pairs": "binary"},
         {"pairs": "all"},
         {"objective": "rbp"},
         {"features": "cp", "rank": 2},

@@ -270,6 +270,10 @@ def test_lists_of_every_kind_are_judged(tmp_path: Path) -> None:
     (tmp_path / "test.tsv").write_text(BEIR + "7\tx\t1\n")
     with pytest.raises(InputError, match=r"test.tsv:5: found another label for item 'x'"):
         distagg.import_dataset("rankings", [tmp_path / "lists.csv"], qrels=tmp_path / "test.tsv")
+    (tmp_path / "test.tsv").write_text(BEIR)
+    (tmp_path / "games.csv").write_text("query,winner,loser\n7,x,y\n")
+    games = distagg.import_dataset("pairs", [tmp_path / "games.csv"], tmp_path / "g", qrels=tmp_path / "test.tsv")
+    assert games.manifest.labels == dataset.manifest.labels
     (tmp_path / "games.csv").write_text("winner,loser\nx,y\n")
-    with pytest.raises(UsageError, match="pairs"):
-        distagg.import_dataset("pairs", [tmp_path / "games.csv"], qrels=tmp_path / "test.tsv")
+    with pytest.raises(InputError, match="found queries 'all' and '7', expected one query"):
+        distagg.import_dataset("pairs", [tmp_path / "games.csv"], tmp_path / "h", qrels=tmp_path / "test.tsv")

@@ -45,7 +45,8 @@ class TrainedLearner(Learner):
         check_whole(model, data.train)
         few = data.valid is not None and teaching_queries(data.valid, data.runner) < FEW
         ways = _ways(model, data, few)
-        starts = model.starts(few=few or bool(ways))
+        ranks = data.train.manifest.kind == "lists"  # without them, experts have no quality to start from
+        starts = model.starts(few=ranks and (few or bool(ways)))
         if ways:
             return _crossed(starts, data, ways)
         fitted = [train(start, data if len(starts) == 1 else replace(data, keeper=NoKeeper())) for start in starts]

@@ -249,12 +249,14 @@ def tell_pool(model: Model, dataset: Dataset) -> None:
 
 def check_fits(model: Model, dataset: Dataset) -> None:
     """Refuse a dataset that the model cannot use: pairs for lists, or ratings for ranks."""
-    if dataset.manifest.kind not in model.inputs:
+    if dataset.manifest.kind not in model.takes:
+        if dataset.manifest.kind == "pairs" and model.pairs_setting:
+            raise UsageError(f"{model!r} takes lists, but the dataset holds pairs; choose {model.pairs_setting}")
         from distagg.models import MODELS
 
         able = ", ".join(name for name, kind in MODELS.items() if dataset.manifest.kind in kind.inputs)
         raise UsageError(
-            f"{model.name} takes {' or '.join(model.inputs)}, but the dataset holds {dataset.manifest.kind}; "
+            f"{model.name} takes {' or '.join(model.takes)}, but the dataset holds {dataset.manifest.kind}; "
             f"models that take them: {able}"
         )
     if model.depth and dataset.manifest.kind != "lists":

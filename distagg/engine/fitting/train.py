@@ -153,6 +153,8 @@ def first_state(model: Trained, data: Training) -> TrainingState:
 
 def expert_quality(data: Training) -> Floats:
     """Shares of experts (experts,), as tuned rrf weighs them on the training queries."""
+    if data.train.manifest.kind != "lists":
+        raise UsageError("prior weighs experts by the quality of their lists, but the dataset holds pairs; omit prior")
     from distagg.engine.fitting.power import FusionLearner
     from distagg.models.boosted.fusion import Fusion
 

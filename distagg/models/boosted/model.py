@@ -48,7 +48,7 @@ class LambdaMart(Model):
     features: str = param(
         "won",
         "what lists say of items: won (what was won and lost, as the CRF takes it), svd, borda or cp, as lambdarank",
-        choices=("won", *KINDS),
+        choices=("won", *(kind for kind in KINDS if kind != "sums")),  # won has them
     )
     pairs: str = param("log", "how two ranks become a preference, for svd and cp", choices=(*PAIR_FUNCTIONS, "all"))
     rank: int = param(1, "how many singular triplets, or factors of cp", least=1)

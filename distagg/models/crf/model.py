@@ -22,7 +22,8 @@ import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
-from distagg.models.base import param
+from distagg.models.base import param, sum_entries
+from distagg.models.compared import by_expert
 from distagg.models.crf.kernels import (
     ALONE,
     AS_IS,
@@ -69,16 +70,20 @@ class Crf(Leaning):
     summary: ClassVar[str] = "conditional random field over rankings, trained on the expected metric"
     paper: ClassVar[str] = "Volkovs & Zemel 2014, section 3.6; Volkovs & Zemel 2013"
     cost: ClassVar[str] = "entries; training: queries x 2^sample x sample a round"
+    inputs: ClassVar[tuple[str, ...]] = ("lists", "pairs")
     usual_prior: ClassVar[float] = 100.0
     unseen: ClassVar[float] = -np.inf  # marks unseen experts: the parameters of known ones are finite
 
     pairs: str = param(
         "log",
-        "how two ranks become a preference: log, binary, normalised, difference, or several at once",
+        "how two ranks become a preference: log, binary, normalised, difference, or several at once; raw pairs "
+        "count their weight",
         choices=tuple(_pair_choices()),
     )
     reciprocal: float = param(
-        10.0, "c of one more potential, c / (c + rank); 0 leaves it out, as in the paper", least=0
+        10.0,
+        "c of one more potential, c / (c + rank), which is 0 for raw pairs; 0 leaves it out, as in the paper",
+        least=0,
     )
     metric: str = param("ndcg", "the metric whose expectation is maximised", choices=OBJECTIVES)
     sample: int = param(6, f"items of a query in a training step, 2 to {MOST}", least=2)
@@ -124,9 +129,9 @@ class Crf(Leaning):
 
     def prepare(self, chunk: Chunk) -> dict[str, np.ndarray]:
         """Potentials of the labelled items, which alone are sampled, item by item; and where each item's are."""
-        start = np.zeros(chunk.n_items + 1, dtype=np.int64)
-        entry, holder = np.zeros(chunk.n_entries, dtype=np.int64), np.zeros(chunk.n_entries, dtype=np.int64)
-        index_by_item(*_shape(chunk), chunk.entry_item, start, entry, holder)
+        lists, start = by_expert(chunk), np.zeros(chunk.n_items + 1, dtype=np.int64)
+        entry, holder = np.zeros(lists.n_entries, dtype=np.int64), np.zeros(lists.n_entries, dtype=np.int64)
+        index_by_item(*_shape(lists), lists.entry_item, start, entry, holder)
         known = training_labels(chunk, self.unjudged) != NO_LABEL
         if not known.all():
             count = np.diff(start)
@@ -138,11 +143,16 @@ class Crf(Leaning):
 
     def score(self, chunk: Chunk, params: Params) -> Floats:
         parts = [params[name] for name in self.weight_names]
-        weights, row = np.concatenate([*parts, np.zeros((1, parts[0].shape[1]))]), self._rows(chunk)
+        compared = by_expert(chunk)
+        weights, row = np.concatenate([*parts, np.zeros((1, parts[0].shape[1]))]), self._rows(compared)
         if self.sharing != "consensus":
             known: Bools = np.isfinite(params["expert_weights"][:, 0])
             row = np.where(known[row], row, chunk.n_experts)  # the shared row where there is one, or zeros
         names = self.pairs.split("+")
+        if chunk.n_pairs:
+            values = won_and_lost(self.name, chunk, names, self.reciprocal)
+            own = weights[np.repeat(row, np.diff(compared.entry_offsets))]
+            return sum_entries(compared, np.einsum("ef,ef->e", own, values))
         check_ranks(self.name, chunk, names, self.reciprocal)
         functions = np.array([PAIR_FUNCTIONS[name] for name in names])
         rank = pair_ranks(chunk, NORMALISED) if "normalised" in names else chunk.entry_rank
@@ -166,9 +176,9 @@ class Crf(Leaning):
         prepared = self.prepared(chunk)
         draws = self.draws(chunk, state)
         order, keys = draws.permutation(chunk.n_queries), draws.random(chunk.n_items)
-        row = self._rows(chunk)
+        row = self._rows(by_expert(chunk))
         if self.sharing == "mixed":
-            row = np.where(draws.random(chunk.n_lists) < HIDDEN, chunk.n_experts, row)
+            row = np.where(draws.random(len(row)) < HIDDEN, chunk.n_experts, row)
         most = int(self.sample)
         labels = training_labels(chunk, self.unjudged)
         gain, discount, kind, how = metric_terms(self.metric, most, labels, state.highest)

@@ -15,13 +15,14 @@ import pyarrow as pa
 
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError, unknown
+from distagg.models.compared import by_expert
 from distagg.models.lists import PAIR_FUNCTIONS, mid_positions, sum_by_item
-from distagg.models.pairs import pair_function, rank_values
+from distagg.models.pairs import pair_function, rank_values, won_and_lost
 from distagg.models.scorers.cp import fill_factors
 from distagg.models.scorers.svd import Groups, SortedLists, triplets
 from distagg.types import INDEX, NO_LABEL, OFFSET, Bools, Floats, Indices, Offsets
 
-KINDS = ("svd", "borda", "cp")
+KINDS = ("svd", "borda", "cp", "sums")
 ALL = ("binary", "normalised", "log")  # difference has the vectors of normalised, and singular values without bound
 STEPS, TOLERANCE = 1000, 1e-12
 CP_STEPS, CP_TOLERANCE = 200, 1e-9
@@ -29,9 +30,10 @@ CP_STEPS, CP_TOLERANCE = 200, 1e-9
 
 @dataclass(frozen=True, slots=True)
 class FeatureSettings:
-    """Which features: ``pairs`` and ``rank`` are those of svd and cp; ``combined`` makes one set for all experts.
+    """Which features: ``rank`` is that of svd and cp, ``pairs`` theirs and of sums; ``combined`` makes one set for all.
 
-    cp (u and v of a decomposition of all experts' matrices at once) is such a set by itself.
+    cp (u and v of a decomposition of all experts' matrices at once) is such a set by itself. sums are what each item
+    won and lost in the pairs of an expert: the potentials of crf, and the one kind that raw pairs have.
     The singular values of ``difference`` are in ranks; those of the other pair functions are at most 1 for one list.
     """
 
@@ -62,6 +64,10 @@ class FeatureSettings:
         """The columns' names, the missing-expert indicator left out."""
         if self.kind == "borda":
             return ("points",)
+        if self.kind == "sums":
+            return tuple(
+                f"{f}_{end}" if self.pairs == "all" else end for f in self.functions for end in ("won", "lost")
+            )
         letters = "uv" if self.kind == "cp" else "usv"
         single = [f"{letter}{t + 1}" for letter in letters for t in range(self.rank)]
         return tuple(f"{f}_{name}" if self.pairs == "all" else name for f in self.functions for name in single)
@@ -91,10 +97,16 @@ class Features:
 
 def chunk_features(chunk: Chunk, settings: FeatureSettings) -> Features:
     """The features of a chunk."""
+    if chunk.n_pairs and settings.kind != "sums":
+        raise UsageError(f"features {settings.kind} are those of lists, but the data are pairs; choose features=sums")
+    raw, chunk = chunk, by_expert(chunk)
     values = np.zeros((chunk.n_items if settings.shared else chunk.n_entries, settings.width))
     values[:, -1] = -1.0
     if settings.kind == "borda":
         values[:, 0] = _points(chunk, settings.combined)
+    elif settings.kind == "sums":
+        sums = won_and_lost("features", raw, settings.functions, 0.0)[:, 1:]
+        values[:, :-1] = np.stack([_mean(chunk, column) for column in sums.T], axis=1) if settings.shared else sums
     elif settings.kind == "cp":
         values[:, :-1] = np.concatenate([_factors(chunk, f, settings) for f in settings.functions], axis=1)
     else:
@@ -121,10 +133,13 @@ def _points(chunk: Chunk, combined: bool) -> Floats:
     lists = np.diff(chunk.list_offsets)
     size = np.repeat(np.repeat(np.diff(chunk.item_offsets), lists), np.diff(chunk.entry_offsets))
     points: Floats = (size - mid_positions(chunk.entry_offsets, chunk.entry_rank)) / np.maximum(size, 1)
-    if not combined:
-        return points
-    total = sum_by_item(chunk.entry_row(), points, chunk.n_items)
-    return total / np.repeat(np.maximum(lists, 1), np.diff(chunk.item_offsets))
+    return _mean(chunk, points) if combined else points
+
+
+def _mean(chunk: Chunk, values: Floats) -> Floats:  # (E,) -> (I,)
+    """Sum of an item's values over the number of its query's lists."""
+    lists = np.repeat(np.maximum(np.diff(chunk.list_offsets), 1), np.diff(chunk.item_offsets))
+    return sum_by_item(chunk.entry_row(), values, chunk.n_items) / lists
 
 
 def _values(chunk: Chunk, function: str) -> Floats:

@@ -24,8 +24,7 @@ from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
 from distagg.models.base import param
 from distagg.models.lists import PAIR_FUNCTIONS
-from distagg.models.pairs import rated
-from distagg.models.pool import LEARNS_FROM_POOL, fused_places, training_pool_param
+from distagg.models.pool import LEARNS_FROM_POOL, fused_places, has_places, training_pool_param
 from distagg.models.positional.kernels import size_class, terms_by_class
 from distagg.models.rounds import Params, kept
 from distagg.models.scorers.features import KINDS, FeatureSettings, chunk_features, kept_features
@@ -46,18 +45,21 @@ class Scorer(Leaning):
     """
 
     cost: ClassVar[str] = "entries x rounds"
+    pairs_setting: ClassVar[str] = "features=sums"
     pooling: ClassVar[str] = LEARNS_FROM_POOL
     usual_prior: ClassVar[float] = 1.0
 
     features: str = param(
         "svd",
-        "what lists say of items: svd (leading singular vectors of each expert's pairs), borda (points), or cp "
-        "(factors of all experts' pairs at once, the same weights for all)",
+        "what lists say of items: svd (leading singular vectors of each expert's pairs), borda (points), cp (factors "
+        "of all experts' pairs at once, the same weights for all), or sums (what items won and lost, from lists or raw "
+        "pairs)",
         choices=KINDS,
     )
     pairs: str = param(
         "log",
-        "how two ranks become a preference, for svd and cp; all: binary, normalised and log together",
+        "how two ranks become a preference, for svd, cp and sums; all: binary, normalised and log together; "
+        "raw pairs count their weight",
         choices=(*PAIR_FUNCTIONS, "all"),
     )
     rank: int = param(1, "how many singular triplets, or factors of cp", least=1)
@@ -74,6 +76,10 @@ class Scorer(Leaning):
     rounds: int = param(200, "largest number of rounds of training", least=1)
     pool: int = training_pool_param(1000)
     prior: float | Literal["auto"] = prior_param(1.0)
+
+    @property
+    def takes(self) -> tuple[str, ...]:
+        return ("lists", "pairs") if self.features == "sums" else self.inputs
 
     @property
     def weight_names(self) -> tuple[str, ...]:
@@ -133,7 +139,7 @@ class Scorer(Leaning):
 
         Large queries are cut to their labelled items and their pool; features are those of whole queries.
         """
-        if not 0 < self.pool < longest_query(chunk) or rated(chunk):
+        if not 0 < self.pool < longest_query(chunk) or not has_places(chunk):
             return chunk, self._rows(chunk), training_labels(chunk, self.unjudged, most=self._most)
         cut = kept(chunk, ("taught", self), self._cut)
         rows = Rows(cut["chunk"].item_offsets, *(cut[name] for name in Rows._fields[1:]))
