@@ -23,14 +23,14 @@ from distagg.errors import DistaggError, UsageError
 from distagg.reports.html import write_report
 from distagg.reports.paper_page import Finding, paper_page
 from distagg.reports.terminal import render_table
-from jobs.reproduce import beyond, conventions, experts, letor, movies, speed, stagg
+from jobs.reproduce import beyond, conventions, experts, letor, movies, procedures, speed, stagg
 from jobs.reproduce.experiments import DRAWS, Experiment
 from jobs.reproduce.index import Line, index_page, text_rows
 from jobs.reproduce.plan import TITLES, Item, Plan, order_of
 from jobs.reproduce.store import Store, measure_all
 
 ITEMS = sorted(
-    (one for module in (letor, movies, experts, speed, stagg, conventions, beyond) for one in module.ITEMS),
+    (one for module in (letor, movies, experts, speed, stagg, conventions, procedures, beyond) for one in module.ITEMS),
     key=lambda one: (order_of(one.name), "figure" in one.name, len(one.name), one.name),
 )  # as the papers have them
 RAW = {"mq2008": "mq2008-agg", "mq2007": "mq2007-agg", "movielens": "ml-100k"}

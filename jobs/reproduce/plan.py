@@ -42,7 +42,7 @@ ROWS: dict[str, tuple[str, dict[str, Any]]] = {  # rows that are not a model wit
     "plackett_luce, as the paper": ("plackett_luce", {**LISTED, **STEPS, "rate": 6e-4}),
     "theta_mpm, listed only": ("theta_mpm", {**LISTED, "pairs": "difference"}),
     "theta_sup_mpm, listed only": ("theta_sup_mpm", {**LISTED, "pairs": "difference"}),
-    "crf, as the paper": ("crf", {"reciprocal": 0, "rate": 1.0}),
+    "crf, as the paper": ("crf", {"reciprocal": 0, "rate": 1.0, "rounds": 300, "keep": "last"}),
     "crf, consensus": ("crf", {"sharing": "consensus"}),
     "lambdarank, mode=serial": ("lambdarank", {"mode": "serial"}),
     "lambdarank, combined": ("lambdarank", {"experts": "combined"}),
