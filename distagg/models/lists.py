@@ -13,7 +13,7 @@ import numpy as np
 from distagg.jit import kernel
 from distagg.types import Bools, Floats, Indices, Offsets
 
-BINARY, DIFFERENCE, NORMALISED, LOG, DISCOUNT = 0, 1, 2, 3, 4
+BINARY, DIFFERENCE, NORMALISED, LOG, DISCOUNT, TOP = 0, 1, 2, 3, 4, 5
 PAIR_FUNCTIONS = {"binary": BINARY, "difference": DIFFERENCE, "normalised": NORMALISED, "log": LOG}
 STEADY = 5.0  # log(STEADY + place): the first places differ little, later ones as the logarithm
 BEYOND = 2  # unlisted items stand at most this many lengths of the list behind its last item

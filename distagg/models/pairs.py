@@ -128,12 +128,14 @@ def list_sums(chunk: Chunk, out: Offsets, function: int) -> Sums:
     return Sums(*pair_sums(chunk.entry_offsets, chunk.entry_rank, value, outside, out, function == BINARY))
 
 
-def won_and_lost(model: str, chunk: Chunk, names: Sequence[str], reciprocal: float) -> Floats:
+def won_and_lost(model: str, chunk: Chunk, names: Sequence[str], reciprocal: float, top: int = 0) -> Floats:
     """A row for every entry: what it won, and minus what it lost, divided by the number of items of its query.
 
     Column 0 is -1 (the missing-expert bias), then come two columns for each pair function. The last column is
     c / (c + rank), unless c is 0. Raw pairs have a row for each item that an expert compared (``compared``): every pair
-    function counts their weight, and the last column is 0, because they have no ranks.
+    function counts their weight, and the last column is 0, because they have no ranks. The pair function ``top`` counts
+    1 where one item is among the first ``top`` of the list and the other, listed or unlisted, is not. What unlisted
+    items lose so is subtracted from all items of the query, which changes no ranking: listed ones lose that much less.
     """
     check_ranks(model, chunk, names, reciprocal)
     if chunk.n_pairs:
@@ -144,11 +146,25 @@ def won_and_lost(model: str, chunk: Chunk, names: Sequence[str], reciprocal: flo
     entries = np.diff(chunk.entry_offsets[chunk.list_offsets])
     share = np.repeat(1.0 / np.maximum(np.diff(chunk.item_offsets), 1), entries)
     for n, name in enumerate(names):
-        won, lost, _ = list_sums(chunk, nobody, PAIR_FUNCTIONS[name])
+        if name == "top":
+            won, lost = _top_sums(chunk, top)
+        else:
+            won, lost, _ = list_sums(chunk, nobody, PAIR_FUNCTIONS[name])
         values[:, 1 + 2 * n], values[:, 2 + 2 * n] = won * share, -lost * share
     if reciprocal:
         values[:, -1] = reciprocal / (reciprocal + chunk.entry_rank)
     return values
+
+
+def _top_sums(chunk: Chunk, top: int) -> tuple[Floats, Floats]:  # (E,), (E,)
+    """What entries won and lost by the pair function ``top``; an entry that ties with the last of them is one, too."""
+    length, items = np.diff(chunk.entry_offsets), np.repeat(np.diff(chunk.item_offsets), np.diff(chunk.list_offsets))
+    last = chunk.entry_offsets[:-1] + np.minimum(length, top) - 1
+    some = length > 0
+    is_top = chunk.entry_rank <= np.repeat(chunk.entry_rank[last[some]], length[some])
+    holder = np.repeat(np.arange(chunk.n_lists), length)
+    count = np.bincount(holder, is_top, chunk.n_lists)
+    return np.where(is_top, (items - count)[holder], 0.0), np.where(is_top, -count[holder], 0.0)
 
 
 def _pairs_won_and_lost(chunk: Chunk, functions: int, reciprocal: float) -> Floats:

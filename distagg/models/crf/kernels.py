@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from distagg.jit import kernel
-from distagg.models.lists import BINARY, LOG, NORMALISED, Lists
+from distagg.models.lists import BINARY, LOG, NORMALISED, TOP, Lists
 from distagg.types import NO_LABEL, Floats, Indices, Labels, Offsets
 
 
@@ -43,10 +43,19 @@ def group_values(function: int, rank: Floats, values: Floats) -> float:
 
 
 @kernel
+def count_top(rank: Floats, top: int) -> int:
+    """How many entries of a list are among its first ``top``, or tie with the last of these."""
+    count = min(top, len(rank))
+    while 0 < count < len(rank) and rank[count] == rank[count - 1]:
+        count += 1
+    return count
+
+
+@kernel
 def score_list(
     functions: Offsets,  # (P,)
     reciprocal: float,
-    share: float,  # 1 / items of the query
+    top: int,
     item: Indices,  # (entries,) of one list, as rank
     rank: Floats,
     weight: Floats,  # (F,)
@@ -56,8 +65,9 @@ def score_list(
 ) -> None:
     """One list's weights times potentials. Entries that tie have one potential, which is worked out once."""
     count, last, start, group = len(functions), len(item), 0, 0
+    share, first = 1.0 / max(len(score), 1), count_top(rank, top)
     for p in range(count):
-        if last > 0 and functions[p] != BINARY:
+        if last > 0 and functions[p] != BINARY and functions[p] != TOP:
             sums[0, p], sums[1, p] = group_values(functions[p], rank, values[p]), 0.0
     while start < last:
         end = start + 1
@@ -68,6 +78,10 @@ def score_list(
         for p in range(count):
             if functions[p] == BINARY:
                 won, lost = float(after), float(ahead)
+            elif functions[p] == TOP:
+                won, lost = 0.0, 0.0
+                if start < first:
+                    won, lost = float(len(score) - first), -float(first)
             else:
                 value = values[p, group]
                 together = value * (end - start)
@@ -88,6 +102,7 @@ def score_list(
 def score_lists(
     functions: Offsets,  # (P,) pair functions
     reciprocal: float,  # c of the last potential, 0 leaves it out
+    top: int,  # of the pair function TOP
     lists: Lists,
     row: Offsets,  # (L,) the row of weights that each list takes
     weights: Floats,  # (rows, F)
@@ -101,11 +116,10 @@ def score_lists(
     score = np.zeros(item_offsets[-1])
     for q in range(len(item_offsets) - 1):
         here = score[item_offsets[q] : item_offsets[q + 1]]
-        share = 1.0 / max(len(here), 1)
         for a in range(list_offsets[q], list_offsets[q + 1]):
             item = entry_item[entry_offsets[a] : entry_offsets[a + 1]]
             rank = entry_rank[entry_offsets[a] : entry_offsets[a + 1]]
-            score_list(functions, reciprocal, share, item, rank, weights[row[a]], values, sums, here)
+            score_list(functions, reciprocal, top, item, rank, weights[row[a]], values, sums, here)
     return score
 
 

@@ -42,7 +42,7 @@ from distagg.models.crf.kernels import (
     normalise,
     score_lists,
 )
-from distagg.models.lists import NORMALISED, PAIR_FUNCTIONS
+from distagg.models.lists import NORMALISED, PAIR_FUNCTIONS, TOP
 from distagg.models.pairs import check_ranks, list_arrays, pair_ranks, won_and_lost, won_and_lost_names
 from distagg.models.rounds import Params
 from distagg.models.trained import Leaning, TrainingState, prior_param
@@ -50,13 +50,14 @@ from distagg.models.unjudged import training_labels
 from distagg.types import NO_LABEL, Bools, Floats, Labels, Offsets
 
 OBJECTIVES = ("ndcg", "ndcg@1", "ndcg@3", "ndcg@5", "ndcg@10", "p@1", "p@3", "p@5", "p@10", "map", "err", "rbp")
+FUNCTIONS = {**PAIR_FUNCTIONS, "top": TOP}
 PERSISTENCE = 0.8  # of rbp
 HIDDEN = 0.2  # mixed sharing: how often a known expert's list is treated as an unseen expert's in training
 
 
 def _pair_choices() -> Iterator[str]:
     """The pair functions alone, and any of them together: log+binary."""
-    names = ("log", "binary", "normalised", "difference")
+    names = ("log", "binary", "normalised", "difference", "top")
     for count in range(1, len(names) + 1):
         for some in combinations(names, count):
             yield "+".join(some)
@@ -76,8 +77,8 @@ class Crf(Leaning):
 
     pairs: str = param(
         "log",
-        "how two ranks become a preference: log, binary, normalised, difference, or several at once; raw pairs "
-        "count their weight",
+        "how two ranks become a preference: log, binary, normalised, difference, top (1 if an item is among the first "
+        "of its list and the other is not), or several at once: log+top; raw pairs count their weight",
         choices=tuple(_pair_choices()),
     )
     reciprocal: float = param(
@@ -85,6 +86,7 @@ class Crf(Leaning):
         "c of one more potential, c / (c + rank), which is 0 for raw pairs; 0 leaves it out, as in the paper",
         least=0,
     )
+    top: int = param(5, "with pairs=top, how many items of a list are its first; ties with the last count", least=1)
     metric: str = param("ndcg", "the metric whose expectation is maximised", choices=OBJECTIVES)
     sample: int = param(6, f"items of a query in a training step, 2 to {MOST}", least=2)
     sharing: str = param(
@@ -138,7 +140,7 @@ class Crf(Leaning):
             of_known = np.repeat(known, count)
             entry, holder = entry[of_known], holder[of_known]
             start = np.concatenate([[0], np.cumsum(np.where(known, count, 0))])
-        potentials = won_and_lost(self.name, chunk, self.pairs.split("+"), self.reciprocal)[entry]
+        potentials = won_and_lost(self.name, chunk, self.pairs.split("+"), self.reciprocal, self.top)[entry]
         return {"start": start, "holder": holder, "potentials": potentials}
 
     def score(self, chunk: Chunk, params: Params) -> Floats:
@@ -154,10 +156,10 @@ class Crf(Leaning):
             own = weights[np.repeat(row, np.diff(compared.entry_offsets))]
             return sum_entries(compared, np.einsum("ef,ef->e", own, values))
         check_ranks(self.name, chunk, names, self.reciprocal)
-        functions = np.array([PAIR_FUNCTIONS[name] for name in names])
+        functions = np.array([FUNCTIONS[name] for name in names])
         rank = pair_ranks(chunk, NORMALISED) if "normalised" in names else chunk.entry_rank
         lists = list_arrays(chunk)._replace(entry_rank=rank)
-        score: Floats = score_lists(functions, float(self.reciprocal), lists, row, weights)
+        score: Floats = score_lists(functions, float(self.reciprocal), int(self.top), lists, row, weights)
         return score
 
     def learn(self, chunk: Chunk, state: TrainingState) -> tuple[Params, int]:

@@ -23,12 +23,11 @@ from distagg.models.crf.kernels import (
     normalise,
     score_lists,
 )
-from distagg.models.crf.model import field_of, metric_terms, room_for, samples
-from distagg.models.lists import PAIR_FUNCTIONS
+from distagg.models.crf.model import FUNCTIONS, field_of, metric_terms, room_for, samples
 from distagg.models.pairs import list_arrays, won_and_lost
 from distagg.types import NO_LABEL
 
-HIGHEST = 2
+HIGHEST, TOP_OF_LIST = 2, 2
 CASES = [(name, depth) for name in ("ndcg", "p", "map", "err", "rbp") for depth in (1, 3, 12)]
 
 
@@ -199,20 +198,22 @@ def naive_potentials(query: Query, function: str) -> np.ndarray:
 
 
 def scored(chunk, functions: list[str], reciprocal: float, weights: np.ndarray) -> np.ndarray:
-    numbers = np.array([PAIR_FUNCTIONS[name] for name in functions])
-    return score_lists(numbers, reciprocal, list_arrays(chunk), chunk.list_expert.astype(np.int64), weights)
+    numbers = np.array([FUNCTIONS[name] for name in functions])
+    return score_lists(
+        numbers, reciprocal, TOP_OF_LIST, list_arrays(chunk), chunk.list_expert.astype(np.int64), weights
+    )
 
 
 @on_chunks(30)
 def test_scores_without_potentials_have_the_bits_of_those_with(drawn):
     _, chunk = drawn
-    functions = ["log", "binary", "normalised", "difference"]
-    weights = np.random.default_rng(1).normal(size=(5, 10))
-    potentials = won_and_lost("crf", chunk, functions, 10.0)
+    functions = list(FUNCTIONS)
+    weights = np.random.default_rng(1).normal(size=(5, 12))
+    potentials = won_and_lost("crf", chunk, functions, 10.0, TOP_OF_LIST)
     expected, expert = np.zeros(chunk.n_items), np.repeat(chunk.list_expert, np.diff(chunk.entry_offsets))
     for e, item in enumerate(chunk.entry_row()):
         total = 0.0
-        for f in range(10):
+        for f in range(12):
             total += weights[expert[e], f] * potentials[e, f]
         expected[item] += total
     assert scored(chunk, functions, 10.0, weights).tobytes() == expected.tobytes()
@@ -229,6 +230,25 @@ def test_scores_are_the_definition_up_to_a_constant_of_the_query(function, drawn
         span = slice(chunk.item_offsets[q], chunk.item_offsets[q + 1])
         shift = weights[:, 0].sum()  # every expert's bias, for an item that nobody lists
         np.testing.assert_allclose(score[span] + shift, naive, atol=1e-9)
+
+
+@on_chunks(60)
+def test_scores_by_the_top_of_lists_are_the_definition_up_to_a_constant_of_the_query(drawn):
+    """1 where i is in the top and j, listed or not, is not (Volkovs & Zemel 2013, section 4.1); ties stay together."""
+    made, chunk = drawn
+    weights = np.random.default_rng(0).normal(size=(5, 3))
+    score = scored(chunk, ["top"], 0.0, weights)
+    for q, query in enumerate(made):
+        naive = np.zeros(query.size)
+        for expert, ranks in query.lists.items():
+            top = {i for i in ranks if sum(other < ranks[i] for other in ranks.values()) < TOP_OF_LIST}
+            phi = np.array([[float(i in top and j not in top) for j in range(query.size)] for i in range(query.size)])
+            missing = np.array([float(i not in ranks) for i in range(query.size)])
+            values = missing, phi.sum(axis=1) / query.size, -phi.sum(axis=0) / query.size
+            naive += np.stack(values, axis=1) @ weights[expert]
+        span = slice(chunk.item_offsets[q], chunk.item_offsets[q + 1])
+        gap = score[span] - naive
+        np.testing.assert_allclose(gap, gap[:1].repeat(query.size), atol=1e-9)
 
 
 def test_the_climb_follows_finite_differences_of_the_expected_metric():
