@@ -70,6 +70,7 @@ VARIANTS = {
         {"features": "sums", "pairs": "binary"},
         {"pairs": "all"},
         {"objective": "rbp"},
+        {"objective": "ranknet"},
         {"features": "cp", "rank": 2},
     ],
     "blend": [{"crf": 0, "lambdamart": 1, "lambdarank": 2}],

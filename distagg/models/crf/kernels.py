@@ -153,7 +153,8 @@ def index_by_item(
 
 # A metric's term is gain[item] * discount[position] * state(set before). States: 1, 1 + the set's relevant items (AP),
 # the probability that nothing in the set satisfied (ERR).
-ALONE, HITS, CASCADE = 0, 1, 2
+# LIKELIHOOD is no metric: the gains are labels, and the objective is the log likelihood of their order.
+ALONE, HITS, CASCADE, LIKELIHOOD = 0, 1, 2, 3
 # What the gains of a sample are divided by: nothing, the best possible sum (NDCG), the relevant items (AP).
 AS_IS, IDEAL, TOTAL = 0, 1, 2
 MOST = 12  # items
@@ -297,17 +298,20 @@ def climb(
     room: Room,
     weights: Floats,  # (rows, F)
     into: Floats,  # (rows, F) added to: ``weights`` itself for SGD, another array for the gradient
-    means: Floats,  # (N,) filled in: the expected metric of each sample
+    means: Floats,  # (N,) filled in: the expected metric, or the log likelihood, of each sample
 ) -> None:
-    """For each sample in turn, take a gradient step of length ``rate`` that raises its expected metric."""
+    """For each sample in turn, take a gradient step of length ``rate`` that raises its objective."""
     for n in range(len(samples.sizes)):
         size, gains, shares = samples.sizes[n], samples.gains[n], samples.shares[n]
         for k in range(size):
             room.score[k] = item_score(potentials, samples.picked[n, k], weights)
-        fill_states(kind, size, gains, field, room)
-        pass_back(size, gains, shares, field, room)
-        pass_forth(size, gains, shares, field, room)
-        means[n] = room.ahead[0]
+        if kind == LIKELIHOOD:
+            means[n] = likelihood(size, gains, field, room)
+        else:
+            fill_states(kind, size, gains, field, room)
+            pass_back(size, gains, shares, field, room)
+            pass_forth(size, gains, shares, field, room)
+            means[n] = room.ahead[0]
         for k in range(size):
             add_potentials(potentials, samples.picked[n, k], rate * room.slope[k], into)
 
@@ -397,3 +401,54 @@ def pass_forth(size: int, gains: Floats, shares: Floats, field: Field, room: Roo
             slope[i] += field.weight[p] * value * (gathered + here * (now + room.ahead[t] - mean))
             reach[t] += here * value
             behind[t] += value * (gathered + here * now)
+
+
+@kernel
+def likelihood(size: int, labels: Floats, field: Field, room: Room) -> float:  # labels (most,)
+    """The log probability that no item stands behind one of a lower label; items of one label may stand in any order.
+
+    It is the log weight of the orders that agree with the labels, less that of all orders. The slope of either by an
+    item's score is the expected weight of the item's position among those orders.
+    """
+    for k in range(size):
+        room.slope[k] = 0.0
+    agreeing = add_positions(True, 1.0, size, labels, field, room)
+    return agreeing - add_positions(False, -1.0, size, labels, field, room)
+
+
+@kernel
+def add_positions(agreeing: bool, sign: float, size: int, labels: Floats, field: Field, room: Room) -> float:
+    """Add ``sign`` times the expected weight of every item's position to the slopes; returns the orders' log weight.
+
+    Over all orders, or over those that agree with the labels: there the next item has the highest label that is left.
+    """
+    score, follow, reach, choice, slope = room.score, room.follow, room.reach, room.choice, room.slope
+    full = (1 << size) - 1
+    follow[full] = 0.0
+    for s in range(full - 1, -1, -1):
+        p = field.placed[s]
+        best, top, total = -np.inf, -np.inf, 0.0
+        for k in range(size - p):
+            best = max(best, labels[field.absent[s, k]])
+        for k in range(size - p):
+            i = field.absent[s, k]
+            choice[s, k] = -np.inf
+            if not agreeing or labels[i] == best:
+                choice[s, k] = score[i] * field.weight[p] + follow[s | (1 << i)]
+            top = max(top, choice[s, k])
+        for k in range(size - p):
+            choice[s, k] = math.exp(choice[s, k] - top)
+            total += choice[s, k]
+        follow[s] = top + math.log(total)
+        for k in range(size - p):
+            choice[s, k] /= total
+    for s in range(full + 1):
+        reach[s] = 0.0
+    reach[0] = 1.0
+    for s in range(full):
+        p = field.placed[s]
+        for k in range(size - p):
+            i, value = field.absent[s, k], reach[s] * choice[s, k]
+            slope[i] += sign * field.weight[p] * value
+            reach[s | (1 << i)] += value
+    return follow[0]

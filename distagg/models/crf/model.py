@@ -30,6 +30,7 @@ from distagg.models.crf.kernels import (
     CASCADE,
     HITS,
     IDEAL,
+    LIKELIHOOD,
     MOST,
     TOTAL,
     Field,
@@ -49,7 +50,22 @@ from distagg.models.trained import Leaning, TrainingState, prior_param
 from distagg.models.unjudged import training_labels
 from distagg.types import NO_LABEL, Bools, Floats, Labels, Offsets
 
-OBJECTIVES = ("ndcg", "ndcg@1", "ndcg@3", "ndcg@5", "ndcg@10", "p@1", "p@3", "p@5", "p@10", "map", "err", "rbp")
+OBJECTIVES = (
+    "ndcg",
+    "ndcg@1",
+    "ndcg@3",
+    "ndcg@5",
+    "ndcg@10",
+    "p@1",
+    "p@3",
+    "p@5",
+    "p@10",
+    "map",
+    "err",
+    "rbp",
+    "likelihood",
+)
+STRIDES = {"likelihood": 0.1}  # its gradients are longer than those of metrics
 FUNCTIONS = {**PAIR_FUNCTIONS, "top": TOP}
 PERSISTENCE = 0.8  # of rbp
 HIDDEN = 0.2  # mixed sharing: how often a known expert's list is treated as an unseen expert's in training
@@ -87,7 +103,11 @@ class Crf(Leaning):
         least=0,
     )
     top: int = param(5, "with pairs=top, how many items of a list are its first; ties with the last count", least=1)
-    metric: str = param("ndcg", "the metric whose expectation is maximised", choices=OBJECTIVES)
+    metric: str = param(
+        "ndcg",
+        "the metric whose expectation is maximised, or likelihood: the log likelihood of the order of the labels",
+        choices=OBJECTIVES,
+    )
     sample: int = param(6, f"items of a query in a training step, 2 to {MOST}", least=2)
     sharing: str = param(
         "individual",
@@ -95,7 +115,7 @@ class Crf(Leaning):
         "experts have their own, unseen ones the consensus)",
         choices=("individual", "consensus", "mixed"),
     )
-    rate: float = param(4.0, "length of a step of SGD (for Adam times 0.1)", above=0.0)
+    rate: float = param(4.0, "length of a step of SGD (for likelihood and for Adam times 0.1)", above=0.0)
     prior: float | Literal["auto"] = prior_param(100.0)
 
     def __post_init__(self) -> None:
@@ -164,7 +184,7 @@ class Crf(Leaning):
 
     def learn(self, chunk: Chunk, state: TrainingState) -> tuple[Params, int]:
         weights = np.concatenate([state.weights[name] for name in self.weight_names])
-        count = self._climb(chunk, state, self.rate, weights, weights)
+        count = self._climb(chunk, state, self.rate * STRIDES.get(self.metric, 1.0), weights, weights)
         return self._named(weights, state.weights), count
 
     def slope(self, chunk: Chunk, state: TrainingState) -> tuple[Params, int]:
@@ -213,7 +233,8 @@ def metric_terms(metric: str, most: int, labels: Labels, highest: float) -> tupl
     """A metric as the field takes it: gains of items, discounts of ``most`` positions, its state, its normaliser.
 
     ndcg has gains of 2^label - 1 and discounts of log 2 / log(position + 1); p divides by its depth, or by the sample
-    where that is smaller; rbp's persistence is 0.8. Labels above 0 are relevant.
+    where that is smaller; rbp's persistence is 0.8. Labels above 0 are relevant. likelihood has
+    the labels themselves as gains.
     """
     name, _, written = metric.partition("@")
     depth = min(int(written or most), most)
@@ -226,6 +247,8 @@ def metric_terms(metric: str, most: int, labels: Labels, highest: float) -> tupl
         discount = np.full(most, 1.0 / depth)
     elif name == "map":
         discount, state, how = 1.0 / position, HITS, TOTAL
+    elif name == "likelihood":
+        gain, discount, state = grade, np.ones(most), LIKELIHOOD
     elif name == "err":
         gain, discount, state = (np.exp2(grade) - 1.0) / np.exp2(highest), 1.0 / position, CASCADE
     else:

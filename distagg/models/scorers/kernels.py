@@ -141,8 +141,8 @@ def backward(q: int, hidden: bool, step: float, rows: Rows, net: Net, force: Flo
                 new.weight[x, f, h] += state[0, i, h] * rows.values[n, f]
 
 
-NDCG, MAP, ERR, RBP = 0, 1, 2, 3
-OBJECTIVES = {"ndcg": NDCG, "map": MAP, "err": ERR, "rbp": RBP}
+NDCG, MAP, ERR, RBP, RANKNET = 0, 1, 2, 3, 4  # ranknet: every pair counts the same (Burges et al. 2005)
+OBJECTIVES = {"ndcg": NDCG, "map": MAP, "err": ERR, "rbp": RBP, "ranknet": RANKNET}
 PERSISTENCE = 0.95  # of rbp, Niu et al. 2013
 
 
@@ -151,7 +151,7 @@ class Goal(NamedTuple):
 
     metric: int  # of OBJECTIVES
     highest: float  # label there is
-    whole: Floats  # (Q,) what the metric is divided by
+    whole: Floats  # (Q,) what the metric is divided by; for ranknet, the number of pairs
 
 
 @kernel
@@ -185,7 +185,12 @@ def walk_down(metric: int, highest: float, labels: Labels, order: Offsets) -> Fl
 
 @kernel
 def exchange(metric: int, a: int, b: int, room: Floats) -> float:
-    """By how much the metric, not yet divided, changes when the items at positions a and b (from 0) change places."""
+    """By how much the metric, not yet divided, changes when the items at positions a and b (from 0) change places.
+
+    1 for ranknet, which knows no metric.
+    """
+    if metric == RANKNET:
+        return 1.0
     p, q = min(a, b), max(a, b)
     first, second = room[0, p], room[0, q]
     if metric == NDCG:

@@ -221,6 +221,16 @@ def best_dcg(chunk: Chunk) -> Floats:
     return np.bincount(chunk.item_query(), best, chunk.n_queries).astype(np.float64)
 
 
+def different_pairs(chunk: Chunk, labels: Labels) -> Floats:
+    """The number of pairs of items with different labels (I,) in each query, shape (Q,)."""
+    known, query = labels != NO_LABEL, chunk.item_query()
+    alike = np.zeros(chunk.n_queries)
+    for label in np.unique(labels[known]):
+        alike += np.bincount(query, labels == label, chunk.n_queries) ** 2
+    count: Floats = (np.bincount(query, known, chunk.n_queries) ** 2 - alike) / 2
+    return count
+
+
 RANKERS = ("sgd", "lightgbm")
 
 
@@ -234,7 +244,8 @@ class LambdaRank(Scorer):
     name: ClassVar[str] = "lambdarank"
     summary: ClassVar[str] = "features of every expert's list, weighted by LambdaRank from labels"
     paper: ClassVar[str] = (
-        "Volkovs & Zemel 2014, section 3.5; Burges, Ragno & Le 2006; as rankagg: Niu et al. 2013, section 5.2"
+        "Volkovs & Zemel 2014, section 3.5; Burges, Ragno & Le 2006; as rankagg: Niu et al. 2013, section 5.2; with "
+        "objective=ranknet: Burges et al. 2005"
     )
 
     ranker: str = param(
@@ -242,7 +253,11 @@ class LambdaRank(Scorer):
         "what learns on them: sgd (LambdaRank), or lightgbm (an extra): the model lambdamart, with its settings",
         choices=RANKERS,
     )
-    objective: str = param("ndcg", "the metric to train for", choices=tuple(OBJECTIVES))
+    objective: str = param(
+        "ndcg",
+        "the metric to train for, or ranknet: the logistic loss of differently labelled pairs, whatever their places",
+        choices=tuple(OBJECTIVES),
+    )
     rate: float = param(
         0.003, "length of a step; smaller than the papers' 0.01, which is too long for these gradients", above=0.0
     )
@@ -254,11 +269,16 @@ class LambdaRank(Scorer):
 
     def _climb(self, chunk: Chunk, highest: float, queries: np.ndarray, net: Net, step: float, target: Net) -> int:
         chunk, rows, labels = self._taught(chunk)
-        goal = Goal(OBJECTIVES[self.objective], highest, self._whole(chunk))
+        goal = Goal(OBJECTIVES[self.objective], highest, self._whole(chunk, labels))
         return climb(goal, bool(self.hidden), queries, labels, rows, net, step, target)
 
-    def _whole(self, chunk: Chunk) -> Floats:
-        """What the metric of each query is divided by: the best gain there is, or the number of relevant items."""
+    def _whole(self, chunk: Chunk, labels: Labels) -> Floats:
+        """What the metric of each query is divided by: the best gain there is, or the number of relevant items.
+
+        ranknet is the mean over a query's pairs.
+        """
+        if self.objective == "ranknet":
+            return different_pairs(chunk, labels)
         if self.objective in ("err", "rbp"):
             return np.ones(chunk.n_queries)
         if self.objective == "map":

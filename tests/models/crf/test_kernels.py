@@ -29,10 +29,16 @@ from distagg.types import NO_LABEL
 
 HIGHEST, TOP_OF_LIST = 2, 2
 CASES = [(name, depth) for name in ("ndcg", "p", "map", "err", "rbp") for depth in (1, 3, 12)]
+CASES.append(("likelihood", 12))
 
 
 def naive_metric(name: str, depth: int, grades: list[int]) -> float:
-    """A metric of labels in ranking order, from its definition, over the first ``depth`` positions."""
+    """A metric of labels in ranking order, from its definition, over the first ``depth`` positions.
+
+    For likelihood: whether the ranking agrees with the labels.
+    """
+    if name == "likelihood":
+        return float(grades == sorted(grades, reverse=True))
     relevant = [grade > 0 for grade in grades]
     if name == "ndcg":
         discount = [1.0 / math.log2(p + 2) if p < depth else 0.0 for p in range(len(grades))]
@@ -54,14 +60,15 @@ def naive_metric(name: str, depth: int, grades: list[int]) -> float:
 
 
 def naive_field(name: str, depth: int, scores: np.ndarray, grades: list[int]) -> tuple[float, float]:
-    """Expected metric and log Z, ranking by ranking."""
+    """Expected metric (or log likelihood of the labels' order) and log Z, ranking by ranking."""
     weights, values = [], []
     for ranking in permutations(range(len(grades))):
         weights.append(sum(scores[i] / math.log(p + 2) for p, i in enumerate(ranking)))
         values.append(naive_metric(name, depth, [grades[i] for i in ranking]))
     top = max(weights)
     likely = np.exp(np.array(weights) - top)
-    return float(likely @ values / likely.sum()), top + math.log(likely.sum())
+    mean = float(likely @ values / likely.sum())
+    return math.log(mean) if name == "likelihood" else mean, top + math.log(likely.sum())
 
 
 def field(
@@ -124,7 +131,7 @@ def test_the_subset_pass_is_enumeration(name, depth, grades, seed, scale):
 def test_the_subset_pass_is_enumeration_of_more_items(size):
     random = np.random.default_rng(size)
     scores, grades = random.normal(size=size), random.integers(0, 3, size).tolist()
-    for name in ("ndcg", "err"):
+    for name in ("ndcg", "err", "likelihood"):
         assert field(name, 5, scores, grades)[:2] == pytest.approx(naive_field(name, 5, scores, grades), abs=1e-12)
 
 
@@ -147,6 +154,10 @@ def test_extreme_scores_stay_finite(scale):
     mean, log_z, slope = field("ndcg", 12, scores, [1, 2, 0, 0])
     assert np.isfinite([mean, log_z, *slope]).all()
     assert mean == pytest.approx(naive_metric("ndcg", 12, [0, 0, 1, 2]))
+    if scale < 1e300:  # the difference of the log weights of orders then has no more digits
+        mean, log_z, slope = field("likelihood", 12, scores, [1, 2, 0, 0])
+        assert np.isfinite([mean, log_z, *slope]).all()
+        assert mean < -scale
 
 
 @settings(max_examples=60)

@@ -38,6 +38,7 @@ def value(model, params, dataset: Dataset) -> float:
         {"hidden": 8, "layers": 2, "rate": 0.01},
         {"objective": "map"},
         {"objective": "err", "rate": 0.01},
+        {"objective": "ranknet"},
         {"features": "borda"},
     ],
     ids=str,

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies import Query, build_chunk
 
 from distagg.models.scorers.kernels import OBJECTIVES, Goal, Net, Rows, climb, lambdas
+from distagg.models.scorers.scorer import different_pairs
 from distagg.types import NO_LABEL
 
 METRICS = sorted(OBJECTIVES)
@@ -36,7 +38,8 @@ def metric_of(metric: str, labels: list[int]) -> float:
 def whole_of(metric: str, labels: np.ndarray) -> float:
     known = sorted((int(v) for v in labels if v != NO_LABEL), reverse=True)
     hits = float(sum(v >= 1 for v in known))
-    return {"ndcg": metric_of("ndcg", known), "map": hits, "err": 1.0, "rbp": 1.0}[metric]
+    pairs = float(sum(a > b for a in known for b in known))
+    return {"ndcg": metric_of("ndcg", known), "map": hits, "err": 1.0, "rbp": 1.0, "ranknet": pairs}[metric]
 
 
 def naive_deltas(metric: str, labels: np.ndarray, score: np.ndarray) -> dict[tuple[int, int], float]:
@@ -51,7 +54,7 @@ def naive_deltas(metric: str, labels: np.ndarray, score: np.ndarray) -> dict[tup
                 continue
             other = ranked.copy()
             other[place[i]], other[place[j]] = other[place[j]], other[place[i]]
-            change = metric_of(metric, other) - metric_of(metric, ranked)
+            change = 1.0 if metric == "ranknet" else metric_of(metric, other) - metric_of(metric, ranked)
             deltas[i, j] = abs(change) / whole_of(metric, labels)
     return deltas
 
@@ -100,6 +103,14 @@ def test_lambdas_are_the_gradient_of_the_surrogate(metric: str) -> None:
         nudge = np.eye(7)[i] * step
         slope = (surrogate(deltas, score + nudge) - surrogate(deltas, score - nudge)) / (2 * step)
         assert force[i] == pytest.approx(slope, abs=1e-8)
+
+
+def test_pairs_of_different_labels_are_counted_by_query() -> None:
+    draw = np.random.default_rng(2)
+    drawn = [draw.choice([0, 1, 2, 4, NO_LABEL], size) for size in (6, 1, 9, 3)]
+    chunk = build_chunk([Query(len(labels)) for labels in drawn])
+    expected = [whole_of("ranknet", labels) for labels in drawn]
+    assert different_pairs(chunk, np.concatenate(drawn).astype(np.int32)).tolist() == expected
 
 
 def scores(hidden: bool, rows: Rows, size: int, net: Net):
