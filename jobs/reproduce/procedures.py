@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from distagg.reports.paper_page import Finding, above
@@ -14,31 +15,38 @@ OURS, OURS_LAST, OURS_MEAN = "crf", "crf, last weights", "crf, mean weights"
 ROWS[EARLY] = ("crf", {"reciprocal": 0, "rate": 1.0, "keep": "best"})
 ROWS[OURS_LAST] = ("crf", {"keep": "last", "rounds": 300})
 ROWS[OURS_MEAN] = ("crf", {"keep": "mean", "rounds": 300})
-COMPARED = (LAST, EARLY, OURS, OURS_LAST, OURS_MEAN)
+PAPERS_OWN = (LAST, EARLY)
+OURS_ALL = (OURS, OURS_LAST, OURS_MEAN)
+COLUMNS = (*LETOR[:5], "map")
 NOTE = (
     "As the paper: its potentials (reciprocal=0, rate=1), 300 passes, the weights of the last one (keep=last). The "
-    "best round has the best MAP on the validation queries (patience=20). The other rows have our potentials."
+    "best round has the best MAP on the validation queries (patience=20)."
 )
+NOTE_OURS = "With our potential c / (c + rank): the best round, the last of 300, the mean of the last 150."
 
 
-def needs(plan: Plan) -> list[Experiment]:
-    return rows_experiments(plan, COMPARED)
+def page(name: str, title: str, compared: Sequence[str], kept: str, note: str) -> Item:
+    """The weights of several rounds beside those that are ``kept`` otherwise."""
+
+    def needs(plan: Plan) -> list[Experiment]:
+        return rows_experiments(plan, compared)
+
+    def draw(plan: Plan, found: Found) -> Finding:
+        tables, claims = [], []
+        for data in plan.letor:
+            rows = {row: measured(plan, found, data, row) for row in compared}
+            printed = PAPERS["letor"][data]["crf"]
+            paper = {LAST: [printed[LETOR.index(metric)] for metric in COLUMNS]}
+            tables.append(replace(beside(TITLES[data], COLUMNS, rows, note, paper), judged=False))
+            for row in (row for row in compared if row != kept):
+                pairs = {metric: (rows[row].queries[metric], rows[kept].queries[metric]) for metric in COLUMNS}
+                claims.append(above(f"{TITLES[data]}: {row} is above {kept}", pairs))
+        return Finding(title, PROTOCOL, tables, claims)
+
+    return Item(name, title, ("mq2008", "mq2007"), needs, draw)
 
 
-def draw(plan: Plan, found: Found) -> Finding:
-    tables, claims = [], []
-    for data in plan.letor:
-        rows = {row: measured(plan, found, data, row) for row in COMPARED}
-        printed = {LAST: PAPERS["letor"][data]["crf"]}
-        tables.append(replace(beside(TITLES[data], LETOR, rows, NOTE, printed), judged=False))
-        for text, first, second in (
-            ("the paper's potentials: the last weights are above the best round's", LAST, EARLY),
-            ("our potentials: the last weights are above the best round's", OURS_LAST, OURS),
-            ("our potentials: the mean of the weights is above the best round's", OURS_MEAN, OURS),
-        ):
-            pairs = {m: (rows[first].queries[m], rows[second].queries[m]) for m in (*LETOR[:5], "map")}
-            claims.append(above(f"{TITLES[data]}, {text}", pairs))
-    return Finding("Which weights of the CRF are kept", PROTOCOL, tables, claims)
-
-
-ITEMS = [Item("procedures", "Which weights of the CRF are kept", ("mq2008", "mq2007"), needs, draw)]
+ITEMS = [
+    page("procedures", "The CRF by the paper's procedure, and stopped early", PAPERS_OWN, EARLY, NOTE),
+    page("kept", "Which weights of our CRF are kept", OURS_ALL, OURS, NOTE_OURS),
+]
