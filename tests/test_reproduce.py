@@ -27,6 +27,9 @@ SMALL = letor.Letor(
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """One table of three models, and a figure of one of them."""
     weights = next(one for one in experts.ITEMS if one.name == "volkovs2014-figure11")
+    few = {"reciprocal": 0, "rounds": 3, "keep": "last"}  # 300 rounds take half a minute
+    monkeypatch.setitem(plan.ROWS, "crf, as the paper", ("crf", few))
+    monkeypatch.setattr(experts, "PLAIN", few)
     monkeypatch.setattr(reproduce, "ITEMS", [letor.item("volkovs2014-table5", SMALL), weights])
 
 
@@ -38,7 +41,7 @@ def run(planted: Path, output: Path, *more: str) -> int:
 def test_a_run_ends_in_pages_of_what_was_measured(planted: Path, tmp_path: Path, capsys: Capture) -> None:
     assert run(planted, tmp_path) == 0
     said = capsys.readouterr()
-    assert "4 to measure" in said.err
+    assert "6 to measure" in said.err
     assert "MQ2007-agg: not there" in said.err
     assert [line.split()[:2] for line in said.out.splitlines()[2:]] == [
         ["volkovs2014-table5", "done"],
@@ -59,28 +62,34 @@ def test_a_run_ends_in_pages_of_what_was_measured(planted: Path, tmp_path: Path,
     for model in SMALL.rows:
         means = json.loads((tmp_path / "results" / f"mq2008-{model}.json").read_text())["found"]["means"]
         at = [line[0] for line in lines].index(model)
-        paper, ours, difference = (line[2:] for line in lines[at : at + 3])
+        paper, *again, ours, difference = (line[2:] for line in lines[at : at + (3 if model == "rrf" else 5)])
         assert paper == [f"{value:.2f}" for value in plan.PAPERS["letor"]["mq2008"][model]]
         assert ours == [f"{100 * means[metric]:.2f}" for metric in experiments.LETOR]
-        worst = float(difference[4].replace("−", "-").rstrip("▾"))
+        worst = float(difference[4].replace("−", "-").rstrip("▾▴"))
         assert worst == pytest.approx(float(ours[4]) - float(paper[4]), abs=0.006)
         assert difference[4].endswith("▾") == (worst < -0.5)
+        assert difference[4].endswith("▴") == (worst > 0.5)
+        if again:
+            (experiment,) = plan.row_experiments(plan.Plan(("mq2008",)), "mq2008", plan.PROCEDURES["letor"][model])
+            kept = store.Store(tmp_path / "results", {"mq2008": planted}).load(experiment)
+            assert kept is not None
+            assert again[0] == [f"{100 * kept['found']['means'][metric]:.2f}" for metric in experiments.LETOR]
     assert len(Report((tmp_path / "volkovs2014-figure11.html").read_text()).pictures) == 1
 
     # Again: nothing is measured; after one result is lost or made by other code, that one is.
     assert run(planted, tmp_path) == 0
-    assert "4 of 4 results are there" in capsys.readouterr().err
+    assert "6 of 6 results are there" in capsys.readouterr().err
     (tmp_path / "results" / "mq2008-rrf.json").unlink()
     other = tmp_path / "results" / "mq2008-borda.json"
     kept = json.loads(other.read_text())
     other.write_text(json.dumps(kept | {"key": kept["key"] | {"code": "other"}}))
     assert run(planted, tmp_path, "--only", "table5") == 0
     said = capsys.readouterr()
-    assert "1 of 3 results are there" in said.err
+    assert "3 of 5 results are there" in said.err
     assert "drawn by an earlier run" in said.out
     assert 'href="volkovs2014-figure11.html"' in (tmp_path / "index.html").read_text()
     assert run(planted, tmp_path, "--again", "volkovs2014-figure11") == 0
-    assert "3 of 4 results are there" in capsys.readouterr().err
+    assert "5 of 6 results are there" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("small")
@@ -161,6 +170,34 @@ def test_metrics_are_those_of_stochastic_aggregation() -> None:
     named = dict(zip(experiments.METRICS, found, strict=True))
     assert [named["err"], named["rbp"]] == pytest.approx([err, rbp])
     assert named["ndcg@10"] == 0.0
+
+
+def test_lists_are_read_from_their_last_item(planted: Path) -> None:
+    dataset = Dataset.open(planted)
+    forward, turned = list(dataset.chunks()), list(experiments.turned_round(dataset).chunks())
+    for before, after in zip(forward, turned, strict=True):
+        for start, end in zip(before.entry_offsets[:-1], before.entry_offsets[1:], strict=True):
+            np.testing.assert_array_equal(after.entry_item[start:end], before.entry_item[start:end][::-1])
+            np.testing.assert_array_equal(after.entry_rank[start:end], np.arange(1, end - start + 1))
+    straight, backwards = (experiments.model_row(dataset, "borda", {}, turn)["means"]["map"] for turn in (False, True))
+    assert backwards < straight - 0.1  # the experts of the planted set know something
+
+
+def test_points_of_niu_et_al() -> None:
+    """Three items: n + 1 - place for listed items, nothing for others; queries and experts add up apart."""
+    chunk = build_chunk([Query(3, {0: {1: 1.0, 0: 2.0}, 1: {1: 1.0}}), Query(2, {0: {1: 1.0, 0: 2.0}})], n_experts=2)
+    np.testing.assert_array_equal(experiments.points(chunk), [2, 6, 0, 1, 2])
+
+
+def test_every_procedure_is_of_a_row_that_a_paper_prints() -> None:
+    for table, rows in plan.PROCEDURES.items():
+        for row, procedure in rows.items():
+            assert row in plan.PAPERS[table]["mq2008"]
+            assert procedure in plan.ROWS
+    assert set(plan.STOP) <= set(plan.ROWS) >= plan.BACKWARDS
+    gamma = [given for model, given in plan.ROWS.values() if "mpm" in model and given.get("solver") == "gradient"]
+    assert gamma  # the paper's MPM has variances in all its experiments
+    assert all(given["variance"] for given in gamma)
 
 
 def test_draws_of_experts(planted: Path) -> None:

@@ -148,7 +148,11 @@ def run(given: argparse.Namespace) -> int:
     how += f"All together took {spent:,.0f} s of computing, {given.seeds} seed{'s' if given.seeds > 1 else ''}."
     write_report(index_page(lines, how), folder / "index.html", overwrite=True)
     print(
-        render_table(["", "state", "worst below paper - 0.5", "claims that hold", "seconds"], text_rows(lines), "llrrr")
+        render_table(
+            ["", "state", "reproduced", "improved", "farthest", "claims that hold", "seconds"],
+            text_rows(lines),
+            "llrrrrr",
+        )
     )
     say(f"{folder / 'index.html'}, in {minutes(took)}")
     return 1 if failed else 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -19,7 +19,8 @@ from distagg.dataset import Dataset
 from distagg.dataset.chunk import Chunk
 from distagg.dataset.expand import expand_chunk
 from distagg.engine.fitting.fit import fit
-from distagg.engine.fitting.folds import make_folds
+from distagg.engine.fitting.folds import Fold, make_folds
+from distagg.engine.fitting.learner import Goal
 from distagg.engine.inspect.attribution import explain
 from distagg.engine.inspect.quality import as_rows, drop_experts, judge_experts, retrain, weight_rows
 from distagg.engine.rank import solved
@@ -27,7 +28,7 @@ from distagg.engine.saved import Fitted
 from distagg.errors import NotConvergedWarning
 from distagg.metrics import highest_label, parse_metrics, score_chunk
 from distagg.models import Model, Params, model_named
-from distagg.types import OFFSET, Floats
+from distagg.types import OFFSET, RANK, Floats
 
 LETOR = (*(f"ndcg@{k}" for k in range(1, 6)), *(f"p@{k}" for k in range(1, 6)), "map")
 METRICS = (*LETOR, "ndcg@10", "err", "rbp")
@@ -57,20 +58,68 @@ def stopping(settings: Mapping[str, Any]) -> Iterator[None]:
         yield
 
 
-def model_row(dataset: Dataset, model: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """A model on the five folds: every metric of every query, and the means over folds."""
-    made, highest = model_named(model, dict(settings)), highest_label(dataset.manifest)
-    values = np.zeros((dataset.manifest.queries, len(METRICS)))
-    means, theta = [], None
+def model_row(
+    dataset: Dataset, model: str, settings: Mapping[str, Any], backwards: bool = False, stop: str = ""
+) -> dict[str, Any]:
+    """A model on the five folds: every metric of every query, and the means over folds.
+
+    ``backwards`` reads every list from its last item; ``stop`` is the validation metric of models that stop by one.
+    """
+    made, goal = model_named(model, dict(settings)), Goal(stop) if stop else Goal()
+    learned: list[Params] = []
+
+    def scores(fold: Fold) -> Callable[[Chunk], Floats]:
+        learned.append(fit(made, fold.train, valid=fold.valid, goal=goal) if made.learns else {})
+        return lambda chunk: solved(made, chunk, learned[-1]).score
+
+    with stopping(settings):
+        return five_folds(turned_round(dataset) if backwards else dataset, scores, learned)
+
+
+def points_row(dataset: Dataset) -> dict[str, Any]:
+    """Borda count as Niu et al. 2013 print it: lists read from their last item, n + 1 - place points, or none."""
+    return five_folds(turned_round(dataset), lambda fold: points, [])
+
+
+def points(chunk: Chunk) -> Floats:
+    """n + 1 - place for every list that holds the item, n items in the query."""
+    lists = np.repeat(np.arange(chunk.n_queries), np.diff(chunk.list_offsets))
+    query = np.repeat(lists, np.diff(chunk.entry_offsets))
+    n_items = np.diff(chunk.item_offsets)[query]
+    found: Floats = np.bincount(
+        chunk.item_offsets[query] + chunk.entry_item, n_items + 1 - chunk.entry_rank, chunk.n_items
+    )
+    return found
+
+
+def turned_round(dataset: Dataset) -> Dataset:
+    """The dataset in memory with every list read from its last item; ranks are places."""
+
+    def turned(chunk: Chunk) -> Chunk:
+        length = np.diff(chunk.entry_offsets)
+        place = np.arange(chunk.n_entries) - np.repeat(chunk.entry_offsets[:-1], length)
+        mirror = np.repeat(chunk.entry_offsets[1:], length) - 1 - place
+        none = chunk.entry_score[:0]
+        return replace(
+            chunk, entry_item=chunk.entry_item[mirror], entry_rank=(place + 1).astype(RANK), entry_score=none
+        )
+
+    return replace(dataset, path="", held=tuple(turned(ref.load()) for ref in dataset.plan(1)))
+
+
+def five_folds(
+    dataset: Dataset, scores: Callable[[Fold], Callable[[Chunk], Floats]], learned: Sequence[Params]
+) -> dict[str, Any]:
+    """Metrics of the test queries by what ``scores`` makes of each fold; ``learned`` is what the folds learned."""
+    highest = highest_label(dataset.manifest)
+    values, means = np.zeros((dataset.manifest.queries, len(METRICS))), []
     for fold in make_folds(dataset, "letor5"):
-        params = fit(made, fold.train, valid=fold.valid) if made.learns else {}
-        theta = params.get("expert_theta") if theta is None else theta
-        with stopping(settings):
-            scored = [(c, solved(made, c, params).score) for c in fold.test.chunks(ids=False)]
-        found = [(c.positions, paper_metrics(c, score, highest)) for c, score in scored]
+        score = scores(fold)
+        found = [(c.positions, paper_metrics(c, score(c), highest)) for c in fold.test.chunks(ids=False)]
         for at, value in found:
             values[at] = value
         means.append(np.concatenate([value for _, value in found]).mean(axis=0))
+    theta = next((params["expert_theta"] for params in learned if "expert_theta" in params), None)
     return {
         "means": dict(zip(METRICS, np.mean(means, axis=0).tolist(), strict=True)),
         "queries": dict(zip(METRICS, values.T.round(DIGITS).tolist(), strict=True)),

@@ -193,13 +193,15 @@ def _unused(plan: Plan, settings: dict[str, float]) -> Experiment:
 
 def unused(plan: Plan, found: Found) -> Finding:
     tables, claims = [], []
-    for title, settings in (("crf", {}), ("crf with the paper's potentials", PLAIN)):
+    by_paper = {name: 100.0 * np.mean(runs, axis=0)[:5] for name, runs in found(_unused(plan, PLAIN))["means"].items()}
+    for title, settings in (("crf", {}), ("crf as the paper", PLAIN)):
         result, rows = found(_unused(plan, settings)), []
         for name, runs in result["means"].items():
             values = 100.0 * np.array(runs)
             spread = values.std(axis=0, ddof=1)[:5].tolist() if len(runs) > 1 else []
-            reason = REASONS["unused"].get(name, "")
-            rows.append(Row(name, values.mean(axis=0)[:5].tolist(), PAPERS["unused"].get(name, ()), spread, reason))
+            printed, reason = PAPERS["unused"].get(name, ()), REASONS["unused"].get(name, "")
+            again = by_paper[name].tolist() if printed and not settings else ()
+            rows.append(Row(name, values.mean(axis=0)[:5].tolist(), printed, spread, reason, again))
         often = ", ".join(f"{who} in {n}" for who, n in sorted(result["unused"].items(), key=lambda one: -one[1]))
         papers = ", ".join(PAPERS["experts"]["unused"])
         note = f"Unused, of {plural(result['models'], 'model')}: {often or 'nobody'}. The paper's: {papers}."

@@ -14,7 +14,7 @@ import numpy as np
 from distagg.models import model_named
 from distagg.reports.paper_page import Figures, Finding, Row
 from distagg.types import Floats
-from jobs.reproduce.experiments import DRAWS, Experiment
+from jobs.reproduce.experiments import DRAWS, PERSISTENCE, Experiment
 
 HERE = Path(__file__).parent
 PAPERS: dict[str, Any] = tomllib.loads((HERE / "papers.toml").read_text(encoding="utf-8"))
@@ -31,6 +31,8 @@ OBJECTIVES = {"ndcg": "ndcg@10", "err": "err", "rbp": "rbp"}  # and the metric t
 LISTED = {"unlisted": "ignore"}  # pairs of listed items alone, as the papers have it
 PAPER_RULES = {"contest": "paper", "unlisted": "average"}
 STEPS = {"solver": "gradient", "prior": "none", "steps": 100}  # all that the papers take, from scores of 0
+VARIANCES = {**LISTED, "pairs": "difference", "variance": True, "solver": "gradient", "steps": 100, "rate": 1.0}
+POINTS = "points"  # no model: experiments.points_row
 ROWS: dict[str, tuple[str, dict[str, Any]]] = {  # rows that are not a model with its defaults
     "mclk": ("mc4", {"local_kemeny": True}),
     "cps, theta=learn": ("cps", {"theta": "learn"}),
@@ -40,6 +42,17 @@ ROWS: dict[str, tuple[str, dict[str, Any]]] = {  # rows that are not a model wit
     "plackett_luce, listed only": ("plackett_luce", LISTED),
     "bradley_terry, as the paper": ("bradley_terry", {**LISTED, **STEPS, "pairs": "difference"}),
     "plackett_luce, as the paper": ("plackett_luce", {**LISTED, **STEPS, "rate": 6e-4}),
+    "borda, as the paper": ("borda", {"discount": False, "unlisted": "average"}),
+    "cps, as the paper": ("cps", {"theta": "learn"}),
+    "svp, as the paper": ("svp", {**LISTED, "pairs": "normalised", "joint": "sum"}),
+    "theta_mpm, as the paper": ("theta_mpm", VARIANCES),
+    "theta_sup_mpm, as the paper": ("theta_sup_mpm", VARIANCES),
+    "bestinput, as Niu et al.": ("bestinput", {}),
+    "borda, as Niu et al.": (POINTS, {}),
+    "mclk, as Niu et al.": ("mc4", {"local_kemeny": True}),
+    "mpm, as Niu et al.": ("mpm", VARIANCES),
+    "rrf, as Niu et al.": ("rrf", {}),
+    "svp, as Niu et al.": ("svp", {"unlisted": "last", "pairs": "binary"}),
     "theta_mpm, listed only": ("theta_mpm", {**LISTED, "pairs": "difference"}),
     "theta_sup_mpm, listed only": ("theta_sup_mpm", {**LISTED, "pairs": "difference"}),
     "crf, as the paper": ("crf", {"reciprocal": 0, "rate": 1.0, "rounds": 300, "keep": "last"}),
@@ -56,6 +69,39 @@ ROWS: dict[str, tuple[str, dict[str, Any]]] = {  # rows that are not a model wit
 }
 BY_DATA: dict[str, dict[str, dict[str, Any]]] = {  # settings of a row that differ between datasets
     "bradley_terry, as the paper": {"mq2008": {"rate": 3e-6}, "mq2007": {"rate": 1e-7}},
+    "theta_sup_mpm, as the paper": {"mq2007": {"solver": "lbfgs", "steps": 500}},
+    "mpm, as Niu et al.": {"mq2007": {"solver": "lbfgs", "steps": 500}},
+    "rrf, as Niu et al.": {"mq2008": {"c": 10}, "mq2007": {"c": 40}},
+}
+BACKWARDS = frozenset(  # rows whose published figures come out of lists that are read from their last item
+    [
+        "borda, as the paper",
+        "cps, as the paper",
+        *(f"{row}, as Niu et al." for row in ("bestinput", "borda", "mclk", "rrf", "svp")),
+    ]
+)
+STOP = {  # the validation metric that a row is stopped by, where it is not the usual one: what it is trained for
+    f"{model} {kind} {objective}": f"rbp({PERSISTENCE})" if metric == "rbp" else metric
+    for model in ("stagg", "rankagg")
+    for kind in FEATURES
+    for objective, metric in OBJECTIVES.items()
+}
+PROCEDURES: dict[str, dict[str, str]] = {  # table of papers.toml -> row -> the row with the paper's procedure
+    "letor": {
+        "svp": "svp, as the paper",
+        "condorcet": "condorcet, listed only",
+        "lambdarank": "lambdarank, mode=serial",
+        **{
+            row: f"{row}, as the paper"
+            for row in ("borda", "cps", "bradley_terry", "plackett_luce", "theta_mpm", "theta_sup_mpm", "crf")
+        },
+    },
+    "lists": {
+        "plackett_luce": "plackett_luce, listed only",
+        "stagg_bc": "stagg_bc, paper's rules",
+        "stagg_rrf": "stagg_rrf, paper's rules",
+        **{row: f"{row}, as Niu et al." for row in ("bestinput", "borda", "mclk", "mpm", "rrf", "svp")},
+    },
 }
 SECONDS = {"blend": 200.0, "lambdamart": 14.0, "thurstone": 8.0, "theta_mpm": 8.0, "lambdarank": 9.0, "stagg": 8.0}
 LARGER = {"mq2008": 1.0, "mq2007": 3.0, "movielens": 1.0}
@@ -98,25 +144,37 @@ class Measured:
     spread: Mapping[str, float]
     queries: Mapping[str, Floats]
 
-    def row(self, name: str, metrics: Sequence[str], paper: Sequence[float] = (), reason: str = "") -> Row:
+    def row(
+        self,
+        name: str,
+        metrics: Sequence[str],
+        paper: Sequence[float] = (),
+        reason: str = "",
+        again: Measured | None = None,
+    ) -> Row:
         spread = [self.spread[m] for m in metrics] if self.spread else []
-        return Row(name, [self.means[m] for m in metrics], paper, spread, reason)
+        by_paper = [again.means[m] for m in metrics] if again is not None else []
+        return Row(name, [self.means[m] for m in metrics], paper, spread, reason, by_paper)
 
 
 def row_experiments(plan: Plan, data: str, row: str) -> list[Experiment]:
     """A row's experiments: one, or one for each seed where the model draws."""
     model, settings = ROWS.get(row, (row, {}))
     settings = {**settings, **BY_DATA.get(row, {}).get(data, {})}
+    if model == POINTS:
+        return [Experiment(f"{data} {POINTS}", "points_row", data, {}, LARGER[data])]
+    more: dict[str, Any] = {"backwards": True} if row in BACKWARDS else {}
+    more |= {"stop": STOP[row]} if row in STOP else {}
     seeded = plan.seeds if hasattr(model_named(model), "seed") else 1
     cost = LARGER[data] * SECONDS.get(model, 2.5)
     # Named by what is run, not by the row: rows of several tables that are the same are measured once.
-    name = " ".join([data, model, *(f"{key}={value}" for key, value in sorted(settings.items()))])
+    name = " ".join([data, model, *(f"{key}={value}" for key, value in sorted((settings | more).items()))])
     return [
         Experiment(
             name + (f" seed={seed}" if seed else ""),
             "model_row",
             data,
-            {"model": model, "settings": {**settings, **({"seed": seed} if seed else {})}},
+            {"model": model, "settings": {**settings, **({"seed": seed} if seed else {})}, **more},
             cost,
         )
         for seed in range(seeded)
@@ -125,7 +183,8 @@ def row_experiments(plan: Plan, data: str, row: str) -> list[Experiment]:
 
 def able(rows: Sequence[str]) -> list[str]:
     """Those whose models' packages are installed."""
-    packages = {row: model_named(ROWS.get(row, (row, {}))[0]).package for row in rows}
+    models = {row: ROWS.get(row, (row, {}))[0] for row in rows}
+    packages = {row: "" if model == POINTS else model_named(model).package for row, model in models.items()}
     return [row for row, package in packages.items() if not package or find_spec(package)]
 
 
@@ -155,10 +214,17 @@ def beside(
     note: str,
     paper: Mapping[str, Sequence[float]] | None = None,
     reasons: Mapping[str, str] | None = None,
+    procedures: Mapping[str, str] | None = None,
 ) -> Figures:
-    """Rows beside the paper's, with the reasons that are known; those that the paper has not stand last."""
+    """Rows beside the paper's, with the reasons that are known; those that the paper has not stand last.
+
+    ``procedures`` names, of ``rows``, those with the paper's procedure.
+    """
+    by_paper = {name: rows[other] for name, other in (procedures or {}).items() if other in rows}
     made = [
-        one.row(name, columns, (paper or {}).get(name, ()), (reasons or {}).get(name, "")) for name, one in rows.items()
+        one.row(name, columns, (paper or {}).get(name, ()), (reasons or {}).get(name, ""), by_paper.get(name))
+        for name, one in rows.items()
+        if name not in (procedures or {}).values()
     ]
     return Figures(title, columns, sorted(made, key=lambda row: not row.paper), note)
 

@@ -32,7 +32,8 @@ LIBRARIES = ("numpy", "scipy", "numba", "pyarrow", "lightgbm")
 KINDS: dict[str, Callable[..., dict[str, Any]]] = {
     function.__name__: function
     for function in (
-        experiments.model_row, experiments.unused_experts, experiments.expert_weights, experiments.hard_queries,
+        experiments.model_row, experiments.points_row, experiments.unused_experts, experiments.expert_weights,
+        experiments.hard_queries,
         experiments.robustness, experiments.ranking_time, ratings.completed, ratings.constants, ratings.ends,
         held_out.held_out_users, held_out.held_out_pairs,
     )

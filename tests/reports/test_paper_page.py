@@ -18,10 +18,25 @@ RISE = np.random.default_rng(1).normal(0.02, 0.05, 200)
 BASE = np.full(200, 0.4)
 
 
-def test_a_row_is_short_by_what_its_worst_figure_lacks() -> None:
-    assert Row("met", (39.5, 60.0), (40.0, 40.0)).short == 0.0
-    assert Row("short", (39.49, 60.0), (40.0, 40.0)).short == pytest.approx(0.01)
-    assert Row("ours alone", (1.0, 2.0)).short == 0.0
+def test_a_row_is_judged_both_ways_by_the_papers_procedure() -> None:
+    paper = (40.0, 40.0)
+    assert Row("met", (39.5, 40.5), paper).reproduced
+    assert not Row("below", (39.49, 40.0), paper).reproduced
+    above = Row("above", (40.0, 40.51), paper)
+    assert not above.reproduced
+    assert above.worst == pytest.approx(0.51)
+    assert Row("two columns", (50.0, 50.0), paper, again=(40.1, 39.9)).reproduced
+    assert not Row("ours is not what is judged", paper, paper, again=(41.0, 40.0)).reproduced
+    assert not Row("ours alone", (1.0, 2.0)).reproduced
+
+
+def test_a_row_improves_on_the_paper_if_it_is_higher_and_nowhere_lower() -> None:
+    paper = (40.0, 40.0)
+    assert Row("higher", (41.5, 39.6), paper).improved
+    assert not Row("near", (40.4, 40.6), paper).improved
+    assert not Row("lower somewhere", (50.0, 39.4), paper).improved
+    assert not Row("by the procedure only", paper, paper, again=(50.0, 50.0)).improved
+    assert not Row("ours alone", (1.0, 2.0)).improved
 
 
 def test_claims_are_what_their_tests_say() -> None:
@@ -37,7 +52,7 @@ def test_claims_are_what_their_tests_say() -> None:
 
 
 def test_the_page_says_what_falls_short_and_why() -> None:
-    rows = [Row("good", (50.0,), (49.0,)), Row("<bad>", (40.0,), (41.0,), (0.25,), "too few rounds")]
+    rows = [Row("good", (50.0,), (49.0,), again=(49.1,)), Row("<bad>", (40.0,), (41.0,), (0.25,), "too few rounds")]
     found = Finding(
         "Table 1",
         "five folds",
@@ -46,16 +61,21 @@ def test_the_page_says_what_falls_short_and_why() -> None:
         seconds=12.3,
     )
     page = Report(paper_page(found))
-    assert found.short == pytest.approx(0.5)
+    assert found.worst == pytest.approx(-1.0)
     assert summary(found) in page.text
-    assert "1 of 2 rows are at or above the paper less 0.5; not <bad> (MQ2008, by 1.00)." in summary(found)
+    assert summary(found).startswith(
+        "1 of 2 rows are reproduced within 0.5 by the paper's procedure; our defaults improve 1 by more than 0.5. Not "
+        "reproduced: <bad> (MQ2008, −1.00)."
+    )
     assert summary(found).endswith("Claims that hold: 1 of 2; not: it is best.")
     assert page.tables["Reasons, MQ2008"][1] == ["<bad>", "−1.00", "too few rounds"]
     assert "Reasons, apart" not in page.tables
     assert [line[2] for line in page.tables["MQ2008"][1:]] == [
         "49.00",
+        "49.10",
+        "+0.10",
         "50.00",
-        "+1.00",
+        "+1.00▴",
         "41.00",
         "40.00 (0.25)",
         "−1.00▾",
