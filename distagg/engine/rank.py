@@ -148,8 +148,10 @@ def coefficients_of(fits: pa.Table) -> pa.Table:
 
     ``odds_ratio`` is the factor by which a unit of the covariate changes the odds of winning.
     """
+    if "coefficient" not in fits.column_names:
+        return no_rows(COEFFICIENTS)
     rows: dict[str, list[Any]] = {name: [] for name in COEFFICIENTS.names}
-    for row in fits.to_pylist() if "coefficient" in fits.column_names else ():
+    for row in fits.to_pylist():
         for name, value, error in zip(row["covariate"], row["coefficient"], row["error"], strict=True):
             low, high = value - REACH * error, value + REACH * error
             found = (row["query"], name, value, error, low, high, math.exp(min(value, 700.0)))

@@ -36,7 +36,7 @@ class NewtonAscent:
     ...     x, y = ascent.trial
     ...     value, gradient = -((x - 3) ** 2) - 2 * (y + 1) ** 2, np.array([-2 * (x - 3), -4 * (y + 1)])
     ...     ascent = ascent.after(value, gradient, np.diag([2.0, 4.0]))
-    >>> ascent.x.tolist(), ascent.evaluations
+    >>> ascent.x.round(9).tolist(), ascent.evaluations
     ([3.0, -1.0], 2)
     """
 

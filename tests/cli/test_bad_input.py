@@ -187,7 +187,7 @@ def test_pairs_go_to_models_that_take_them(tmp_path: Path, capsys: Capture) -> N
     (tmp_path / "x.csv").write_text("winner,loser,weight\na,b,3\nb,c,2\na,c,1\n")
     assert main(["import", "pairs", str(tmp_path / "x.csv"), "-o", str(tmp_path / "d")]) == 0
     assert main(["rank", "rrf", str(tmp_path / "d"), "-o", str(tmp_path / "r")]) == 2
-    assert "borda, condorcet, copeland, mc4" in capsys.readouterr().err
+    assert "models that take them: borda, condorcet, copeland, " in capsys.readouterr().err
     for model in ("borda", "condorcet", "copeland", "mc4"):
         target = tmp_path / f"{model}.csv"
         assert main(["rank", model, str(tmp_path / "d"), "-o", str(target)]) == 0

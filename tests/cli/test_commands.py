@@ -63,7 +63,7 @@ def test_rank_takes_weights_depth_and_top(planted: Path, tmp_path: Path, capsys:
 @pytest.mark.parametrize(
     ("model", "settings", "said"),
     [
-        ("theta_mpm", [], "#####"),
+        ("theta_mpm", [], "reliability"),
         ("crf", ["-p", "rounds=1"], "reciprocal"),
         ("lambdarank", ["-p", "rounds=1"], "expert"),
         ("lambdarank", ["-p", "rounds=1", "-p", "hidden=2"], "numbers"),

@@ -78,7 +78,8 @@ def judge_experts(
         The result of ``fit``.
     data
         The data to test experts on, of any kind that ``rank`` takes. Without it they are tested on synthetic queries of
-        twenty items, where each expert lists ten in random order; several experts share a query, because models that
+        twenty items, where each expert lists ten in random order (or, for models that take pairs only, compares
+        neighbours in such an order); several experts share a query, because models that
         weigh experts against each other (theta_mpm, bestinput, blend) cannot rank with one expert alone.
     goal
         The metric whose loss is measured if there are labels; it is optimistic on the queries used for fitting.
@@ -97,7 +98,10 @@ def judge_experts(
         ``order``, ``listed``, ``queries``, and with labels ``loss`` and ``error``; of models that learn it,
         ``reliability``, ``low``, ``high`` and ``votes``.
     """
-    tried = whole_queries(fitted.model, _probe(fitted.experts) if data is None else as_dataset(data))
+    tried = whole_queries(
+        fitted.model,
+        _probe(fitted.experts, pairs="lists" not in fitted.model.inputs) if data is None else as_dataset(data),
+    )
     params, goal = fitted.params_on(tried, runner, allow_unseen=allow_unseen), (goal or Goal()).on(tried)
     highest = highest_label(tried.manifest) if tried.manifest.labels else None
     work = Work(_sums_task, (fitted.model, params, goal, highest), ids=goal.protocol == "trec")
@@ -207,8 +211,8 @@ def _typical(values: Floats) -> float:
     return float(np.sqrt(np.mean(values**2))) or 1.0
 
 
-def _probe(experts: tuple[str, ...]) -> Dataset:
-    """Synthetic queries where experts, in random groups, list a random half of the items."""
+def _probe(experts: tuple[str, ...], *, pairs: bool) -> Dataset:
+    """Synthetic queries: experts, in random groups, list a random half of the items, or compare neighbours in it."""
     draw = np.random.default_rng(0)
     lists, queries = [], 0
     for _ in range(PROBES):
@@ -218,6 +222,12 @@ def _probe(experts: tuple[str, ...]) -> Dataset:
             queries += 1
     query, expert, item = np.concatenate(lists, axis=1)
     names = pa.array([f"i{n}" for n in range(2 * PROBED)])
+    if pairs:
+        ahead = np.arange(len(item)) % PROBED < PROBED - 1  # all but the last of each list
+        sides = {"winner": item[ahead], "loser": item[np.flatnonzero(ahead) + 1]}
+        compared = {side: names.take(pa.array(items)) for side, items in sides.items()}
+        of = {"query": pa.array(query[ahead].astype(str)), "expert": pa.array(experts).take(pa.array(expert[ahead]))}
+        return Dataset.from_arrow(pa.table({**of, **compared}))
     entries = {
         "query": query,
         "expert": pa.array(experts).take(pa.array(expert)),

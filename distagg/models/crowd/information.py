@@ -37,7 +37,6 @@ class Information(Stage):
     coupled: bool  # with what is known of scores
 
     def map(self, chunk: Chunk) -> Statistics:
-        chunk = chunk if self.layout.split else self.model.pooled(chunk)
         rows, votes = self.layout.rows(chunk), self.model.votes(chunk)
         chain = self.model.chain(self.theta)
         score = np.ascontiguousarray(self.score[rows])

@@ -52,7 +52,6 @@ class Slopes(Stage):
     learns: bool
 
     def map(self, chunk: Chunk) -> Statistics:
-        chunk = chunk if self.layout.split else self.model.pooled(chunk)
         rows, votes = self.layout.rows(chunk), self.model.votes(chunk)
         slope, curve = np.zeros(rows.stop - rows.start), np.zeros(rows.stop - rows.start)
         sums = np.zeros((chunk.n_experts if self.learns else 0, PLACES, SUMS))
@@ -123,7 +122,6 @@ class CrowdRound(Stage):
 
     def map(self, chunk: Chunk) -> Statistics:
         """The census of a chunk."""
-        chunk = chunk if self.layout.split else self.model.pooled(chunk)
         votes, key = self.model.votes(chunk), self.layout.key
         won, lost = wins_and_losses(votes, chunk.n_items)
         return {

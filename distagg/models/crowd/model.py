@@ -31,9 +31,7 @@ from distagg.models.crowd.kernels import (
 from distagg.models.crowd.votes import votes_of, wins_and_losses
 from distagg.models.intervals import centred
 from distagg.models.outcome import Outcome
-from distagg.models.pairs import unlisted_param
 from distagg.models.pairwise.routes import DIGITS
-from distagg.models.pool import Pooled, pool_param
 from distagg.models.reliability import reliability_columns
 from distagg.models.rounds import Gathered, Params, Stage, Statistics
 from distagg.optimise.convergence import FIT_COLUMNS, not_begun
@@ -54,19 +52,17 @@ def logit(p: Floats) -> Floats:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Crowd(Pooled, Solver):
+class Crowd(Solver):
     """Base of models whose votes are mixtures (see ``kernels``) with parameters for each expert."""
 
     cost: ClassVar[str] = "votes x steps"
-    inputs: ClassVar[tuple[str, ...]] = ("lists", "pairs")
+    inputs: ClassVar[tuple[str, ...]] = ("pairs",)
     additive: ClassVar[bool] = True
     learns_from_parts: ClassVar[bool] = True
     mirrored: ClassVar[bool] = False  # turning all scores and all experts round changes no chance
     criterion: ClassVar[str] = "no score or reliability alone would move by more than tolerance"
     remedy: ClassVar[str] = "raise steps or the weights of the priors"
 
-    pool: int = pool_param(500)
-    unlisted: str = unlisted_param()
     ties: str = param("half", "ignore ties, or count half a vote for each side", choices=("half", "ignore"))
     prior: str = param(
         "gaussian",
@@ -101,7 +97,7 @@ class Crowd(Pooled, Solver):
         return self.prior == "gaussian" and self.weight == "auto"
 
     def votes(self, chunk: Chunk) -> Votes:
-        return votes_of(chunk, self.unlisted, 0.5 if self.ties == "half" else 0.0)
+        return votes_of(chunk, 0.5 if self.ties == "half" else 0.0)
 
     def first(self, experts: int) -> Floats:  # (parameters of all experts,)
         """The parameters to start from: the prior's."""

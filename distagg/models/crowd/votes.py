@@ -1,4 +1,4 @@
-"""The votes of a chunk: raw pairs, and the pairs of lists, each with the expert who gave it."""
+"""The votes of a chunk: its pairs, each with the expert who gave it."""
 
 from __future__ import annotations
 
@@ -7,18 +7,16 @@ import numpy as np
 from distagg.covariates import POSITION
 from distagg.dataset.chunk import Chunk
 from distagg.models.crowd.kernels import FIRST, SECOND, UNKNOWN, Votes
-from distagg.models.lists import Pairs
-from distagg.models.pairs import left_out, list_arrays, pair_arrays
-from distagg.models.pairwise.count_kernels import Comparison, expand
+from distagg.models.pairs import pair_arrays
 from distagg.models.rounds import kept
 from distagg.types import INDEX, OFFSET, Floats, Indices
 
 OTHER = np.array([SECOND, FIRST, UNKNOWN])  # where the loser was shown
 
 
-def votes_of(chunk: Chunk, unlisted: str, tie_share: float) -> Votes:
+def votes_of(chunk: Chunk, tie_share: float) -> Votes:
     """All votes of weight above 0. A tie is a vote for each side with ``tie_share`` of its weight."""
-    return kept(chunk, ("votes", unlisted, tie_share), lambda of: _votes(of, unlisted, tie_share))
+    return kept(chunk, ("votes", tie_share), lambda of: _votes(of, tie_share))
 
 
 def wins_and_losses(votes: Votes, n_items: int) -> tuple[Floats, Floats]:  # (I,), (I,)
@@ -27,15 +25,15 @@ def wins_and_losses(votes: Votes, n_items: int) -> tuple[Floats, Floats]:  # (I,
     return won.astype(np.float64, copy=False), lost.astype(np.float64, copy=False)
 
 
-def _votes(chunk: Chunk, unlisted: str, tie_share: float) -> Votes:
-    pairs, expert = _pairs(chunk, unlisted)
+def _votes(chunk: Chunk, tie_share: float) -> Votes:
+    pairs, expert = pair_arrays(chunk), chunk.pair_expert
     query = np.repeat(np.arange(chunk.n_queries), np.diff(pairs.offsets))
     base = chunk.item_offsets[query]
     winner, loser = base + pairs.winner, base + pairs.loser
     weight = np.where(pairs.tie, tie_share * pairs.weight, pairs.weight)
     some = (weight > 0.0) & (winner != loser)
     rows = np.concatenate([np.flatnonzero(some), np.flatnonzero(some & pairs.tie)])
-    place = _places(chunk, len(expert))
+    place = _places(chunk)
     turned = np.arange(len(rows)) >= some.sum()  # a tie once more, for the other side
     order = np.argsort(query[rows], kind="stable")
     rows, turned = rows[order], turned[order]
@@ -55,26 +53,9 @@ def _votes(chunk: Chunk, unlisted: str, tie_share: float) -> Votes:
     return votes
 
 
-def _places(chunk: Chunk, votes: int) -> Indices:
+def _places(chunk: Chunk) -> Indices:
     """Where the winner of each vote was shown, if pairs have the covariate ``position``: 1 for first, -1 for second."""
-    if POSITION not in chunk.covariate_names or votes > chunk.n_pairs:
-        return np.full(votes, UNKNOWN, dtype=INDEX)
+    if POSITION not in chunk.covariate_names:
+        return np.full(chunk.n_pairs, UNKNOWN, dtype=INDEX)
     position = chunk.pair_covariates[chunk.covariate_names.index(POSITION)]
     return np.select([position > 0.0, position < 0.0], [FIRST, SECOND], UNKNOWN).astype(INDEX)
-
-
-def _pairs(chunk: Chunk, unlisted: str) -> tuple[Pairs, Indices]:
-    """The pairs of all queries, those of lists before raw ones in each query, and the expert of each pair."""
-    if not chunk.n_entries:
-        return pair_arrays(chunk), chunk.pair_expert
-    listed, behind = np.diff(chunk.entry_offsets), left_out(unlisted, chunk)
-    compared = listed * (listed - 1) // 2 + listed * behind
-    lists = np.ones(chunk.n_lists)
-    how = Comparison(True, bool(behind.any()), chunk.entry_rank, lists, lists)
-    room = int(compared.sum()) + chunk.n_pairs
-    pairs = expand(how, list_arrays(chunk), pair_arrays(chunk), 0, chunk.n_queries, room)
-    list_query = np.repeat(np.arange(chunk.n_queries), np.diff(chunk.list_offsets))
-    pair_query = np.repeat(np.arange(chunk.n_queries), np.diff(chunk.pair_offsets))
-    query = np.concatenate([np.repeat(list_query, compared), pair_query])
-    expert = np.concatenate([np.repeat(chunk.list_expert, compared), chunk.pair_expert])
-    return pairs, expert[np.argsort(query, kind="stable")]

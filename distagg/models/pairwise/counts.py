@@ -96,6 +96,10 @@ class Counting:
         """
         listed, lists = np.diff(chunk.entry_offsets), np.diff(chunk.list_offsets)
         free = np.maximum(listed - 1, 0)
+        if self.function != BINARY or self.share == 0.0:  # a list that ranks all its items alike says nothing
+            some = listed > 0
+            first, last = chunk.entry_offsets[:-1][some], chunk.entry_offsets[1:][some] - 1
+            free[some] *= chunk.entry_rank[first] < chunk.entry_rank[last]
         if self.unlisted_last:
             free = listed * (listed - 1) // 2 + listed * (np.repeat(np.diff(chunk.item_offsets), lists) - listed)
         query = np.repeat(np.arange(chunk.n_queries), lists)

@@ -23,11 +23,11 @@ import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
-from distagg.jit import kernel
 from distagg.models.outcome import ISOLATED
 from distagg.models.pairwise.counts import Counts
 from distagg.models.pairwise.covariance import covariance, expected
 from distagg.models.pairwise.resamples import resample
+from distagg.models.pairwise.standings_kernels import largest_gaps
 from distagg.types import OFFSET, Bools, Floats, Indices, Labels, Offsets
 
 if TYPE_CHECKING:
@@ -219,18 +219,3 @@ def inverse_errors(spread: Floats, component: Labels) -> Floats:  # (n, n), (n,)
     known = (component[:, None] == component) & (variance > 0.0)
     np.fill_diagonal(known, False)
     return np.asarray(np.divide(1.0, np.sqrt(np.maximum(variance, 0.0)), out=np.zeros_like(spread), where=known))
-
-
-@kernel
-def largest_gaps(errors: Floats, steadiness: Floats) -> Floats:  # (draws, n), (n, n) -> (draws,)
-    """The largest |gap| of each draw, in standard errors."""
-    draws, size = errors.shape
-    largest = np.zeros(draws)
-    for d in range(draws):
-        top = 0.0
-        for i in range(size):
-            mine = errors[d, i]
-            for j in range(i):
-                top = max(top, abs(mine - errors[d, j]) * steadiness[i, j])
-        largest[d] = top
-    return largest

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.optimize
 from crowds import naive_chance, naive_posterior
-from strategies import Query, build_chunk, on_chunks
+from strategies import Query, build_chunk
 
 from distagg.models import model_named
 from distagg.models.crowd.kernels import (
@@ -84,36 +84,10 @@ def test_expected_information(name):
     np.testing.assert_allclose(own, wanted, atol=1e-5)
 
 
-def naive_votes(query: Query, unlisted_last: bool, share: float) -> list[tuple]:
-    """(winner, loser, expert, weight) of all votes of a query of lists."""
-    votes = []
-    for expert, ranks in query.lists.items():
-        behind = [i for i in range(query.size) if i not in ranks] if unlisted_last else []
-        for i in ranks:
-            votes += [(i, j, expert, 1.0) for j in behind]
-            votes += [(i, j, expert, 1.0) for j in ranks if ranks[i] < ranks[j]]
-            votes += [(i, j, expert, share) for j in ranks if ranks[i] == ranks[j] and i != j and share]
-    return sorted(votes)
-
-
-@pytest.mark.parametrize(("unlisted", "share"), [("last", 0.5), ("ignore", 0.5), ("last", 0.0)])
-@on_chunks(40)
-def test_votes_of_lists(unlisted, share, drawn):
-    queries, chunk = drawn
-    votes = votes_of(chunk, unlisted, share)
-    for q, query in enumerate(queries):
-        here, base = slice(votes.offsets[q], votes.offsets[q + 1]), chunk.item_offsets[q]
-        columns = (votes.winner[here] - base, votes.loser[here] - base, votes.expert[here], votes.weight[here])
-        rows = zip(*columns, strict=True)
-        assert sorted(rows) == naive_votes(query, unlisted == "last", share)
-    decisive = [len(naive_votes(query, unlisted == "last", 0.0)) for query in queries]
-    assert votes.decided.sum() == sum(decisive)
-
-
 def test_votes_of_pairs():
     """Weights of 0 and items against themselves are no votes; a tie is half a vote for each side, and not decisive."""
     pairs = [(0, 1, 2.0, False), (1, 0, 1.0, True), (2, 1, 0.0, False), (2, 2, 1.0, False)]
-    votes = votes_of(build_chunk([Query(3), Query(3, pairs=pairs)], n_experts=2), "auto", 0.5)
+    votes = votes_of(build_chunk([Query(3), Query(3, pairs=pairs)], n_experts=2), 0.5)
     assert votes.offsets.tolist() == [0, 0, 3]
     rows = zip(votes.winner, votes.loser, votes.weight, strict=True)
     assert list(rows) == [(3, 4, 2.0), (4, 3, 0.5), (3, 4, 0.5)]

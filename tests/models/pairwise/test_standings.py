@@ -18,12 +18,12 @@ from distagg.models.pairwise.standings import (
     Judged,
     counted_fits,
     inverse_errors,
-    largest_gaps,
     rank_bounds,
     reference,
     shown_intervals,
     standings,
 )
+from distagg.models.pairwise.standings_kernels import largest_gaps
 
 
 def fitted(score, spread, component=None, errors=None):

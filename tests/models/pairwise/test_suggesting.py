@@ -16,7 +16,8 @@ from distagg.errors import UsageError
 from distagg.models.pairwise.counts import Counting
 from distagg.models.pairwise.covariance import curvature
 from distagg.models.pairwise.model import BradleyTerry
-from distagg.models.pairwise.suggesting import answered, choose_pairs, information, suggest_pairs
+from distagg.models.pairwise.suggesting import suggest_pairs
+from distagg.models.pairwise.suggesting_kernels import answered, choose_pairs, information
 
 
 def mean_information(gap, variance, tie):

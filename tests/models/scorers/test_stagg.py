@@ -103,7 +103,11 @@ def test_the_same_bits_on_workers(hostile: Dataset, clusters: Callable[[int], Da
 def test_data_that_teach_nothing_are_refused(labels: list[int | None]) -> None:
     said = "learns from labels" if labels == [None, None] else "two items with different labels"
     with pytest.raises(UsageError, match=said):
-        fit(Stagg(), labelled(labels))
+        fit(Stagg(unjudged="ignore"), labelled(labels))
+
+
+def test_items_without_a_label_teach_as_irrelevant_ones() -> None:
+    assert np.isfinite(fit(Stagg(), labelled([None, 1]))["expert_weight"]).all()
 
 
 def test_wrong_use_is_refused() -> None:
