@@ -234,10 +234,10 @@ class ThetaMpm(Adherent):
         return True
 
     def reliabilities(self, params: Params) -> dict[str, np.ndarray]:
-        error, votes = (params.get(name, np.zeros(0)) for name in ("expert_error", "expert_votes"))
-        if len(error) < len(params["expert_theta"]):  # fitted before errors were kept
+        if params.get("expert_error") is None:  # not fitted, or before errors were kept
             return {}
-        return reliability_columns(params["expert_theta"], error, votes, highest=np.inf)
+        theta, error, votes = (params[f"expert_{name}"] for name in ("theta", "error", "votes"))
+        return reliability_columns(theta, error, votes, highest=np.inf)
 
     def learning(self, n_experts: int, params: Params) -> Stage:
         return AdherenceRound(self, np.ones(n_experts), 0)
