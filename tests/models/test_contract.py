@@ -62,7 +62,12 @@ VARIANTS = {
     ],
     "mc4": [{"unlisted": "ignore"}, {"local_kemeny": True}],
     "cps": [{"distance": "footrule"}, {"distance": "spearman", "unlisted": "last"}],
-    "crf": [{"sharing": "consensus"}, {"sharing": "mixed"}, {"mode": "gradient", "pairs": "log+binary+top", "top": 2}],
+    "crf": [
+        {"sharing": "consensus"},
+        {"sharing": "mixed"},
+        {"mode": "gradient", "pairs": "log+binary+top", "top": 2},
+        {"orders": 20},
+    ],
     "lambdarank": [
         {"hidden": 3, "layers": 2, "rank": 2},
         {"experts": "combined"},

@@ -4,7 +4,8 @@ Volkovs & Zemel 2014, section 3.6; Volkovs & Zemel 2013.
 
 An item's score is a sum over the experts that list it: weights of the expert times what it won and lost there, and its
 bias. Training takes a few items of each query at a time, at least one of every label, and climbs the exact gradient of
-the expected metric under the field. Ranking sorts by score: one pass over the entries.
+the expected metric under the field, or of the likelihood of the labels' order. With ``orders`` it takes all labelled
+items of a query, and some orders of them (``crf.orders``). Ranking sorts by score: one pass over the entries.
 
 Queries that have no two items with different labels teach nothing and are passed over; with more labels than the sample
 holds, random ones of them are represented.
@@ -15,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -43,9 +44,10 @@ from distagg.models.crf.kernels import (
     normalise,
     score_lists,
 )
+from distagg.models.crf.orders import Orders, climb_orders, draw_orders, fill_values
 from distagg.models.lists import NORMALISED, PAIR_FUNCTIONS, TOP
 from distagg.models.pairs import check_ranks, list_arrays, pair_ranks, won_and_lost, won_and_lost_names
-from distagg.models.rounds import Params
+from distagg.models.rounds import Params, kept
 from distagg.models.trained import Leaning, TrainingState, prior_param
 from distagg.models.unjudged import training_labels
 from distagg.types import NO_LABEL, Bools, Floats, Labels, Offsets
@@ -65,7 +67,7 @@ OBJECTIVES = (
     "rbp",
     "likelihood",
 )
-STRIDES = {"likelihood": 0.1}  # its gradients are longer than those of metrics
+STRIDE_OF_LIKELIHOOD, STRIDE_OF_ORDERS = 0.02, 0.1  # their gradients are longer than those of a sample's metric
 FUNCTIONS = {**PAIR_FUNCTIONS, "top": TOP}
 PERSISTENCE = 0.8  # of rbp
 HIDDEN = 0.2  # mixed sharing: how often a known expert's list is treated as an unseen expert's in training
@@ -85,7 +87,7 @@ class Crf(Leaning):
 
     name: ClassVar[str] = "crf"
     summary: ClassVar[str] = "conditional random field over rankings, trained on the expected metric"
-    paper: ClassVar[str] = "Volkovs & Zemel 2014, section 3.6; Volkovs & Zemel 2013"
+    paper: ClassVar[str] = "Volkovs & Zemel 2014, section 3.6; Volkovs & Zemel 2013; with orders: Volkovs & Zemel 2009"
     cost: ClassVar[str] = "entries; training: queries x 2^sample x sample a round"
     inputs: ClassVar[tuple[str, ...]] = ("lists", "pairs")
     usual_prior: ClassVar[float] = 100.0
@@ -108,6 +110,12 @@ class Crf(Leaning):
         "the metric whose expectation is maximised, or likelihood: the log likelihood of the order of the labels",
         choices=OBJECTIVES,
     )
+    orders: int = param(
+        0,
+        "0 counts all orders of a sample of items; another number draws that many orders of all labelled items of a "
+        "query before training, and counts these, as in BoltzRank",
+        least=0,
+    )
     sample: int = param(6, f"items of a query in a training step, 2 to {MOST}", least=2)
     sharing: str = param(
         "individual",
@@ -115,14 +123,18 @@ class Crf(Leaning):
         "experts have their own, unseen ones the consensus)",
         choices=("individual", "consensus", "mixed"),
     )
-    rate: float = param(4.0, "length of a step of SGD (for likelihood and for Adam times 0.1)", above=0.0)
+    rate: float = param(
+        4.0, "length of a step of SGD (for likelihood times 0.02, for orders and for Adam times 0.1)", above=0.0
+    )
     prior: float | Literal["auto"] = prior_param(100.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.sample > MOST:
             raise UsageError(f"parameter sample of crf: found {self.sample}, expected at most {MOST}")
-        if self.metric.startswith("p@") and int(self.metric[2:]) >= self.sample:
+        if self.orders and self.metric == "likelihood":
+            raise UsageError("crf: the likelihood of the labels' order counts all orders; omit orders")
+        if self.metric.startswith("p@") and not self.orders and int(self.metric[2:]) >= self.sample:
             raise UsageError(f"crf: {self.metric} is the same for every ranking of {self.sample} items; raise sample")
 
     @property
@@ -184,8 +196,15 @@ class Crf(Leaning):
 
     def learn(self, chunk: Chunk, state: TrainingState) -> tuple[Params, int]:
         weights = np.concatenate([state.weights[name] for name in self.weight_names])
-        count = self._climb(chunk, state, self.rate * STRIDES.get(self.metric, 1.0), weights, weights)
+        count = self._climb(chunk, state, self._step, weights, weights)
         return self._named(weights, state.weights), count
+
+    @property
+    def _step(self) -> float:
+        """The length of a query's step, in multiples of its gradient."""
+        if self.metric == "likelihood":
+            return self.rate * STRIDE_OF_LIKELIHOOD
+        return self.rate * (STRIDE_OF_ORDERS if self.orders else 1.0)
 
     def slope(self, chunk: Chunk, state: TrainingState) -> tuple[Params, int]:
         weights = np.concatenate([state.weights[name] for name in self.weight_names])
@@ -201,22 +220,36 @@ class Crf(Leaning):
         row = self._rows(by_expert(chunk))
         if self.sharing == "mixed":
             row = np.where(draws.random(len(row)) < HIDDEN, chunk.n_experts, row)
-        most = int(self.sample)
+        potentials = Potentials(prepared["start"], prepared["holder"], prepared["potentials"], row)
         labels = training_labels(chunk, self.unjudged)
+        means = np.zeros(chunk.n_queries)
+        if self.orders:
+            drawn = kept(chunk, ("orders", self, state.highest), lambda of: self._orders(of, labels, state.highest))
+            sequence, place = (
+                draws.permutation(len(drawn.value)),
+                position_weights(int(np.diff(drawn.start).max(initial=0))),
+            )
+            climb_orders(rate, sequence, drawn, place, potentials, weights, into, means)
+            return len(sequence)
+        most = int(self.sample)
         gain, discount, kind, how = metric_terms(self.metric, most, labels, state.highest)
         sizes, picked, gains = samples(chunk.item_offsets, labels, order, keys, gain, most)
-        climb(
-            rate,
-            kind,
-            Samples(sizes, picked, gains, normalise(how, discount, gains)),
-            Potentials(prepared["start"], prepared["holder"], prepared["potentials"], row),
-            field_of(most),
-            room_for(most),
-            weights,
-            into,
-            np.zeros(len(sizes)),
-        )
+        drawn_samples = Samples(sizes, picked, gains, normalise(how, discount, gains))
+        climb(rate, kind, drawn_samples, potentials, field_of(most), room_for(most), weights, into, means)
         return len(sizes)
+
+    def _orders(self, chunk: Chunk, labels: Labels, highest: float) -> Orders:
+        """The orders of a chunk's queries, and what each is worth."""
+        orders = draw_orders(chunk, labels, int(self.orders), self.seed)
+        sizes = np.diff(orders.start)
+        gain, discount, kind, how = metric_terms(self.metric, int(sizes.max(initial=1)), labels, highest)
+        gains = gain[orders.item]
+        spans = [gains[None, a:b] for a, b in pairwise(orders.start)]
+        shares = [normalise(how, discount[: span.shape[1]], span)[0] for span in spans]
+        fill_values(kind, gains, np.concatenate([np.zeros(0), *shares]), orders)
+        for array in orders:
+            array.setflags(write=False)
+        return orders
 
     def _rows(self, chunk: Chunk) -> Offsets:
         """The row of weights that each list takes, shape (L,)."""
@@ -273,7 +306,13 @@ def field_of(most: int) -> Field:
     """The field of samples of up to ``most`` items."""
     held = np.arange(1 << most)[:, None] >> np.arange(most) & 1
     lacking = np.argsort(held, axis=1, kind="stable").astype(np.int32)
-    return Field(1.0 / np.log(np.arange(2.0, most + 2.0)), held.sum(axis=1), lacking)
+    return Field(position_weights(most), held.sum(axis=1), lacking)
+
+
+def position_weights(most: int) -> Floats:
+    """1 / log(position + 1) of the first positions."""
+    weights: Floats = 1.0 / np.log(np.arange(2.0, most + 2.0))
+    return weights
 
 
 def room_for(most: int) -> Room:

@@ -259,7 +259,9 @@ class LambdaRank(Scorer):
         choices=tuple(OBJECTIVES),
     )
     rate: float = param(
-        0.003, "length of a step; smaller than the papers' 0.01, which is too long for these gradients", above=0.0
+        0.003,
+        "length of a step (for ranknet times 3); smaller than the papers' 0.01, which is too long for these gradients",
+        above=0.0,
     )
 
     def __post_init__(self) -> None:
@@ -271,6 +273,10 @@ class LambdaRank(Scorer):
         chunk, rows, labels = self._taught(chunk)
         goal = Goal(OBJECTIVES[self.objective], highest, self._whole(chunk, labels))
         return climb(goal, bool(self.hidden), queries, labels, rows, net, step, target)
+
+    @property
+    def _step(self) -> float:
+        return float(self.rate) * (3.0 if self.objective == "ranknet" else 1.0)
 
     def _whole(self, chunk: Chunk, labels: Labels) -> Floats:
         """What the metric of each query is divided by: the best gain there is, or the number of relevant items.

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from naive_metric import HIGHEST, naive_metric
 from naive_pairs import naive_pair_matrix
 from strategies import Query, build_chunk, on_chunks
 
@@ -27,36 +28,9 @@ from distagg.models.crf.model import FUNCTIONS, field_of, metric_terms, room_for
 from distagg.models.pairs import list_arrays, won_and_lost
 from distagg.types import NO_LABEL
 
-HIGHEST, TOP_OF_LIST = 2, 2
+TOP_OF_LIST = 2
 CASES = [(name, depth) for name in ("ndcg", "p", "map", "err", "rbp") for depth in (1, 3, 12)]
 CASES.append(("likelihood", 12))
-
-
-def naive_metric(name: str, depth: int, grades: list[int]) -> float:
-    """A metric of labels in ranking order, from its definition, over the first ``depth`` positions.
-
-    For likelihood: whether the ranking agrees with the labels.
-    """
-    if name == "likelihood":
-        return float(grades == sorted(grades, reverse=True))
-    relevant = [grade > 0 for grade in grades]
-    if name == "ndcg":
-        discount = [1.0 / math.log2(p + 2) if p < depth else 0.0 for p in range(len(grades))]
-        dcg = sum((2**g - 1) * d for g, d in zip(grades, discount, strict=True))
-        ideal = sum((2**g - 1) * d for g, d in zip(sorted(grades, reverse=True), discount, strict=True))
-        return dcg / ideal if ideal else 0.0
-    if name == "p":
-        return sum(relevant[:depth]) / min(depth, len(grades))
-    if name == "map":
-        hits = [sum(relevant[: p + 1]) / (p + 1) for p in range(min(depth, len(grades))) if relevant[p]]
-        return sum(hits) / max(sum(relevant), 1)
-    if name == "err":
-        value, reached = 0.0, 1.0
-        for p, grade in enumerate(grades[:depth]):
-            satisfied = (2**grade - 1) / 2**HIGHEST
-            value, reached = value + reached * satisfied / (p + 1), reached * (1 - satisfied)
-        return value
-    return sum(0.2 * 0.8**p * hit for p, hit in enumerate(relevant[:depth]))
 
 
 def naive_field(name: str, depth: int, scores: np.ndarray, grades: list[int]) -> tuple[float, float]:

@@ -74,6 +74,11 @@ def test_every_objective_beats_the_consensus(metric: str, train: Dataset, test: 
     assert ndcg(own, fit(own, train), test) > ndcg(shared, fit(shared, train), test) + 0.1
 
 
+def test_drawn_orders_beat_the_consensus(train: Dataset, test: Dataset) -> None:
+    own, shared = (Crf(orders=50, rounds=8, sharing=sharing) for sharing in ("individual", "consensus"))
+    assert ndcg(own, fit(own, train), test) > ndcg(shared, fit(shared, train), test) + 0.1
+
+
 @pytest.mark.parametrize("sample", [2, 3, 9, 12])
 def test_samples_of_any_size(sample: int, train: Dataset, test: Dataset) -> None:
     model = Crf(sample=sample, rounds=6)
