@@ -62,6 +62,7 @@ def members(seed: int) -> dict[str, Model]:
         "lambdarank": model_named("lambdarank", seed=seed),
         "crf": model_named("crf", seed=seed),
         "stagg": model_named("stagg", seed=seed),
+        "ssra": model_named("ssra"),
         "lambdamart": model_named("lambdamart", seed=seed),
         "blend": model_named("blend", small, seed=seed),
     }

@@ -19,11 +19,13 @@ from distagg.errors import UsageError
 from distagg.models.base import Tally, param, sum_entries
 from distagg.models.pool import first_items
 from distagg.models.positional.scores import CombSum
+from distagg.models.positional.semi_kernels import level_moments, similar_gaps
 from distagg.models.rounds import Params, Stage, Statistics
 from distagg.models.unjudged import MOST, training_labels, unjudged_param
-from distagg.types import NO_LABEL, Floats, Labels
+from distagg.types import NO_LABEL, Floats, Labels, Offsets
 
 MOST_EXPERTS = 2000  # a matrix of 32 MB for each of three sums
+NEIGHBOURS = 300  # items of a query whose points are compared with each other, the first by reciprocal rank fusion
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +41,8 @@ class SemiSupervised(Tally):
     is the query's mean squared distance. An expert's weight by agreement is the correlation of its points with the sum
     of the other experts' points, 0 where it is negative; these weights are scaled to mean gaps of 1 on labelled pairs.
     Learned weights may be negative: such experts are inverted. Points are those of ``combsum``. Of a large query only
-    items with labels, and the first ones by reciprocal rank fusion, are learned from.
+    items with labels, and the first ones by reciprocal rank fusion, are learned from; 300 of them are compared with
+    each other.
     """
 
     name: ClassVar[str] = "ssra"
@@ -78,7 +81,7 @@ class Moments(Stage):
         sums: Statistics = {name: np.zeros((experts, experts)) for name in ("gaps", "similar", "points")}
         sums |= {"gap": np.zeros(experts), "count": np.zeros(2)}  # queries with labelled pairs, queries
         labels = training_labels(chunk, self.model.unjudged)
-        kept = (labels != NO_LABEL) | first_items(chunk, MOST)
+        kept, first = (labels != NO_LABEL) | first_items(chunk, MOST), first_items(chunk, NEIGHBOURS)
         expert = np.repeat(chunk.list_expert, np.diff(chunk.entry_offsets))
         row, point = chunk.entry_row(), points(chunk)
         for q in range(chunk.n_queries):
@@ -86,7 +89,8 @@ class Moments(Stage):
             entries = slice(*chunk.entry_offsets[chunk.list_offsets[[q, q + 1]]])
             of_items = np.zeros((end - base, experts))
             of_items[row[entries] - base, expert[entries]] = point[entries]
-            _add_query(of_items[kept[base:end]], labels[base:end][kept[base:end]], sums)
+            _add_labelled(of_items, labels[base:end], sums)
+            _add_unlabelled(of_items[kept[base:end]], of_items[first[base:end]], sums)
         return sums
 
     def finish(self, statistics: Statistics) -> Params:
@@ -99,7 +103,7 @@ class Moments(Stage):
         prior = prior / max(float(prior @ gap), np.finfo(float).tiny) if prior @ gap > 0.0 else 0.0 * prior
         size = max(float(np.trace(gaps)) / len(gap), np.finfo(float).tiny)  # of a typical expert's gaps
         shrink = self.model.shrink * size * np.eye(len(gap))
-        weight = np.linalg.solve(gaps + self.model.smooth * similar + shrink, gap + shrink @ prior)
+        weight = np.linalg.solve(gaps + self.model.smooth * similar + shrink, gap + np.diagonal(shrink) * prior)
         return {"expert_weight": weight}
 
 
@@ -109,32 +113,40 @@ def points(chunk: Chunk) -> Floats:
     return value - bottom
 
 
-def _add_query(of_items: Floats, grades: Labels, sums: Statistics) -> None:  # (size, experts), (size,)
-    """Add a query's means: over labelled pairs, over all pairs by their similarity, and over items."""
-    size = len(of_items)
-    sums["count"][1] += 1
+def _add_labelled(of_items: Floats, grades: Labels, sums: Statistics) -> None:  # (size, experts), (size,)
+    """Add the means over a query's labelled pairs: of the products of gaps in points, and of these gaps."""
+    known = np.unique(grades[grades != NO_LABEL])
+    level = np.where(grades == NO_LABEL, -1, np.searchsorted(known, grades))
+    counts, first, second = np.bincount(level[level >= 0]), *_moments(of_items, level, len(known))
     gaps, gap, pairs = 0.0 * sums["gaps"], 0.0 * sums["gap"], 0
-    levels = [of_items[grades == level] for level in np.unique(grades[grades != NO_LABEL])]
-    for n, low in enumerate(levels):
-        for high in levels[n + 1 :]:  # sums over the pairs of two levels, from sums over their items
-            of_high, of_low = high.sum(axis=0), low.sum(axis=0)
-            cross = np.outer(of_high, of_low)
-            gaps += len(low) * high.T @ high + len(high) * low.T @ low - cross - cross.T
-            gap += len(low) * of_high - len(high) * of_low
-            pairs += len(high) * len(low)
+    for high in range(len(known)):
+        for low in range(high):  # sums over the pairs of two levels, from sums over their items
+            cross = np.outer(first[high], first[low])
+            gaps += counts[low] * second[high] + counts[high] * second[low] - cross - cross.T
+            gap += counts[low] * first[high] - counts[high] * first[low]
+            pairs += int(counts[high] * counts[low])
     if pairs:
         sums["count"][0] += 1
         sums["gaps"] += gaps / pairs
         sums["gap"] += gap / pairs
-    if size < 2:
-        return
-    squared = (of_items**2).sum(axis=1)
-    distance = np.maximum(squared[:, None] + squared - 2.0 * of_items @ of_items.T, 0.0)
-    similarity = np.exp(-0.5 * distance / max(float(distance.mean()), np.finfo(float).tiny))
-    laplacian = np.diag(similarity.sum(axis=1)) - similarity
-    sums["similar"] += 2.0 * of_items.T @ laplacian @ of_items / size**2
-    centred = of_items - of_items.mean(axis=0)
-    sums["points"] += centred.T @ centred / size
+
+
+def _add_unlabelled(of_items: Floats, first: Floats, sums: Statistics) -> None:  # (items, experts) each
+    """Add a query's covariance of points, and the mean over pairs of its first items of gaps by their similarity."""
+    sums["count"][1] += 1
+    size = max(len(of_items), 1)
+    total, products = _moments(of_items, np.zeros(len(of_items), dtype=np.int64), 1)
+    sums["points"] += products[0] / size - np.outer(total[0] / size, total[0] / size)
+    if len(first) > 1:
+        similar_gaps(first, sums["similar"])
+
+
+def _moments(of_items: Floats, level: Offsets, levels: int) -> tuple[Floats, Floats]:
+    """Sums of points (levels, experts) and of their products (levels, experts, experts), by level."""
+    experts = of_items.shape[1]
+    first, second = np.zeros((levels, experts)), np.zeros((levels, experts, experts))
+    level_moments(of_items, level.astype(np.int64), first, second)
+    return first, second
 
 
 def _by_agreement(together: Floats) -> Floats:  # (experts, experts) -> (experts,)
