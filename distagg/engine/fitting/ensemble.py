@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar
 
 from distagg.dataset.dataset import Dataset
@@ -12,6 +13,7 @@ from distagg.engine.fitting.learner import Learner, Training
 from distagg.engine.fitting.stack import HeldOut, choose_weights
 from distagg.models import Params
 from distagg.models.boosted.blend import PLAIN, Blend
+from distagg.models.positional.semi import MOST_EXPERTS
 
 LEAST = 2  # queries with different labels that a part must have to be held out
 
@@ -29,6 +31,8 @@ class EnsembleLearner(Learner):
     stops_early: ClassVar[bool] = True
 
     def fit(self, model: Blend, data: Training) -> Params:
+        if data.train.manifest.experts > MOST_EXPERTS:
+            model = replace(model, ssra=False)
         ways = self._ways(data)
         members = model.members
         covered = min([len(ways), *(model.count(kind) for kind in model.kinds if kind not in PLAIN)])

@@ -1,9 +1,10 @@
 """blend: an ensemble of supervised models and plain rules. The recommendation where there are labels.
 
-Members are of several kinds: the best single expert, rrf and combsum with learned settings, a linear field over
-rankings (crf), boosted trees (lambdamart) and a linear scorer (lambdarank). Scores are standardised in every query and
-added up: within a kind with equal weights, so that the errors of random starts average out; between kinds with weights
-chosen on held-out queries (Caruana et al. 2004), so that a kind that fails on the data at hand has no say.
+Members are of several kinds: the best single expert, rrf and combsum with learned settings, points of lists with
+weights by least squares (ssra), a linear field over rankings (crf), boosted trees (lambdamart) and a linear scorer
+(lambdarank). Scores are standardised in every query and added up: within a kind with equal weights, so that the errors
+of random starts average out; between kinds with weights chosen on held-out queries (Caruana et al. 2004), so that a
+kind that fails on the data at hand has no say.
 
 Where training and validation queries are parts of one dataset, as in folds, members hold out the parts in turn: the
 ensemble learns from all labelled queries, and every member has held-out ones for early stopping and for the weights.
@@ -22,6 +23,7 @@ from distagg.errors import UsageError
 from distagg.models.base import Model, Params, param
 from distagg.models.boosted.fusion import Fusion
 from distagg.models.boosted.model import standardised
+from distagg.models.positional.semi import MOST_EXPERTS
 from distagg.models.registry import model_named
 from distagg.types import Floats
 
@@ -31,7 +33,7 @@ CRF: tuple[dict[str, Any], ...] = (
     {"pairs": "log+binary", "metric": "err"},
 )  # taken in turn
 TRAINED = ("crf", "lambdamart", "lambdarank")
-PLAIN = ("bestinput", "rrf", "combsum")
+PLAIN = ("bestinput", "rrf", "combsum", "ssra")  # they do not stop early: they learn from all labelled queries
 TOP = 10.0  # bestinput's ranks count as 1 / (TOP + rank): differences near the top are as large as in other members
 
 
@@ -40,7 +42,7 @@ class Blend(Model):
     """An ensemble: its parameters are the numbers of members of each kind, which differ in their seeds."""
 
     name: ClassVar[str] = "blend"
-    summary: ClassVar[str] = "crf, lambdamart, lambdarank and tuned plain rules, weighted on held-out queries"
+    summary: ClassVar[str] = "crf, lambdamart, lambdarank, ssra and tuned plain rules, weighted on held-out queries"
     paper: ClassVar[str] = "Volkovs & Zemel 2014, sections 3.5 and 3.6; Caruana et al. 2004"
     cost: ClassVar[str] = "the sum of its members'"
     supervised: ClassVar[bool] = True
@@ -59,6 +61,7 @@ class Blend(Model):
     bestinput: bool = param(True, "whether the best single expert is a member")
     rrf: bool = param(True, "whether rrf is a member, its c, depth and weights chosen on labels")
     combsum: bool = param(True, "whether combsum is a member, its norm, depth and weights chosen on labels")
+    ssra: bool = param(True, f"whether ssra is a member; with more than {MOST_EXPERTS:,} experts it is none")
     seed: int = param(0, "seed of all random draws", least=0)
 
     def __post_init__(self) -> None:
@@ -73,9 +76,10 @@ class Blend(Model):
 
     @property
     def usual(self) -> tuple[str, ...]:
-        """The kinds that count, with equal weights, unless held-out queries say otherwise: crf and lambdamart."""
-        some = tuple(kind for kind in ("crf", "lambdamart") if kind in self.kinds)
-        return some or tuple(kind for kind in TRAINED if kind in self.kinds) or self.kinds
+        """The kinds that count, with equal weights, unless held-out queries say otherwise: ssra, crf and lambdamart."""
+        trained = [kind for kind in TRAINED if kind in self.kinds]
+        some = [kind for kind in trained if kind != "lambdarank"] or trained
+        return tuple(["ssra", *some] if self.ssra else some) or self.kinds
 
     @property
     def members(self) -> dict[str, Model]:
@@ -88,7 +92,7 @@ class Blend(Model):
 
     def _member(self, kind: str, number: int) -> Model:
         if kind in PLAIN:
-            return model_named(kind) if kind == "bestinput" else Fusion(rule=kind)
+            return Fusion(rule=kind) if kind in ("rrf", "combsum") else model_named(kind)
         settings: dict[str, Any] = dict(CRF[number % len(CRF)]) if kind == "crf" else {}
         if kind != "lambdamart":
             settings["validation"] = "given"  # the parts held out also weigh the kinds

@@ -49,6 +49,7 @@ class SemiSupervised(Tally):
     summary: ClassVar[str] = "points with expert weights from few labels and all unlabelled items"
     paper: ClassVar[str] = "Volkovs & Zemel 2014, section 3.3; Chen et al. 2011"
     supervised: ClassVar[bool] = True
+    unseen: ClassVar[float] = -np.inf  # marks unseen experts, who are ignored: the weights of known ones are finite
 
     # The middle of what validation queries of both LETOR sets choose, fold by fold.
     smooth: float = param(1.0, "weight of similar items having similar scores", least=0.0)
@@ -65,7 +66,8 @@ class SemiSupervised(Tally):
 
     def map(self, chunk: Chunk, params: Params) -> Statistics:
         expert = np.repeat(chunk.list_expert, np.diff(chunk.entry_offsets))
-        return {"sum": sum_entries(chunk, points(chunk) * params["expert_weight"][expert])}
+        weight = np.where(np.isfinite(params["expert_weight"]), params["expert_weight"], 0.0)
+        return {"sum": sum_entries(chunk, points(chunk) * weight[expert])}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,12 +8,14 @@ import pytest
 from distagg.dataset import Dataset
 from distagg.dataset.frames import hold_source
 from distagg.engine.compare import evaluate_model
+from distagg.engine.fitting import ensemble
 from distagg.engine.fitting.fit import Goal, fit
 from distagg.engine.fitting.folds import in_turn
 from distagg.engine.fitting.stack import select
 from distagg.models import Model, Params, model_named
 from distagg.models.boosted.blend import Blend
 from distagg.models.boosted.fusion import Fusion
+from distagg.models.boosted.model import standardised
 from distagg.sources.deep import DeepSource
 
 GOAL = Goal("ndcg@10", "trec")
@@ -78,9 +80,40 @@ def test_a_blend_does_not_lose_to_its_members_where_one_expert_is_best(one_good:
     weights = [float(params[f"weight of {kind}"][0]) for kind in model.kinds]
     assert min(weights) >= 0.0
     assert sum(weights) == pytest.approx(1.0, abs=1e-3)
-    members = [model_named("bestinput"), Fusion(), Fusion(rule="combsum")]
+    members = [model_named("bestinput"), Fusion(), Fusion(rule="combsum"), model_named("ssra")]
     best = max(value(member, fit(member, train, goal=GOAL), test) for member in members)
     assert value(model, params, test) > best - 0.02
+
+
+def only_ssra(**given: bool) -> Blend:
+    return Blend(crf=0, lambdamart=0, lambdarank=0, rrf=False, combsum=False, **given)
+
+
+def test_a_blend_of_ssra_alone_is_ssra_and_unseen_experts_are_ignored(one_good: tuple[Dataset, Dataset]) -> None:
+    train, test = one_good
+    model, plain = only_ssra(bestinput=False), model_named("ssra")
+    params, alone = fit(model, train, goal=GOAL), fit(plain, train, goal=GOAL)
+    (ref,) = test.plan()
+    chunk = ref.load()
+    unknown = alone["expert_weight"].copy()
+    unknown[2] = Blend.unseen
+    for weight in (alone["expert_weight"], unknown):
+        found = model.score(chunk, {**params, "expert_weight of ssra 1": weight})
+        known = np.where(np.isfinite(weight), weight, 0.0)
+        expected = standardised(chunk, plain.score(chunk, {"expert_weight": known}))
+        np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+def test_with_too_many_experts_for_ssra_the_others_blend(
+    one_good: tuple[Dataset, Dataset], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train, test = one_good
+    monkeypatch.setattr(ensemble, "MOST_EXPERTS", train.manifest.experts - 1)
+    model = only_ssra(bestinput=True)
+    params = fit(model, train, goal=GOAL)
+    assert not any("ssra" in name for name in params)
+    best = model_named("bestinput")
+    assert value(model, params, test) == value(best, fit(best, train, goal=GOAL), test)
 
 
 def test_parts_are_held_out_in_turn_of_a_selection_too(one_good: tuple[Dataset, Dataset]) -> None:

@@ -256,12 +256,12 @@ def test_a_blend_of_an_earlier_version_adds_its_members_up(halves: tuple[Dataset
 
 
 def test_members_of_a_blend_differ() -> None:
-    members = Blend(crf=4, lambdamart=2, lambdarank=0, combsum=False).members
+    members = Blend(crf=4, lambdamart=2, lambdarank=0, combsum=False, ssra=False).members
     trained = ["crf 1", "crf 2", "crf 3", "crf 4", "lambdamart 1", "lambdamart 2"]
     assert list(members) == ["bestinput 1", "rrf 1", *trained]
     assert len(set(members.values())) == 8
     with pytest.raises(UsageError, match="no members"):
-        Blend(crf=0, lambdamart=0, lambdarank=0, bestinput=False, rrf=False, combsum=False)
+        Blend(crf=0, lambdamart=0, lambdarank=0, bestinput=False, rrf=False, combsum=False, ssra=False)
     with pytest.raises(UsageError, match="whole number"):
         Blend(crf=1.5)
 
