@@ -189,7 +189,7 @@ def explain_command(
     "features",
     DATASET,
     option("-o", "--output", required=True, metavar="DIR", help="a directory of Parquet files"),
-    option("--kind", default="svd", metavar="KIND", help="svd or borda (default svd)"),
+    option("--kind", default="svd", metavar="KIND", help="svd, borda, cp or sums, which pairs have too (default svd)"),
     option("--pairs", default="log", metavar="NAME", help="binary, difference, normalised, log or all (default log)"),
     option("--rank", type=int, default=1, metavar="N", help="number of singular triplets of svd (default 1)"),
     flag("--combined", help="one set of features for the sum of all experts"),

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pytest
-from crowds import planted_votes
+from crowds import in_pieces, planted_votes
 from strategies import build_chunk, on_chunks
 
 from distagg.cli.main import main
 from distagg.dataset import Dataset
 from distagg.dataset.chunk import Chunk
-from distagg.engine import Fitted, judge_experts
+from distagg.engine import Fitted, features, judge_experts
 from distagg.engine.compare import evaluate_model
+from distagg.engine.dask import DaskRunner
 from distagg.engine.fitting.fit import fit
 from distagg.engine.inspect.attribution import explain
 from distagg.errors import UsageError
@@ -173,6 +176,41 @@ def test_features_of_lists_are_refused_for_pairs():
         UsageError, match=r"LambdaRank\(\) takes lists, but the dataset holds pairs; choose features=sums"
     ):
         fit(LambdaRank(), voted(4, 1)[0])
+
+
+def test_a_table_of_features_of_pairs():
+    dataset, votes, _ = voted(4, 1)
+    table = features(dataset, kind="sums", pairs="binary").to_pandas().set_index(["query", "item"])
+    rows = votes.to_pandas()
+    rows = rows[rows["expert"] == "good-0"]
+    for end, side, sign in (("won", "winner", 1.0), ("lost", "loser", -1.0)):
+        counts = rows.groupby(["query", side]).size()
+        expected = np.array([sign * counts.get(key, 0) / 12 for key in table.index])
+        np.testing.assert_allclose(table[f"good-0:{end}"], expected, atol=1e-12)
+    with pytest.raises(UsageError, match="choose kind sums"):
+        features(dataset)
+
+
+def test_the_chunks_of_one_query_are_refused():
+    _, _, votes = planted_votes(1, planted=ADVERSARIES)
+    labels = pa.table({"query": ["all"] * 12, "item": [f"i{i:02}" for i in range(12)], "label": [0, 1, 2] * 4})
+    with pytest.raises(UsageError, match="crf learns from whole queries"):
+        fit(Crf(), in_pieces(Dataset.from_arrow(votes, judgements=labels), 3))
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("settings", [{"mode": "average"}, {"mode": "gradient", "orders": 20}], ids=str)
+def test_the_same_bits_on_workers(settings: dict[str, Any], clusters: Callable[[int], DaskRunner]):
+    dataset, model = voted(40, 1)[0], Crf(rounds=3, **settings)
+    (whole,), block = dataset.chunks(), dataset.manifest.blocks[0]
+    pieces = tuple(whole.select(np.arange(40) % 5 == n) for n in range(5))
+    blocks = tuple(replace(block, entries=piece.n_pairs) for piece in pieces)
+    train = replace(dataset, held=pieces, manifest=replace(dataset.manifest, blocks=blocks))
+    assert len(train.plan()) == 5
+    here, there = fit(model, train), fit(model, train, runner=clusters(2))
+    assert here.keys() == there.keys()
+    for key in here:
+        np.testing.assert_array_equal(here[key], there[key])
 
 
 def test_a_start_from_the_quality_of_lists_is_refused():

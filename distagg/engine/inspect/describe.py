@@ -85,11 +85,11 @@ def features(
     Parameters
     ----------
     data
-        Lists of any kind that ``rank`` takes, with or without labels.
+        Lists of any kind that ``rank`` takes, with or without labels; for ``sums`` also pairs.
     kind
         ``svd``: the ``rank`` leading singular vectors u and v and singular values s of the expert's pair matrix;
-        ``borda``: Borda points; or ``cp``: u and v of the ``rank`` leading components of all experts' pair matrices
-        together (Candecomp/Parafac).
+        ``borda``: Borda points; ``cp``: u and v of the ``rank`` leading components of all experts' pair matrices
+        together (Candecomp/Parafac); or ``sums``: what items won and lost, which raw pairs have too.
     pairs
         How two ranks become a preference: binary, difference, normalised, log, or all (all but difference).
     rank
@@ -134,8 +134,8 @@ def features_to(
 
 
 def _work(dataset: Dataset, settings: FeatureSettings) -> Work:
-    if dataset.manifest.kind != "lists":
-        raise UsageError(f"features are computed from lists, but the dataset holds {dataset.manifest.kind}")
+    if dataset.manifest.kind != "lists" and settings.kind != "sums":
+        raise UsageError(f"features {settings.kind} are those of lists, but the dataset holds pairs; choose kind sums")
     if split_query(dataset):
         raise UsageError("features are computed from whole queries, but the dataset is partitioned by expert")
     return Work(_features_task, (dataset.experts, settings), ids=True)
