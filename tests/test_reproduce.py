@@ -13,7 +13,7 @@ from strategies import Query, build_chunk
 from distagg.dataset import Dataset
 from distagg.errors import UsageError
 from jobs.reproduce import __main__ as reproduce
-from jobs.reproduce import experiments, experts, letor, plan, stagg, store
+from jobs.reproduce import experiments, experts, letor, plan, rules, stagg, store
 from jobs.reproduce.experiments import Experiment
 from tests.reports.reading import Report
 
@@ -186,7 +186,20 @@ def test_lists_are_read_from_their_last_item(planted: Path) -> None:
 def test_points_of_niu_et_al() -> None:
     """Three items: n + 1 - place for listed items, nothing for others; queries and experts add up apart."""
     chunk = build_chunk([Query(3, {0: {1: 1.0, 0: 2.0}, 1: {1: 1.0}}), Query(2, {0: {1: 1.0, 0: 2.0}})], n_experts=2)
-    np.testing.assert_array_equal(experiments.points(chunk), [2, 6, 0, 1, 2])
+    np.testing.assert_array_equal(rules.points(chunk), [2, 6, 0, 1, 2])
+
+
+def test_wins_less_losses_are_counted_pair_by_pair() -> None:
+    random = np.random.default_rng(3)
+    ranks = [{e: {i: float(random.integers(1, 9)) for i in random.permutation(4)[:3]} for e in range(3)} for _ in "ab"]
+    chunk = build_chunk([Query(4, lists) for lists in ranks], n_experts=3)
+    expected = [
+        sum(np.sign(sum(of[j] - of[i] for of in lists.values() if i in of and j in of)) for j in range(4) if j != i)
+        for lists in ranks
+        for i in range(4)
+    ]
+    np.testing.assert_array_equal(rules.net_wins(chunk), expected)
+    assert any(expected)
 
 
 def test_every_procedure_is_of_a_row_that_a_paper_prints() -> None:

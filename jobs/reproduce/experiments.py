@@ -76,22 +76,6 @@ def model_row(
         return five_folds(turned_round(dataset) if backwards else dataset, scores, learned)
 
 
-def points_row(dataset: Dataset) -> dict[str, Any]:
-    """Borda count as Niu et al. 2013 print it: lists read from their last item, n + 1 - place points, or none."""
-    return five_folds(turned_round(dataset), lambda fold: points, [])
-
-
-def points(chunk: Chunk) -> Floats:
-    """n + 1 - place for every list that holds the item, n items in the query."""
-    lists = np.repeat(np.arange(chunk.n_queries), np.diff(chunk.list_offsets))
-    query = np.repeat(lists, np.diff(chunk.entry_offsets))
-    n_items = np.diff(chunk.item_offsets)[query]
-    found: Floats = np.bincount(
-        chunk.item_offsets[query] + chunk.entry_item, n_items + 1 - chunk.entry_rank, chunk.n_items
-    )
-    return found
-
-
 def turned_round(dataset: Dataset) -> Dataset:
     """The dataset in memory with every list read from its last item; ranks are places."""
 

@@ -32,7 +32,9 @@ LISTED_ONLY = (
     "As the paper: pairs of two items that an expert lists (unlisted=ignore); by default an item that a list leaves "
     "out stands behind those in it. bradley_terry, plackett_luce and the MPM take 100 plain gradient steps from 0 "
     "(solver=gradient), of a length that the papers do not tell, the MPM with variances. borda and cps, whose figures "
-    "are those of the LETOR website, read every list from its last item: so borda gives them to the last digit."
+    "are those of the LETOR website, read every list from its last item: so borda gives them to the last digit. "
+    "condorcet is wins less losses, majorities by summed rank differences, which gives them to the last digit too; svp "
+    "makes one step."
 )
 CRF_AS_THE_PAPER = (
     "crf, as the paper: without our potential c / (c + rank), 300 passes, the last weights; the energy divides pair "

@@ -15,6 +15,7 @@ from distagg.models import model_named
 from distagg.reports.paper_page import Figures, Finding, Row
 from distagg.types import Floats
 from jobs.reproduce.experiments import DRAWS, PERSISTENCE, Experiment
+from jobs.reproduce.rules import RULES
 
 HERE = Path(__file__).parent
 PAPERS: dict[str, Any] = tomllib.loads((HERE / "papers.toml").read_text(encoding="utf-8"))
@@ -32,7 +33,6 @@ LISTED = {"unlisted": "ignore"}  # pairs of listed items alone, as the papers ha
 PAPER_RULES = {"contest": "paper", "unlisted": "average"}
 STEPS = {"solver": "gradient", "prior": "none", "steps": 100}  # all that the papers take, from scores of 0
 VARIANCES = {**LISTED, "pairs": "difference", "variance": True, "solver": "gradient", "steps": 100, "rate": 1.0}
-POINTS = "points"  # no model: experiments.points_row
 ROWS: dict[str, tuple[str, dict[str, Any]]] = {  # rows that are not a model with its defaults
     "mclk": ("mc4", {"local_kemeny": True}),
     "cps, theta=learn": ("cps", {"theta": "learn"}),
@@ -44,11 +44,12 @@ ROWS: dict[str, tuple[str, dict[str, Any]]] = {  # rows that are not a model wit
     "plackett_luce, as the paper": ("plackett_luce", {**LISTED, **STEPS, "rate": 6e-4}),
     "borda, as the paper": ("borda", {"discount": False, "unlisted": "average"}),
     "cps, as the paper": ("cps", {"theta": "learn"}),
-    "svp, as the paper": ("svp", {**LISTED, "pairs": "normalised", "joint": "sum"}),
+    "condorcet, as the paper": ("net_wins", {}),
+    "svp, as the paper": ("svp", {**LISTED, "pairs": "difference", "steps": 1}),
     "theta_mpm, as the paper": ("theta_mpm", VARIANCES),
     "theta_sup_mpm, as the paper": ("theta_sup_mpm", VARIANCES),
     "bestinput, as Niu et al.": ("bestinput", {}),
-    "borda, as Niu et al.": (POINTS, {}),
+    "borda, as Niu et al.": ("points", {}),
     "mclk, as Niu et al.": ("mc4", {"local_kemeny": True}),
     "mpm, as Niu et al.": ("mpm", VARIANCES),
     "rrf, as Niu et al.": ("rrf", {}),
@@ -88,13 +89,9 @@ STOP = {  # the validation metric that a row is stopped by, where it is not the 
 }
 PROCEDURES: dict[str, dict[str, str]] = {  # table of papers.toml -> row -> the row with the paper's procedure
     "letor": {
-        "svp": "svp, as the paper",
-        "condorcet": "condorcet, listed only",
         "lambdarank": "lambdarank, mode=serial",
-        **{
-            row: f"{row}, as the paper"
-            for row in ("borda", "cps", "bradley_terry", "plackett_luce", "theta_mpm", "theta_sup_mpm", "crf")
-        },
+        **{row: f"{row}, as the paper" for row in ("borda", "cps", "svp", "condorcet", "bradley_terry")},
+        **{row: f"{row}, as the paper" for row in ("plackett_luce", "theta_mpm", "theta_sup_mpm", "crf")},
     },
     "lists": {
         "plackett_luce": "plackett_luce, listed only",
@@ -161,9 +158,9 @@ def row_experiments(plan: Plan, data: str, row: str) -> list[Experiment]:
     """A row's experiments: one, or one for each seed where the model draws."""
     model, settings = ROWS.get(row, (row, {}))
     settings = {**settings, **BY_DATA.get(row, {}).get(data, {})}
-    if model == POINTS:
-        return [Experiment(f"{data} {POINTS}", "points_row", data, {}, LARGER[data])]
     more: dict[str, Any] = {"backwards": True} if row in BACKWARDS else {}
+    if model in RULES:
+        return [Experiment(f"{data} {model}", "rule_row", data, {"rule": model, **more}, LARGER[data])]
     more |= {"stop": STOP[row]} if row in STOP else {}
     seeded = plan.seeds if hasattr(model_named(model), "seed") else 1
     cost = LARGER[data] * SECONDS.get(model, 2.5)
@@ -184,7 +181,7 @@ def row_experiments(plan: Plan, data: str, row: str) -> list[Experiment]:
 def able(rows: Sequence[str]) -> list[str]:
     """Those whose models' packages are installed."""
     models = {row: ROWS.get(row, (row, {}))[0] for row in rows}
-    packages = {row: "" if model == POINTS else model_named(model).package for row, model in models.items()}
+    packages = {row: "" if model in RULES else model_named(model).package for row, model in models.items()}
     return [row for row, package in packages.items() if not package or find_spec(package)]
 
 

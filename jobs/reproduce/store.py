@@ -24,7 +24,7 @@ import distagg
 from distagg.dataset import Dataset
 from distagg.dataset.manifest import MANIFEST
 from distagg.errors import DistaggError
-from jobs.reproduce import experiments, held_out, ratings
+from jobs.reproduce import experiments, held_out, ratings, rules
 from jobs.reproduce.experiments import Experiment
 
 COMPUTES = ("dataset", "engine", "jit.py", "metrics", "models", "ordering.py", "sources", "types.py")
@@ -32,7 +32,7 @@ LIBRARIES = ("numpy", "scipy", "numba", "pyarrow", "lightgbm")
 KINDS: dict[str, Callable[..., dict[str, Any]]] = {
     function.__name__: function
     for function in (
-        experiments.model_row, experiments.points_row, experiments.unused_experts, experiments.expert_weights,
+        experiments.model_row, rules.rule_row, experiments.unused_experts, experiments.expert_weights,
         experiments.hard_queries,
         experiments.robustness, experiments.ranking_time, ratings.completed, ratings.constants, ratings.ends,
         held_out.held_out_users, held_out.held_out_pairs,
@@ -76,7 +76,7 @@ class Store:
 def code() -> str:
     """A hash of the source that computes; drawing may change without measuring again."""
     root = Path(distagg.__file__).parent
-    files = [Path(__file__).with_name(f"{name}.py") for name in ("experiments", "ratings")]
+    files = [Path(__file__).with_name(f"{name}.py") for name in ("experiments", "held_out", "ratings", "rules")]
     files += [*(file for part in COMPUTES for file in [root / part, *sorted((root / part).rglob("*.py"))])]
     total = hashlib.sha256(" ".join(f"{name} {_version(name)}" for name in LIBRARIES).encode())
     for file in files:
