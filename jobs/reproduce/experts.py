@@ -199,7 +199,7 @@ def unused(plan: Plan, found: Found) -> Finding:
         for name, runs in result["means"].items():
             values = 100.0 * np.array(runs)
             spread = values.std(axis=0, ddof=1)[:5].tolist() if len(runs) > 1 else []
-            printed, reason = PAPERS["unused"].get(name, ()), REASONS["unused"].get(name, "")
+            printed, reason = PAPERS["unused"].get(name, ()), REASONS.get("unused", {}).get(name, "")
             again = by_paper[name].tolist() if printed and not settings else ()
             rows.append(Row(name, values.mean(axis=0)[:5].tolist(), printed, spread, reason, again))
         often = ", ".join(f"{who} in {n}" for who, n in sorted(result["unused"].items(), key=lambda one: -one[1]))
