@@ -198,16 +198,25 @@ def hard_queries(dataset: Dataset, items: int) -> dict[str, Any]:
     return {"queries": queries, "turned": list(turned), "lost": lost, "shown": shown}
 
 
-def robustness(dataset: Dataset, model: str, draws: int, seed: int) -> dict[str, Any]:
+def robustness(
+    dataset: Dataset,
+    model: str,
+    draws: int,
+    seed: int,
+    settings: Mapping[str, Any] | None = None,
+    backwards: bool = False,
+) -> dict[str, Any]:
     """NDCG@5 of a model that learns nothing with some of the experts; draws are the same for all models."""
-    made, chunks, experts = model_named(model), list(dataset.chunks(ids=False)), len(dataset.experts)
+    made, experts = model_named(model, dict(settings or {})), len(dataset.experts)
+    chunks = list((turned_round(dataset) if backwards else dataset).chunks(ids=False))
     found: dict[str, list[float]] = {}
     for size in (size for size in SIZES if size <= experts):
         found[str(size)] = []
         for draw in range(draws):
             random = np.random.default_rng(np.random.SeedSequence([seed, size, draw]))
             chosen = random.choice(experts, size, replace=False)
-            found[str(size)].append(_mean_of_parts(made, [of_experts(chunk, chosen) for chunk in chunks]))
+            with stopping(settings or {}):
+                found[str(size)].append(_mean_of_parts(made, [of_experts(chunk, chosen) for chunk in chunks]))
     return {"sizes": found}
 
 
