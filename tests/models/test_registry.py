@@ -88,7 +88,7 @@ def test_names_and_one_model_import_no_other() -> None:
         "MODELS['rrf']; print(*sorted(name for name in sys.modules if name.startswith('distagg.models.')))"
     )
     families = {name.split(".")[2] for name in run(script, Path.cwd()).split()}
-    shared = {"base", "lists", "outcome", "pairs", "registry", "rounds", "weights"}
+    shared = {"base", "compared", "lists", "outcome", "pairs", "registry", "rounds", "weights"}
     assert families == shared | {"completion", "positional"}
 
 

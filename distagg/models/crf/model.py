@@ -44,7 +44,8 @@ from distagg.models.crf.kernels import (
     normalise,
     score_lists,
 )
-from distagg.models.crf.orders import Orders, climb_orders, draw_orders, fill_values
+from distagg.models.crf.orders import draw_orders
+from distagg.models.crf.orders_kernels import Orders, climb_orders, fill_values
 from distagg.models.lists import NORMALISED, PAIR_FUNCTIONS, TOP
 from distagg.models.pairs import check_ranks, list_arrays, pair_ranks, won_and_lost, won_and_lost_names
 from distagg.models.rounds import Params, kept

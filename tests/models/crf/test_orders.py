@@ -14,7 +14,8 @@ from strategies import Query, build_chunk
 from distagg.errors import UsageError
 from distagg.models.crf.kernels import Potentials
 from distagg.models.crf.model import Crf, position_weights
-from distagg.models.crf.orders import Orders, climb_orders, draw_orders
+from distagg.models.crf.orders import draw_orders
+from distagg.models.crf.orders_kernels import Orders, climb_orders
 from distagg.types import INDEX, NO_LABEL, OFFSET
 
 METRICS = ("ndcg", "ndcg@3", "p@3", "map", "err", "rbp")
