@@ -86,7 +86,7 @@ def test_a_blend_does_not_lose_to_its_members_where_one_expert_is_best(one_good:
 
 
 def only_ssra(**given: bool) -> Blend:
-    return Blend(crf=0, lambdamart=0, lambdarank=0, rrf=False, combsum=False, **given)
+    return Blend(crf=0, lambdamart=0, lambdarank=0, rrf=False, combsum=False, ssra=True, **given)
 
 
 def test_a_blend_of_ssra_alone_is_ssra_and_unseen_experts_are_ignored(one_good: tuple[Dataset, Dataset]) -> None:
