@@ -275,14 +275,19 @@ class Matrix:
                 time.sleep(0.05)
                 seen = [p for p in _children(driver.pid) if "spawn_main" in " ".join(_command(p))]
             time.sleep(self.draw.uniform(min(0.5, latest / 2), latest))
-            if '"finished"' in (run / "events.jsonl").read_text():  # too late to disturb anything: sooner, next time
+            with suppress(ProcessLookupError):
+                driver.send_signal(signal.SIGSTOP)  # so that it cannot finish while its workers are struck
+            alive = [process for process in seen if process.is_running()]
+            if len(alive) < 2 or '"finished"' in (run / "events.jsonl").read_text():  # too late: sooner, next time
                 latest /= 2
+                driver.send_signal(signal.SIGCONT)
                 driver.wait(timeout=300)
                 continue
             wanted -= 1
-            for process in seen if fault == "all workers killed" else self.draw.sample(seen, min(1, len(seen))):
+            for process in alive if fault == "all workers killed" else self.draw.sample(alive, 1):
                 with suppress(psutil.NoSuchProcess):
                     hit += _strike(process, fault)
+            driver.send_signal(signal.SIGCONT)
             code = driver.wait(timeout=300)
             self.kills += hit if "SIGSTOP" not in fault else 0
             self.count(fault, job, run, happened=hit > 0, code=code, clean=code == 4)
