@@ -77,7 +77,7 @@ class Blend(Model):
 
     @property
     def usual(self) -> tuple[str, ...]:
-        """The kinds that count, with equal weights, unless held-out queries say otherwise: crf, lambdamart, ssra."""
+        """The kinds that get equal weights unless held-out queries choose others: crf, lambdamart, ssra."""
         trained = [kind for kind in TRAINED if kind in self.kinds]
         some = [kind for kind in trained if kind != "lambdarank"] or trained
         return tuple(["ssra", *some] if self.ssra else some) or self.kinds
@@ -101,7 +101,7 @@ class Blend(Model):
 
     @staticmethod
     def turn(member: str) -> int:
-        """The number of a member among its kind, from 0: which part of the labelled queries it holds out."""
+        """The member's number within its kind, from 0; it decides which part of the labelled queries it holds out."""
         return int(member.rpartition(" ")[2]) - 1
 
     @staticmethod
@@ -120,7 +120,7 @@ class Blend(Model):
         return arrays
 
     def kind_score(self, chunk: Chunk, kind: str, learned: Mapping[str, Params]) -> Floats:
-        """The scores of those members of a kind that have parameters, standardised, added up, standardised again."""
+        """The standardised sum of the standardised scores of a kind's members; members without parameters are skipped."""
         total = np.zeros(chunk.n_items)
         for member, model in self.members.items():
             if self.kind_of(member) == kind and member in learned:

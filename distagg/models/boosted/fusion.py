@@ -1,7 +1,7 @@
 """A plain fusion rule whose settings and weights are learned from labels: a member of blend.
 
-Experts are weighted by a power of how good each is alone on labelled queries. The power, the rule's constant or norm
-and the depth of lists are the only things that are chosen, so few labels are enough.
+An expert's weight is a power of its own metric on the labelled queries. Only the power, the rule's constant or norm,
+and the depth of lists are learned, so few labels are enough.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ POWERS = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 
 @dataclass(frozen=True, kw_only=True)
 class Fusion(Model):
-    """``rrf`` or ``combsum`` as learned; experts unseen in training are ignored."""
+    """``rrf`` or ``combsum`` with learned settings. Experts unseen in training are ignored."""
 
     name: ClassVar[str] = "fusion"
     summary: ClassVar[str] = "a fusion rule with settings and weights from labels"

@@ -1,4 +1,4 @@
-"""Scores of boosted trees on sparse features: one query's rows at a time are spread out, then every tree is walked."""
+"""Scores of boosted trees on sparse features: make one query's rows dense, then evaluate every tree on them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Trees(NamedTuple):
 
 @kernel
 def leaf_value(trees: Trees, t: int, features: Floats) -> float:
-    """What tree t says of an item with these features (columns,)."""
+    """The value of the leaf of tree t that an item with these features (columns,) reaches."""
     root = trees.starts[t]
     n = root
     while trees.column[n] >= 0:
@@ -33,7 +33,7 @@ def leaf_value(trees: Trees, t: int, features: Floats) -> float:
 
 @kernel
 def spread_rows(q: int, rows: Rows, places: Offsets, common: Floats, common_places: Offsets, features: Floats) -> None:
-    """Fill ``features`` (items of query q or more, columns). What an expert says of an item that it leaves out is 0."""
+    """Write the dense features of query q to ``features`` (at least its items, columns); 0 where an expert omits an item."""
     begin, size = rows.item_offsets[q], rows.item_offsets[q + 1] - rows.item_offsets[q]
     for i in range(size):
         for c in range(features.shape[1]):

@@ -1,7 +1,7 @@
 """lambdamart: boosted trees on features of every expert's list. Burges 2010.
 
-LightGBM (an optional extra) grows the trees. They are saved as plain arrays, so ranking needs no LightGBM. Features are
-what an item won and lost in an expert's list, as in the CRF, and the scores of a few unsupervised models.
+LightGBM (an optional extra) grows the trees. They are saved as plain arrays, so ranking needs no LightGBM. The features
+are those of the CRF (how much an item won and lost in each expert's list) and the scores of a few unsupervised models.
 """
 
 from __future__ import annotations
@@ -103,11 +103,11 @@ class LambdaMart(Model):
         return FeatureSettings(self.features, self.pairs, self.rank)
 
     def _owners(self, chunk: Chunk) -> int:
-        """How many sets of columns there are: one for every expert, or one that all share."""
+        """The number of sets of columns: one for every expert, or one that all experts share."""
         return 1 if self.features != "won" and self._settings.shared else chunk.n_experts
 
     def _said(self, chunk: Chunk) -> Features:
-        """Features of entries, without the missing-expert bias: trees see by themselves which expert is missing."""
+        """Features of entries, without the missing-expert bias, because a tree can split on missing experts by itself."""
         if self.features == "won":
             values = won_and_lost(self.name, chunk, PAIRS, RECIPROCAL)[:, 1:]
             expert = np.repeat(chunk.list_expert, np.diff(chunk.entry_offsets))

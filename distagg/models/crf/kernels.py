@@ -6,8 +6,8 @@ it subtracts the bias instead: this shifts all items of a query by the same amou
 
 Expectations (equations 4 and 5): a ranking's log weight is sum_p score(item at p) / log(p + 1). That and every metric
 here are sums over positions of terms that depend only on the set placed before and the item placed now, so one pass
-back and one forth over subsets gives the expected metric and its gradient: O(2^e e) for e items instead of O(e! e).
-Samples and the worth of their gains do not depend on the weights, and are computed before a pass over the queries.
+backward and one forward over subsets gives the expected metric and its gradient: O(2^e e) for e items instead of
+O(e! e). Samples and their normalised gains do not depend on the weights, so they are computed before training.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def score_list(
     sums: Floats,  # (2, P) to work in: of all values of the list, and of those ahead
     score: Floats,  # (items,) of the query, added to
 ) -> None:
-    """One list's weights times potentials. Entries that tie have one potential, which is worked out once."""
+    """Add one list's weights times potentials to the scores. The potential of a tie group is computed once."""
     count, last, start, group = len(functions), len(item), 0, 0
     share, first = 1.0 / max(len(score), 1), count_top(rank, top)
     for p in range(count):
@@ -351,8 +351,8 @@ def fill_states(kind: int, size: int, gains: Floats, field: Field, room: Room) -
 
 @kernel
 def pass_back(size: int, gains: Floats, shares: Floats, field: Field, room: Room) -> None:
-    """For every set: log weight of all that may follow (in logs: nothing underflows), the probability of each next
-    item, the metric still to come."""
+    """For every set of items already placed: the log weight of all continuations, the probability of each next item,
+    and the expected metric of the positions that follow. Logs keep small weights from underflowing."""
     score, follow, ahead, choice = room.score, room.follow, room.ahead, room.choice
     full = (1 << size) - 1
     follow[full], ahead[full] = 0.0, 0.0
@@ -382,7 +382,7 @@ def pass_back(size: int, gains: Floats, shares: Floats, field: Field, room: Room
 
 @kernel
 def pass_forth(size: int, gains: Floats, shares: Floats, field: Field, room: Room) -> None:
-    """For every set: the probability of reaching it and the metric gathered on the way; from them the slopes."""
+    """For every set: the probability of reaching it and the metric gathered until there; then the gradient by score."""
     reach, behind, slope, mean = room.reach, room.behind, room.slope, room.ahead[0]
     full = (1 << size) - 1
     for s in range(full + 1):
@@ -405,7 +405,7 @@ def pass_forth(size: int, gains: Floats, shares: Floats, field: Field, room: Roo
 
 @kernel
 def likelihood(size: int, labels: Floats, field: Field, room: Room) -> float:  # labels (most,)
-    """The log probability that no item stands behind one of a lower label; items of one label may stand in any order.
+    """The log probability that items are sorted by descending label; items with the same label may be in any order.
 
     It is the log weight of the orders that agree with the labels, less that of all orders. The slope of either by an
     item's score is the expected weight of the item's position among those orders.
@@ -420,7 +420,7 @@ def likelihood(size: int, labels: Floats, field: Field, room: Room) -> float:  #
 def add_positions(agreeing: bool, sign: float, size: int, labels: Floats, field: Field, room: Room) -> float:
     """Add ``sign`` times the expected weight of every item's position to the slopes; returns the orders' log weight.
 
-    Over all orders, or over those that agree with the labels: there the next item has the highest label that is left.
+    It sums over all orders, or over those that agree with the labels: there every next item has the highest label left.
     """
     score, follow, reach, choice, slope = room.score, room.follow, room.reach, room.choice, room.slope
     full = (1 << size) - 1

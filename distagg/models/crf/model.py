@@ -7,8 +7,8 @@ bias. Training takes a few items of each query at a time, at least one of every 
 the expected metric under the field, or of the likelihood of the labels' order. With ``orders`` it takes all labelled
 items of a query, and some orders of them (``crf.orders``). Ranking sorts by score: one pass over the entries.
 
-Queries that have no two items with different labels teach nothing and are passed over; with more labels than the sample
-holds, random ones of them are represented.
+Queries whose labels are all equal have no gradient and are skipped. If a query has more different labels than the
+sample has items, the sample represents a random choice of the labels.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ HIDDEN = 0.2  # mixed sharing: how often a known expert's list is treated as an 
 
 
 def _pair_choices() -> Iterator[str]:
-    """The pair functions alone, and any of them together: log+binary."""
+    """The names of the pair functions, and of all combinations of them, such as log+binary."""
     names = ("log", "binary", "normalised", "difference", "top")
     for count in range(1, len(names) + 1):
         for some in combinations(names, count):
@@ -163,7 +163,7 @@ class Crf(Leaning):
         return weights
 
     def prepare(self, chunk: Chunk) -> dict[str, np.ndarray]:
-        """Potentials of the labelled items, which alone are sampled, item by item; and where each item's are."""
+        """Potentials grouped by item, and where each item's potentials start; labelled items only, as only they are sampled."""
         lists, start = by_expert(chunk), np.zeros(chunk.n_items + 1, dtype=np.int64)
         entry, holder = np.zeros(lists.n_entries, dtype=np.int64), np.zeros(lists.n_entries, dtype=np.int64)
         index_by_item(*_shape(lists), lists.entry_item, start, entry, holder)
@@ -240,7 +240,7 @@ class Crf(Leaning):
         return len(sizes)
 
     def _orders(self, chunk: Chunk, labels: Labels, highest: float) -> Orders:
-        """The orders of a chunk's queries, and what each is worth."""
+        """The drawn orders of a chunk's queries, and the metric of each order."""
         orders = draw_orders(chunk, labels, int(self.orders), self.seed)
         sizes = np.diff(orders.start)
         gain, discount, kind, how = metric_terms(self.metric, int(sizes.max(initial=1)), labels, highest)
@@ -264,7 +264,7 @@ class Crf(Leaning):
 
 
 def metric_terms(metric: str, most: int, labels: Labels, highest: float) -> tuple[Floats, Floats, int, int]:
-    """A metric as the field takes it: gains of items, discounts of ``most`` positions, its state, its normaliser.
+    """What the field needs of a metric: gains of items, discounts of ``most`` positions, kind of state, normaliser.
 
     ndcg has gains of 2^label - 1 and discounts of log 2 / log(position + 1); p divides by its depth, or by the sample
     where that is smaller; rbp's persistence is 0.8. Labels above 0 are relevant. likelihood has

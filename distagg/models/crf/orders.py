@@ -1,13 +1,13 @@
 """The expected metric over a fixed set of orders of a query, as in BoltzRank (Volkovs & Zemel 2009).
 
 The orders of each query are drawn once, before training, and cover all its labelled items, where the exact expectation
-takes a few items at a time. Probabilities are those of the field among these orders. Cost of a query and round: orders
-x items; the orders are kept in memory.
+takes a few items at a time. The field's probabilities are normalised over these orders. Each round costs orders x items
+for a query; the orders are kept in memory.
 
-From BoltzRank comes the fixed set of orders; the weight of an order is that of ``crf``, and the way of drawing is our
-own. Among random orders of many items hardly one is good. So an order sorts items by strength x label plus Gumbel noise
-(a draw from Plackett-Luce's distribution), and the strengths of a query's orders rise from 0 (any order) to
-``STRONGEST``.
+The fixed set of orders is BoltzRank's idea. The weight of an order is that of ``crf``, and the orders are drawn in a
+different way: uniformly random orders of many items are almost all poor, so each order sorts the items by strength x
+label plus Gumbel noise (a draw from a Plackett-Luce distribution). The strength rises from 0 (a uniformly random order)
+to ``STRONGEST`` over the orders of a query.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ STRONGEST = 3.0
 
 
 def draw_orders(chunk: Chunk, labels: Labels, count: int, seed: int) -> Orders:
-    """Draw orders of the queries with different labels (I,), the same in any chunk; their values are 0."""
+    """Draw orders for the queries whose labels (I,) differ. The draw does not depend on the chunk; values start at 0."""
     strength = np.linspace(0.0, STRONGEST, count)[:, None]
     start, items, orders = [0], [np.zeros(0, OFFSET)], [np.zeros(0, INDEX)]
     for q in range(chunk.n_queries):

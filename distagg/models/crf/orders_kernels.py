@@ -27,7 +27,7 @@ def fill_values(
     shares: Floats,  # (items,) discounts of positions, query after query, divided by the query's normaliser
     orders: Orders,
 ) -> None:
-    """The metric of every order, from its terms: gain x discount x state of what stands before."""
+    """The metric of every order: the sum over positions of gain x discount x the state left by the items before."""
     count = orders.value.shape[1]
     for n in range(len(orders.value)):
         first, size = orders.start[n], orders.start[n + 1] - orders.start[n]

@@ -62,7 +62,7 @@ def unit_rows(factor: Floats) -> None:
 
 @kernel
 def fit_lists(lists: SortedLists, first: int, u: Floats, v: Floats, w: Floats, square: Floats) -> float:
-    """The best w given u and v; returns what the three explain."""
+    """The best w given u and v; returns the explained sum of squares."""
     parts, n_lists = w.shape
     unused = np.zeros(u.shape[1])
     for r in range(parts):
@@ -103,7 +103,10 @@ def decompose(
     v: Floats,  # (parts, items)
     w: Floats,  # (parts, lists) filled
 ) -> int:
-    """One query's factors; returns the steps taken. Ends when what is explained grows by less than ``tolerance``."""
+    """Compute one query's factors; returns the number of steps.
+
+    It stops when a step raises the explained sum of squares by less than ``tolerance``.
+    """
     square, before = np.empty((len(u), len(u))), 0.0
     for step in range(steps + 1):
         unit_rows(u)
@@ -119,7 +122,7 @@ def decompose(
 
 @kernel
 def sign_of(row: Floats) -> float:
-    """Of a row's sum, or where that is 0 up to rounding of its first entry that is not."""
+    """The sign of a row's sum; if the sum is 0 up to rounding, the sign of the row's first nonzero entry."""
     total, lead = 0.0, 0.0
     for i in range(len(row)):
         total += row[i]

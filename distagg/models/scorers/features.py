@@ -1,8 +1,8 @@
 """Features of items: a short row of numbers for every item of an expert's list.
 
 Volkovs & Zemel 2014, section 3.5.1.
-A row for every entry (item, expert), none where an expert leaves the item out: O(entries) to hold and to use. Each row
-ends with a number that stands for the missing-expert bias, see ``Features``.
+There is one row for every entry (item, expert) and none where an expert omits the item, so features take O(entries)
+memory and time. The last number of a row belongs to the missing-expert bias, see ``Features``.
 """
 
 from __future__ import annotations
@@ -30,11 +30,13 @@ CP_STEPS, CP_TOLERANCE = 200, 1e-9
 
 @dataclass(frozen=True, slots=True)
 class FeatureSettings:
-    """Which features: ``rank`` is that of svd and cp, ``pairs`` theirs and of sums; ``combined`` makes one set for all.
+    """Which features to compute.
 
-    cp (u and v of a decomposition of all experts' matrices at once) is such a set by itself. sums are what each item
-    won and lost in the pairs of an expert: the potentials of crf, and the one kind that raw pairs have.
-    The singular values of ``difference`` are in ranks; those of the other pair functions are at most 1 for one list.
+    ``rank`` is the rank of svd and cp; ``pairs`` is the pair function of svd, cp and sums. With ``combined``, all
+    experts of a query share one set of features; cp, which decomposes the matrices of all experts together, always
+    does. sums are how much each item won and lost in the pairs of an expert: the potentials of crf, and the only
+    features of raw pairs. The singular values of ``difference`` are in ranks; those of the other pair functions are at
+    most 1 for one list.
     """
 
     kind: str = "svd"
@@ -82,8 +84,8 @@ class FeatureSettings:
 class Features:
     """Rows of a chunk's queries, one after the other.
 
-    The last column is -1: with weight b, an expert that leaves an item out raises it by b above what an expert that
-    lists it gives, which is the missing-expert bias of the papers up to a number that all items of a query share.
+    The last column is -1. With weight b, an expert that lists an item subtracts b from its score. Up to a constant that
+    all items of a query share, this equals the missing-expert bias of the papers, which adds b to unlisted items.
     """
 
     offsets: Offsets  # (Q + 1,)
@@ -119,7 +121,7 @@ def chunk_features(chunk: Chunk, settings: FeatureSettings) -> Features:
 
 
 def kept_features(chunk: Chunk, whole: Features, kept: Bools) -> Features:
-    """The rows of the items where the mask (I,) is true, numbered as in ``chunk.keep_items(kept)``."""
+    """The rows of the items that the mask ``kept`` (I,) selects, numbered as in ``chunk.keep_items(kept)``."""
     owner = np.repeat(np.arange(chunk.n_queries), np.diff(whole.offsets))
     item = chunk.item_offsets[owner] + whole.item
     rows, before = kept[item], np.concatenate([[0], np.cumsum(kept)])
@@ -129,7 +131,7 @@ def kept_features(chunk: Chunk, whole: Features, kept: Bools) -> Features:
 
 
 def _points(chunk: Chunk, combined: bool) -> Floats:
-    """Items of the query that an entry leaves behind, over their number; combined: the mean over the query's lists."""
+    """The share of the query's items that each entry is ranked above; if combined, the mean over the query's lists."""
     lists = np.diff(chunk.list_offsets)
     size = np.repeat(np.repeat(np.diff(chunk.item_offsets), lists), np.diff(chunk.entry_offsets))
     points: Floats = (size - mid_positions(chunk.entry_offsets, chunk.entry_rank)) / np.maximum(size, 1)
@@ -143,14 +145,14 @@ def _mean(chunk: Chunk, values: Floats) -> Floats:  # (E,) -> (I,)
 
 
 def _values(chunk: Chunk, function: str) -> Floats:
-    """What the entries' ranks are worth."""
+    """The value of each entry's rank under the pair function."""
     code = pair_function("features", function, chunk)
     nobody = np.zeros(chunk.n_lists, dtype=OFFSET)
     return rank_values(chunk, nobody, code)[0]
 
 
 def _fill_triplets(chunk: Chunk, function: str, settings: FeatureSettings, out: Floats, at: int) -> None:
-    """Fill U, singular values and V, by entry; shared: by item, of the sum of the query's matrices; from column at."""
+    """Fill U, singular values and V from column ``at`` on: by entry, or by item if all lists of a query share them."""
     value, sizes, n_lists = _values(chunk, function), np.diff(chunk.item_offsets), chunk.n_lists
     if settings.shared:
         lists, rows, scale, place = chunk.list_offsets, chunk.item_offsets, sizes, chunk.entry_item
@@ -165,7 +167,7 @@ def _fill_triplets(chunk: Chunk, function: str, settings: FeatureSettings, out: 
 
 
 def _factors(chunk: Chunk, function: str, settings: FeatureSettings) -> Floats:
-    """Rows of U and V, by item, of all the query's matrices; the triplets of their sum are the start."""
+    """The cp factors U and V by item, starting from the singular triplets of the sum of the query's matrices."""
     parts = settings.rank
     start = np.zeros((chunk.n_items, 3 * parts))
     _fill_triplets(chunk, function, settings, start, 0)

@@ -1,8 +1,8 @@
-"""The scoring function of items on feature rows, linear or with hidden layers; its gradient; LambdaRank's objective.
+"""Scores of items from feature rows (linear or with hidden layers), their gradient, and LambdaRank's objective.
 
-LambdaRank takes pairs of differently labelled items, weighted by what their exchange would do to a metric: Volkovs &
-Zemel 2014, section 3.5.2; Burges, Ragno & Le 2006. Exchanging two positions changes the metric by O(1) terms, read off
-running sums along the ranking. Cost of a query: its entries, and the items above the lowest label times all items.
+LambdaRank sums over pairs of differently labelled items, each weighted by how much swapping the two changes a metric:
+Volkovs & Zemel 2014, section 3.5.2; Burges, Ragno & Le 2006. Running sums along the ranking give the change of a swap
+in O(1). Cost of a query: its entries, plus the items above the lowest label times all items.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Rows(NamedTuple):
 
 
 class Net(NamedTuple):
-    """What is learned: D layers of as many units each. A linear function is one layer of one unit, with output 1."""
+    """The learned weights: D layers of equally many units. A linear function is one layer of one unit, with output 1."""
 
     weight: Floats  # (experts, width, units)
     bias: Floats  # (D, units)
@@ -47,9 +47,9 @@ def label_range(labels: Labels) -> tuple[float, float]:
 
 @kernel
 def unit_state(rows: Rows, net: Net) -> Floats:
-    """An array (D + 1, longest query or units, units) for ``forward`` to fill: what units give, layer by layer.
+    """An array (D + 1, longest query or units, units) that ``forward`` fills with the output of each unit by layer.
 
-    Its last layer is for ``backward`` to work in.
+    The last layer is scratch memory for ``backward``.
     """
     depth, units = net.bias.shape
     longest = units
@@ -101,8 +101,8 @@ def score_rows(hidden: bool, rows: Rows, net: Net, score: Floats) -> None:
 def backward(q: int, hidden: bool, step: float, rows: Rows, net: Net, force: Floats, state: Floats, new: Net) -> None:
     """Add ``step`` times the gradient to ``new``, which may be ``net``.
 
-    It takes the gradient of the items' scores (``force``) and the state that ``forward`` left; layer by layer from the
-    last, what a unit gave is replaced by the gradient of its input.
+    ``force`` is the gradient by the items' scores, and the state is that of ``forward``. From the last layer to the
+    first, the output of each unit is replaced by the gradient of the unit's input.
     """
     begin, size = rows.item_offsets[q], rows.item_offsets[q + 1] - rows.item_offsets[q]
     depth, units = net.bias.shape
@@ -156,12 +156,12 @@ class Goal(NamedTuple):
 
 @kernel
 def walk_down(metric: int, highest: float, labels: Labels, order: Offsets) -> Floats:  # (size,), (size,) -> (4, size)
-    """Rows gain, run, sums and (of labelled items, for ndcg and rbp) discount, by position: what ``exchange`` needs.
+    """Fill the rows gain, run, sums and discount by position, for ``exchange``; discount for labelled items only.
 
-    The gain of rbp is the label, as in Niu et al. 2013.
+    The gain of rbp is the label, as in Niu et al. 2013. Unlabelled items have gain 0.
 
-    map: run counts relevant items, sums adds 1 / position over them. err: run is the probability to get to the
-    position, sums adds up the metric. Unlabelled items have gain 0.
+    For map, run counts the relevant items so far, and sums adds up 1 / position over them. For err, run is the
+    probability that the reader gets to the position, and sums is the metric so far. ndcg and rbp need only discounts.
     """
     room = np.empty((4, len(order)))
     run, total = 0.0 if metric == MAP else 1.0, 0.0
@@ -185,9 +185,9 @@ def walk_down(metric: int, highest: float, labels: Labels, order: Offsets) -> Fl
 
 @kernel
 def exchange(metric: int, a: int, b: int, room: Floats) -> float:
-    """By how much the metric, not yet divided, changes when the items at positions a and b (from 0) change places.
+    """The change of the metric, before normalisation, when the items at positions a and b (from 0) are swapped.
 
-    1 for ranknet, which knows no metric.
+    It is 1 for ranknet, which uses no metric.
     """
     if metric == RANKNET:
         return 1.0
@@ -217,9 +217,9 @@ def lambdas(
     score: Floats,  # (size,)
     force: Floats,  # (size,) filled: where the pairs push each item
 ) -> bool:
-    """The gradient of the sum over pairs of |change of metric| log(1 + exp(worse - better)), turned to climb.
+    """The negative gradient of the sum over pairs of |change of metric| log(1 + exp(worse - better)).
 
-    Gives whether any two items have different labels.
+    Returns whether any two items have different labels.
     """
     for i in range(len(labels)):
         force[i] = 0.0

@@ -38,10 +38,10 @@ from distagg.types import NO_LABEL, OFFSET, Floats, Labels, Offsets
 
 @dataclass(frozen=True, kw_only=True)
 class Scorer(Leaning):
-    """Scores linear in the features of every expert's list, or with layers of hidden units.
+    """A score per item, computed from the features of every expert's list: linear, or with layers of hidden units.
 
-    An expert that leaves an item out gives it the expert's bias. Items in no list get every expert's bias. Experts that
-    it was not trained on weigh nothing, unless all experts share the weights.
+    An expert that omits an item adds the expert's bias to its score; items in no list get the bias of every expert.
+    Experts unseen in training have weight 0, unless all experts share the weights.
     """
 
     cost: ClassVar[str] = "entries x rounds"
@@ -97,7 +97,7 @@ class Scorer(Leaning):
 
     @property
     def _most(self) -> int:
-        """How many items of a large query may count as irrelevant for want of a label; 0 sets no limit."""
+        """The largest number of unlabelled items of a query to train on as irrelevant items; 0 sets no limit."""
         return MOST
 
     @property
@@ -126,7 +126,7 @@ class Scorer(Leaning):
         return not self.hidden and not self._settings.shared
 
     def leaning(self, quality: Floats) -> Params:
-        """The first feature of lists (what was won), weighted by the quality of experts."""
+        """The first feature (how much an item won in each list), weighted by the quality of the experts."""
         weights = self.start(len(quality))
         weights[self._weight][:, 0, 0] = float(self.prior) * quality
         return weights
@@ -135,9 +135,9 @@ class Scorer(Leaning):
         return chunk_features(chunk, self._settings).arrays()
 
     def _taught(self, chunk: Chunk) -> tuple[Chunk, Rows, Labels]:
-        """The chunk to learn from, its rows and its labels.
+        """The chunk to train on, its feature rows and its labels.
 
-        Large queries are cut to their labelled items and their pool; features are those of whole queries.
+        Large queries are cut to their labelled items and their pool. Features are computed before the cut.
         """
         if not 0 < self.pool < longest_query(chunk) or not has_places(chunk):
             return chunk, self._rows(chunk), training_labels(chunk, self.unjudged, most=self._most)
@@ -181,7 +181,7 @@ class Scorer(Leaning):
         return float(self.rate)
 
     def _climb(self, chunk: Chunk, highest: float, queries: np.ndarray, net: Net, step: float, target: Net) -> int:
-        """Add ``step`` times the gradient of every query, in that order, to ``target``; returns how many had one.
+        """Add ``step`` times every query's gradient to ``target``; returns the number of queries with a gradient.
 
         ``highest`` is the highest label of the training data.
         """
@@ -236,9 +236,9 @@ RANKERS = ("sgd", "lightgbm")
 
 @dataclass(frozen=True, kw_only=True)
 class LambdaRank(Scorer):
-    """Unjudged items that are ignored hold their places in training, and make no pairs.
+    """LambdaRank, which raises the metric itself. ``rankagg``, the baseline of Niu et al. 2013, is the same model.
 
-    LambdaRank's forces climb the metric itself. ``rankagg``, the baseline of Niu et al. 2013, is the same model.
+    With ``unjudged=ignore``, unjudged items keep their positions in training but form no pairs.
     """
 
     name: ClassVar[str] = "lambdarank"
@@ -279,9 +279,9 @@ class LambdaRank(Scorer):
         return float(self.rate) * (3.0 if self.objective == "ranknet" else 1.0)
 
     def _whole(self, chunk: Chunk, labels: Labels) -> Floats:
-        """What the metric of each query is divided by: the best gain there is, or the number of relevant items.
+        """The normaliser of each query's metric: the best possible gain, or the number of relevant items.
 
-        ranknet is the mean over a query's pairs.
+        For ranknet it is the number of the query's pairs.
         """
         if self.objective == "ranknet":
             return different_pairs(chunk, labels)
@@ -298,7 +298,7 @@ TOLERANCE = 1e-6  # of the exponentials that stand for a discount
 
 @dataclass(frozen=True, kw_only=True)
 class Stagg(Scorer):
-    """Unjudged items that are ignored do not compete for ranks in training.
+    """Stochastic aggregation. With ``unjudged=ignore``, unjudged items do not compete for ranks in training.
 
     For a linear scoring function, ``sigma`` and ``rate`` act as one setting: up to the scale of the scores, the result
     depends on rate / sigma^2 alone.
@@ -358,7 +358,7 @@ def discounts(objective: str, rank: Floats) -> Floats:
 
 @lru_cache(maxsize=64)
 def discount_terms(objective: str, largest: int) -> tuple[Offsets, Floats, Floats]:
-    """The discount as exponentials for each class of sizes up to the largest: where they start, ratios, weights."""
+    """The discount as sums of exponentials, one for each class of query sizes: where each starts, ratios, weights."""
     if objective == "rbp":
         return np.arange(largest + 2, dtype=OFFSET), np.full(largest + 1, PERSISTENCE), np.ones(largest + 1)
     return terms_by_class(lambda size: lambda rank: discounts(objective, rank), largest, 1.0, TOLERANCE)

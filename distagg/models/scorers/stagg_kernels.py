@@ -1,11 +1,13 @@
 """The expected metric of a ranking by uncertain scores, and its gradient: Niu et al. 2013, sections 4.3.1 to 4.3.3.
 
-Item i beats item j with probability P(N(s_i - s_j, 2 sigma^2) > 0); ranks count lost contests, taken as independent.
-NDCG, ERR and RBP are sums over items of gain_j E[discount(rank_j) prod over the items i that beat j of keep_i], keep
-being 1 but for ERR, where it is the probability that i does not satisfy. With the discount a sum of exponentials,
-the expectation is sum_t weight_t prod_i (1 - p_ij (1 - ratio_t keep_i)): exact, and so is its gradient.
-Cost of a query: items x relevant items x terms; the paper's recursion takes items^2 x relevant items, and its gradient
-items times that. ``normal`` takes the paper's approximation, a normal rank, instead: items x relevant items.
+Item i beats item j with probability p_ij = P(N(s_i - s_j, 2 sigma^2) > 0). The rank of j is the number of items that
+beat it, where these events are taken as independent. NDCG, ERR and RBP are sums over items j of
+gain_j E[discount(rank_j) prod_i keep_i], the product being over the items i that beat j. keep_i is 1, except for ERR,
+where it is the probability that item i does not satisfy the reader. If the discount is a sum of exponentials, the
+expectation is sum_t weight_t prod_i (1 - p_ij (1 - ratio_t keep_i)). This is exact, and so is its gradient.
+
+Cost of a query: items x relevant items x terms. The paper's recursion costs items^2 x relevant items, and its gradient
+items times that. ``normal`` is the paper's approximation by a normally distributed rank: items x relevant items.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ LEAST = 1e-12  # variance of a rank that is as good as sure
 
 
 class Metric(NamedTuple):
-    """The sum over items of gain x discount of the rank x the keeps of the items before, and how it is expected."""
+    """A metric that is a sum over items of gain x discount of the rank x the keeps of the items ranked before."""
 
     normal: bool  # by a normal rank
     sigma: float
@@ -39,7 +41,7 @@ class Metric(NamedTuple):
 
 @kernel
 def exact_slope(chance: Floats, keep: Floats, ratio: Floats, weight: Floats, slope: Floats) -> float:
-    """E[discount x cascade] of one item, given the chances (size,) of the others; fills its slope by each of them."""
+    """E[discount x keeps] of one item, given the others' probabilities (size,) to beat it; fills its gradient by them."""
     size, value, product = len(chance), 0.0, weight.copy()
     for i in range(size):
         slope[i] = 0.0
@@ -56,7 +58,7 @@ def exact_slope(chance: Floats, keep: Floats, ratio: Floats, weight: Floats, slo
 
 @kernel
 def normal_slope(chance: Floats, keep: Floats, discount: Floats, slope: Floats) -> float:
-    """The same with a rank that is normal, rounded to 0 .. size - 1, and apart from the cascade."""
+    """As ``exact_slope``, with a normal rank, rounded to 0 .. size - 1 and independent of the keeps."""
     size, mean, square, cascade = len(chance), 0.0, 0.0, 1.0
     for i in range(size):
         mean += chance[i]
