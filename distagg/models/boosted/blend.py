@@ -120,7 +120,7 @@ class Blend(Model):
         return arrays
 
     def kind_score(self, chunk: Chunk, kind: str, learned: Mapping[str, Params]) -> Floats:
-        """The standardised sum of the standardised scores of a kind's members; members without parameters are skipped."""
+        """The standardised sum of the members' standardised scores; members without parameters are skipped."""
         total = np.zeros(chunk.n_items)
         for member, model in self.members.items():
             if self.kind_of(member) == kind and member in learned:

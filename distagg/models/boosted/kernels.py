@@ -33,7 +33,7 @@ def leaf_value(trees: Trees, t: int, features: Floats) -> float:
 
 @kernel
 def spread_rows(q: int, rows: Rows, places: Offsets, common: Floats, common_places: Offsets, features: Floats) -> None:
-    """Write the dense features of query q to ``features`` (at least its items, columns); 0 where an expert omits an item."""
+    """Write query q's dense features to ``features`` (at least its items, columns); 0 where an expert omits an item."""
     begin, size = rows.item_offsets[q], rows.item_offsets[q + 1] - rows.item_offsets[q]
     for i in range(size):
         for c in range(features.shape[1]):

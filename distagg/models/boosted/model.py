@@ -107,7 +107,7 @@ class LambdaMart(Model):
         return 1 if self.features != "won" and self._settings.shared else chunk.n_experts
 
     def _said(self, chunk: Chunk) -> Features:
-        """Features of entries, without the missing-expert bias, because a tree can split on missing experts by itself."""
+        """Features of entries, without the missing-expert bias: trees can split on missing experts by themselves."""
         if self.features == "won":
             values = won_and_lost(self.name, chunk, PAIRS, RECIPROCAL)[:, 1:]
             expert = np.repeat(chunk.list_expert, np.diff(chunk.entry_offsets))

@@ -163,7 +163,7 @@ class Crf(Leaning):
         return weights
 
     def prepare(self, chunk: Chunk) -> dict[str, np.ndarray]:
-        """Potentials grouped by item, and where each item's potentials start; labelled items only, as only they are sampled."""
+        """Potentials of the labelled items (only they are sampled), grouped by item, and where each item's start."""
         lists, start = by_expert(chunk), np.zeros(chunk.n_items + 1, dtype=np.int64)
         entry, holder = np.zeros(lists.n_entries, dtype=np.int64), np.zeros(lists.n_entries, dtype=np.int64)
         index_by_item(*_shape(lists), lists.entry_item, start, entry, holder)

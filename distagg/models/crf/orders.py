@@ -22,7 +22,7 @@ STRONGEST = 3.0
 
 
 def draw_orders(chunk: Chunk, labels: Labels, count: int, seed: int) -> Orders:
-    """Draw orders for the queries whose labels (I,) differ. The draw does not depend on the chunk; values start at 0."""
+    """Draw orders for the queries whose labels (I,) differ, with values of 0. The draw does not depend on chunks."""
     strength = np.linspace(0.0, STRONGEST, count)[:, None]
     start, items, orders = [0], [np.zeros(0, OFFSET)], [np.zeros(0, INDEX)]
     for q in range(chunk.n_queries):

@@ -81,7 +81,7 @@ class Cps(Pooled):
         return NewtonRound(self, NewtonAscent.begin(np.zeros(n_experts)))
 
     def _weighted_positions(self, chunk: Chunk, theta: Floats) -> Floats:
-        """Minus the weighted sum of positions, up to what unlisted items have: every stage of spearman sorts by it."""
+        """Minus the weighted sum of positions, less that of unlisted items; every stage of spearman sorts by it."""
         position, length = mid_positions(chunk.entry_offsets, chunk.entry_rank), np.diff(chunk.entry_offsets)
         size = np.repeat(np.diff(chunk.item_offsets), np.diff(chunk.list_offsets))
         rest = size if self.unlisted == "last" else 0.5 * (length + 1 + size)

@@ -94,7 +94,7 @@ class Program:
         return directions, -float(reached) - float(self.gain.sum())
 
     def cut(self, directions: Floats) -> bool:
-        """Add the most violated triangles, nearly the worst of all first; returns whether there were any."""
+        """Add constraints for the most violated triangles; returns whether any triangle was violated."""
         size, found, amount = self.size, [], []
         for i in range(size - 2):
             rest = directions[i + 1 :, i + 1 :]

@@ -191,7 +191,7 @@ def solve_order(
 ) -> Solution:
     """Kemeny's order of one query from its margins, items numbered by the order that decides ties.
 
-    A component may be given ``effort`` looks at each of its size^2 pairs; ``prove`` gets those that are then open.
+    The search of a component may look at ``effort`` x size^2 pairs; ``prove`` is called for components left unproved.
     """
     size = len(matrix)
     total = 0.5 * float(np.abs(matrix).sum())

@@ -51,7 +51,7 @@ def count_group(lists: Lists, base: int, start: int, last: int, labels: Labels, 
 
 @kernel
 def add_group(ahead: Floats, group: Floats, right: float, pairs: float) -> tuple[float, float]:
-    """Add the pairs of a tie group with itself and with what is ahead to ``right`` and ``pairs``; it is ahead then."""
+    """Count the pairs of a tie group's items with each other and with all items ahead, then move the group ahead."""
     for level in range(len(group)):
         if group[level] == 0.0:
             continue

@@ -29,7 +29,7 @@ from distagg.types import OFFSET, Floats, Offsets
 
 
 class Said(NamedTuple):
-    """What lists and raw pairs say, for sums over them."""
+    """The preferences of lists and raw pairs, in the form that weighted sums over experts need."""
 
     entry_list: np.ndarray  # (E,)
     value: Floats  # (E,) what an entry won less what it lost, and what an item left out lost
@@ -181,7 +181,7 @@ class Census(Stage):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GatherRound(Stage):
-    """Of a split query: net wins of its items in every group, from which scores follow."""
+    """A round over a split query: the net wins of its items in every group, which determine the scores."""
 
     model: MixtureMpm
     chance: Floats  # (starts, experts, groups)

@@ -177,7 +177,7 @@ class Mpm(Solver):
         return Outcome(score, {"uncertainty": variance}, queries, ended.trace if trace else None)
 
     def _sums(self, chunk: Chunk) -> Sums:
-        """What entries won and lost, and what the items that lists leave out lost."""
+        """How much each entry won and lost, and how much the items that a list omits lost."""
         return list_sums(
             chunk, left_out(self.unlisted, chunk), discounted_function(self.name, self.pairs, self.unlisted, chunk)
         )

@@ -4,7 +4,7 @@ The logarithm of the odds that i beats j in a battle is s_i - s_j + x'b, where x
 seen from i (``distagg.covariates``). A first round counts pairs and measures the columns; each later one gives the
 gradient and the Hessian at one point (``adjusted_kernels``), which add up over chunks, and Newton's method takes a
 step. Columns are divided by their root mean square inside. The prior is on strengths only: coefficients have none, so a
-column that the strengths or the other columns can stand in for, or that separates winners from losers, is refused.
+column that is a linear combination of strengths and other columns, or that separates winners from losers, is refused.
 
 Cost: battles x covariates^2 and (items + covariates)^3 a round, of which there are about eight.
 """
@@ -80,7 +80,7 @@ class Survey(Stage):
 
 
 def _refuse_columns(names: tuple[str, ...], measured: Statistics) -> None:
-    """Refuse columns that say nothing, or that alone separate winners from losers."""
+    """Refuse columns that are constant, or that separate winners from losers by themselves."""
     for k, name in enumerate(names):
         low, high = float(measured["low"][k]), float(measured["high"][k])
         if measured["squares"][k] == 0.0:
@@ -125,7 +125,7 @@ class Problem:
         return matrix
 
     def fixed(self, hessian: Floats) -> Floats:
-        """The matrix with the level of every connected component fixed, which no battle knows."""
+        """The matrix with the level of every connected component fixed, because battles do not determine it."""
         size = self.size
         members = np.zeros((size, int(self.component.max(initial=0)) + 1))
         members[np.arange(size), self.component] = 1.0
@@ -265,7 +265,7 @@ def _stuck(ascent: NewtonAscent) -> bool:
 
 
 def _refuse_collinear(problem: Problem, hessian: Floats, pivots: Floats) -> None:
-    """Refuse a column that strengths, or strengths and the columns before it, can stand in for."""
+    """Refuse a column that is a linear combination of the strengths and the columns before it."""
     size = problem.size
     for k in np.flatnonzero(pivots <= COLLINEAR * np.diagonal(hessian)[size:]):
         one = Problem(

@@ -1,9 +1,9 @@
 """How the items of a comparison graph hang together: its thinnest link. Cost: items^2 and a sort of the pairs.
 
-A chain of battles compares two items that never met. If only a few battles join one part of the items to the rest, all
-gaps between the parts rest on these few. Parts are sought by single linkage: pairs are joined in the order of their
-battles, and of every part that forms on the way the battles with all others are counted, as a share of all battles
-of the part (or of the rest, where that has fewer): the conductance of the cut.
+Two items that never met are compared through a chain of battles. If only a few battles join one part of the items to
+the rest, all gaps between the two parts depend on these few. The candidates for parts come from single linkage, which
+joins the pairs with the most battles first. The conductance of each part is computed: its battles with all other items,
+as a share of all battles of the part (or of the rest, if the rest has fewer).
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ class Counted(Pooled):
 
     @property
     def tie_share(self) -> float:
-        """How much of a tie counts as a win for each side."""
+        """The share of a win that a tie counts for each side."""
         return 0.5 if self.ties == "half" else 0.0
 
     def counting(self, chunk: Chunk) -> Counting:
@@ -146,7 +146,7 @@ def refuse_endless(chunk: Chunk, graph: Graph, *, apart: bool, remedy: str) -> N
 
 
 def refuse_endless_ties(name: str, ties: str, chunk: Chunk, wins: Counts | None, remedy: str) -> None:
-    """Refuse a learned tie parameter that may run off with the scores: ties, and wins that form no cycle.
+    """Refuse to learn a tie parameter that would diverge with the scores, which happens if the wins form no cycle.
 
     ``wins`` are counts without ties, or None for a split query, whose chunks do not have them.
     """

@@ -90,9 +90,9 @@ class Counting:
     def independent(self, chunk: Chunk, list_weight: Floats, pair_weight: Floats) -> Floats:  # (Q,)
         """Comparisons of every query that do not follow from others.
 
-        A list that orders n items makes n (n - 1) / 2 pairs, but n - 1 comparisons of neighbours say as much. Where
-        unlisted items stand last, every list compares all items, and its pairs are taken as they are: planted lists of
-        every depth are ordered no better with fewer.
+        A list that orders n items makes n (n - 1) / 2 pairs, but n - 1 comparisons of neighbours carry the same
+        information. If unlisted items are ranked last, every list compares all items and all its pairs are counted: on
+        planted lists of every depth, counting fewer gave no better order.
         """
         listed, lists = np.diff(chunk.entry_offsets), np.diff(chunk.list_offsets)
         free = np.maximum(listed - 1, 0)

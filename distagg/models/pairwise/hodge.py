@@ -100,7 +100,7 @@ def _sums(values: Floats, edges: np.ndarray) -> Floats:
 
 
 def _most_edges(counts: Counts, place: np.ndarray) -> np.ndarray:  # (Q,)
-    """How many edges every query would have if all items of each component had been compared."""
+    """The number of edges that every query would have if all pairs within its components had been compared."""
     size = np.bincount(place)
     query = np.empty(len(size), dtype=np.int64)
     query[place] = np.repeat(np.arange(len(counts.ties)), np.diff(counts.item_offsets))

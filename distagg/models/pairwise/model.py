@@ -193,7 +193,7 @@ class BradleyTerry(Pairwise):
         return replace(outcome, score=unit * outcome.score + move, items=columns)
 
     def shift(self, query: str, names: pa.Array | None, score: Floats) -> float:
-        """How much to add to the scaled scores of a query; without names (where only the order matters) no anchor."""
+        """The number to add to a query's scaled scores so that the anchor has its score; 0 if items have no names."""
         if not self.anchor or names is None:
             return self.base if self.scale == "elo" else 0.0
         name, value = read_anchor(self.anchor)
@@ -203,7 +203,7 @@ class BradleyTerry(Pairwise):
         return float(value - score[at])
 
     def start_eta(self, counts: Counts) -> Floats:
-        """Of equal items. Without ties it is at its end and stays there; without wins it is infinite, too."""
+        """The tie parameter at equal scores. It stays at its lower limit without ties, at inf without wins."""
         if self.ties not in TIE_LINKS:
             return super().start_eta(counts)
         sums = np.concatenate([[0.0], np.cumsum(counts.ahead + counts.behind)])[counts.offsets[counts.item_offsets]]
@@ -224,7 +224,7 @@ class BradleyTerry(Pairwise):
         *,
         trace: bool = False,
     ) -> tuple[Outcome, Floats]:
-        """With the tie parameter, nu or theta, as column ``tie``: 0 or 1 without ties, infinite without wins."""
+        """The fit, with the tie parameter (nu or theta) in column ``tie``: 0 or 1 without ties, inf without wins."""
         outcome, eta = super().fitted(counts, graph, start, weight, centre, trace=trace)
         if self.ties in TIE_LINKS:
             outcome.queries["tie"] = np.exp(eta)
@@ -234,7 +234,7 @@ class BradleyTerry(Pairwise):
         return np.zeros(len(counts.won)) if self.solver == "gradient" else super().first_scores(counts)
 
     def refuse_endless(self, chunk: Chunk, graph: Graph, *, split: bool) -> None:
-        """A learned tie parameter can run off with the scores, too: wins without a cycle, under ever wider gaps."""
+        """Also refuse a learned tie parameter that would diverge with the scores, because the wins form no cycle."""
         if self.solver == "gradient":
             return  # a number of steps ends somewhere
         super().refuse_endless(chunk, graph, split=split)

@@ -51,7 +51,7 @@ def strengthen(rows: Opponents, base: int, weight: float, tie: float, root: Floa
 def set_levels(root: Floats, component: Labels) -> float:
     """Shift the log strengths of every component towards the prior's centre, by a Newton step; returns the largest.
 
-    The comparisons say nothing about the level of a component, so that sweeps alone would move it slowly.
+    The comparisons do not determine the level of a component, so sweeps alone would move it slowly.
     """
     slope, curve = np.zeros(len(root)), np.zeros(len(root))  # of components, of which there are no more than items
     for i in range(len(root)):

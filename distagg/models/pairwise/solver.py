@@ -1,8 +1,8 @@
 """The base of bradley_terry and thurstone: pair counts, the comparison graph, priors, Newton's method, errors.
 
-Scores are centred in every connected component of a query's comparison graph, where nothing observed tells components
-apart: their mean over comparisons is 0 (``intervals``). They are rounded to 9 decimals, so that items with
-the same record tie.
+Scores are centred in every connected component of a query's comparison graph, because no comparison relates one
+component to another: the mean over comparisons is 0 (``intervals``). Scores are rounded to 9 decimals, so that items
+with the same record tie.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ class Pairwise(Counted, Solver):
         return graph_of(counts, strong=self.prior == "none")
 
     def prior_deviation(self, weight: Floats) -> Floats:
-        """What is known of items that were compared with nothing, by the weight of their queries' prior."""
+        """The deviation of the score of items without comparisons, which the weight of their query's prior gives."""
         return np.asarray(weight**-0.5 if self.prior == "gaussian" else np.full(len(weight), np.inf))
 
     def start_eta(self, counts: Counts) -> Floats:  # (Q,)
@@ -179,7 +179,7 @@ class Pairwise(Counted, Solver):
         return np.zeros(len(counts.ties))
 
     def first_scores(self, counts: Counts) -> Floats:  # (I,)
-        """Where the fit starts: log odds of winning, as if against equals."""
+        """The scores that the fit starts from: the log odds of winning, as if all opponents were equally strong."""
         return np.log((counts.won + 0.5) / (counts.lost + 0.5))
 
     def fitted(

@@ -1,4 +1,4 @@
-"""pagerank, eigen and rank_centrality: scores that flow from the beaten to those who beat them.
+"""pagerank, eigen and rank_centrality: scores that flow from each item to the items that beat it.
 
 All three are fixed points of a walk over pair counts, of which a step costs O(distinct pairs). Counts of a split query
 add up over its chunks.
@@ -87,7 +87,7 @@ class PageRank(Walk):
             raise UsageError(f"parameter damping of {self.name}: found {self.damping!r}, expected a number below 1")
 
     def moves(self, counts: Counts) -> Moves:
-        """Jumps go everywhere alike, from the unbeaten as from others, so that they are a constant."""
+        """The moves of PageRank. Jumps reach every item with the same probability, so they are a constant."""
         rows = rows_of(counts)
         with np.errstate(divide="ignore"):
             share = np.where(counts.lost > 0.0, self.damping / counts.lost, 0.0)
@@ -100,8 +100,8 @@ class PageRank(Walk):
 class Eigen(Walk):
     """An item's score is proportional to the scores of the items it beat, summed over its wins.
 
-    That is the leading eigenvector of the matrix of wins (Wei 1952; Kendall 1955; Keener 1993), with length 1. Without
-    cycles of wins the matrix has none, so every item is given a few wins over every other.
+    That is the leading eigenvector of the matrix of wins (Wei 1952; Kendall 1955; Keener 1993), with length 1. A matrix
+    without cycles of wins has no such vector, so a few wins of every item over every other are added.
     """
 
     name: ClassVar[str] = "eigen"

@@ -71,7 +71,7 @@ def compared(choices: Choices, item_offsets: Offsets) -> Floats:  # (I,)
 
 
 def _deviations(information: Floats) -> Floats:
-    """The constant direction, which no gap depends on, is lifted so that there is an inverse."""
+    """Deviations by the inverse; a constant is added first along the direction that no gap depends on."""
     size = len(information)
     scale = np.trace(information) / size
     if size == 1 or scale == 0.0:

@@ -27,7 +27,7 @@ class Rows(NamedTuple):
 
 
 class Net(NamedTuple):
-    """The learned weights: D layers of equally many units. A linear function is one layer of one unit, with output 1."""
+    """The learned weights: D layers of the same width. A linear function is one layer of one unit, with output 1."""
 
     weight: Floats  # (experts, width, units)
     bias: Floats  # (D, units)

@@ -41,7 +41,7 @@ class Metric(NamedTuple):
 
 @kernel
 def exact_slope(chance: Floats, keep: Floats, ratio: Floats, weight: Floats, slope: Floats) -> float:
-    """E[discount x keeps] of one item, given the others' probabilities (size,) to beat it; fills its gradient by them."""
+    """E[discount x keeps] of one item, given the others' chances (size,) to beat it; fills the gradient by them."""
     size, value, product = len(chance), 0.0, weight.copy()
     for i in range(size):
         slope[i] = 0.0
