@@ -189,7 +189,7 @@ def as_csv(table: pa.Table, *, header: bool) -> bytes:
 def _shortest(column: pa.ChunkedArray) -> pa.Array:
     """The shortest text that reads back as the same float, as Python writes it.
 
-    Arrow writes it too, three times as fast, but whole numbers without a point, and exponents in another way.
+    Arrow would be three times as fast, but it writes whole numbers without a point, and other exponents.
     """
     values = as_numpy(one_array(column))
     text = as_arrow(values).cast(pa.string())

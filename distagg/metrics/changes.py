@@ -103,7 +103,7 @@ def _add_queries(
     ranks: tuple[Offsets, Offsets],
     sizes: tuple[Offsets, Offsets],
 ) -> None:
-    """Figures of the queries in both rankings; rows of ``query`` and ``ranks`` are the common items, by query."""
+    """Add the figures of the queries in both rankings; ``query`` and ``ranks`` have a row per common item, by query."""
     was, is_now = ranks
     offsets = np.append(np.searchsorted(query, both), len(query)).astype(OFFSET)
     held = np.diff(offsets)

@@ -264,7 +264,7 @@ def rank_biased_overlap(
 ) -> Floats:  # (Q,)
     """Extrapolated rank-biased overlap of two rankings of each query (equation 32); 0 where nothing is common.
 
-    Beyond the shorter ranking its agreement is carried on, beyond the longer one that of both.
+    Beyond the end of the shorter ranking, its agreement at the end is used; beyond the longer one, that of both.
     """
     shorter, longer = np.minimum(sizes_a, sizes_b), np.maximum(sizes_a, sizes_b)
     powers = p ** np.arange(1.0, longer.max(initial=0) + 1)

@@ -90,7 +90,7 @@ def pair_function(model: str, pairs: str, chunk: Chunk, usual: int = BINARY) -> 
 
 
 def discounted_function(model: str, pairs: str, unlisted: str, chunk: Chunk) -> int:
-    """The same for models that discount places: by default where unlisted items stand last."""
+    """The pair function of models that discount places: by default they do so if unlisted items are ranked last."""
     return pair_function(model, pairs, chunk, DISCOUNT if unlisted_last(unlisted, chunk) else BINARY)
 
 

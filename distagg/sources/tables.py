@@ -329,7 +329,7 @@ def open_long_table(
 
 
 def _folders(file: Path, names: Names | None, columns: Mapping[str, str] | None) -> dict[str, str]:
-    """The columns that the names of the file's folders give, if they are known here."""
+    """The columns that the file's folder names define (NAME=VALUE), of those that this reader knows."""
     found = folder_columns([folder.name for folder in file.parents])
     known = {*(columns or {}), *(word for name, others in (names or {}).items() for word in (name, *others))}
     for name, value in found.items():

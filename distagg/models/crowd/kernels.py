@@ -170,7 +170,7 @@ def fit_scores(
 
 @kernel
 def longest_step(slope: Floats, curve: Floats) -> float:
-    """The longest step that any number alone would take."""
+    """The longest Newton step that any score or parameter would take if all others were held fixed."""
     longest = 0.0
     for i in range(len(slope)):
         if curve[i] > 0.0:

@@ -150,7 +150,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BattleSlopes(Stage):
-    """Value, gradient and Hessian of a chunk's battles at one point: all that workers need to know."""
+    """The task of a worker: value, gradient and Hessian of a chunk's battles at one point."""
 
     model: BradleyTerry
     score: Floats  # (M,)

@@ -122,7 +122,7 @@ def newman_queries(
     taken: Offsets,  # (Q,) filled
     left: Floats,  # (Q,) filled
 ) -> Floats:  # (I,) log strengths
-    """Every query by itself, from equal strengths."""
+    """Fit every query by itself, starting from equal strengths."""
     score = np.zeros(rows.item_offsets[-1])
     for q in range(len(rows.item_offsets) - 1):
         base, end = rows.item_offsets[q], rows.item_offsets[q + 1]

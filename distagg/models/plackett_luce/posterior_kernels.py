@@ -50,7 +50,7 @@ def trigamma(x: float) -> float:
 
 @kernel
 def shape_of(gap: float, k: float) -> float:
-    """The shape of the gamma whose log mean minus mean log is ``gap``, by Newton's method on 1 / k from a guess k."""
+    """The shape k of the gamma with log(mean) - mean(log) = ``gap``, by Newton's method on 1 / k from a first guess."""
     for _ in range(50):
         step = (np.log(k) - digamma(k) - gap) / (k * k * (1.0 / k - trigamma(k)))
         inverse = max(1.0 / k + step, 0.1 / k)

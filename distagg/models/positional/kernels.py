@@ -141,7 +141,7 @@ def fill_chances(steep: float, size: int, length: int, chance: Floats) -> None:
 
 @kernel
 def fill_points(size: int, length: int, chance: Floats, won: Floats, value: Floats) -> None:
-    """size - E[rank] at every place, among ``size`` items; an unlisted item wins each contest with probability half."""
+    """size - E[rank] of the item at every place; an unlisted item beats any other item with probability 1/2."""
     won[0] = 0.0
     for d in range(1, length):
         won[d] = won[d - 1] + chance[d]

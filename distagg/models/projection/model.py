@@ -1,15 +1,15 @@
 """svp: rank aggregation by singular value projection (Gleich & Lim 2011; Volkovs & Zemel 2014, sections 2.2.2 and 2.6).
 
-What the experts say is joined in one skew-symmetric matrix Y on the observed pairs, which is fitted by
-X = s e' - e s' up to noise: a skew-symmetric matrix of rank 2. The score is s = X e / items.
+The preferences of all experts form one skew-symmetric matrix Y on the observed pairs. It is fitted by
+X = s e' - e s', a skew-symmetric matrix of rank 2. The score is s = X e / items.
 
-Where unlisted items stand last, every pair is observed and X is the projection of Y itself. For rank differences Y
-has rank 2 already, as have normalised, log and discounted ones: the score is the row mean. For binary ones the leading
+If unlisted items are ranked last, every pair is observed and X is the projection of Y itself. For differences of ranks
+(plain, normalised, log or discounted) Y already has rank 2, so the score is the row mean. For binary pairs the leading
 pair of singular vectors is found by products with Y that cost O(entries). Otherwise X is fitted over observed pairs.
 
 By default places are discounted, which suits short and deep lists (``lists.discounted_places``). The papers count pairs
-of listed items only (unlisted=ignore): there a sum over experts is better than a mean, which trusts a pair that one
-expert compared as much as one that all did.
+of listed items only (unlisted=ignore). There a sum over experts is better than a mean, because a mean gives a pair that
+one expert compared the same weight as a pair that all experts compared.
 """
 
 from __future__ import annotations
