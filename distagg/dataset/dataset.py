@@ -6,6 +6,7 @@ The plan depends only on the data and the chunk budget, never on the number of w
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -395,13 +396,14 @@ class Dataset:
             scores=self.manifest.scores,
             where=self.where,
         )
+        blocks = self.manifest.blocks
+        wanted = [self.where.parts is None or not self.where.parts.isdisjoint(block.parts) for block in blocks]
         if self.held:
-            return tuple(make((b,), held=c) for b, c in zip(self.manifest.blocks, self.held, strict=True))
+            held = zip(blocks, self.held, wanted, strict=True)
+            return tuple(make((block,), held=chunk) for block, chunk, has in held if has)
         groups: list[list[Block]] = []
         cost = 0
-        for block in self.manifest.blocks:
-            if self.where.parts is not None and self.where.parts.isdisjoint(block.parts):
-                continue
+        for block in itertools.compress(blocks, wanted):
             # Lists of one query share its items, which therefore count once.
             weight = block.entries + (block.items if self.manifest.partition == "query" else 0)
             if groups and groups[-1] and cost + weight <= chunk_entries and _adjacent(groups[-1][-1], block):

@@ -1,6 +1,7 @@
 """Convert Arrow, pandas and polars tables to datasets in memory, and back.
 
-A dataset in memory consists of the blocks that ``write_dataset`` would write, as chunks.
+A dataset in memory consists of the blocks that ``write_dataset`` would write, as chunks. Models that learn chunk by
+chunk therefore learn the same from data in memory and on disk.
 """
 
 from __future__ import annotations
@@ -21,16 +22,15 @@ from distagg.covariates import Covariate
 from distagg.dataset.build.block import BlockCounts
 from distagg.dataset.build.intake import Progress, Regroup, RowSource
 from distagg.dataset.build.regroup import no_progress, regroup
-from distagg.dataset.build.writer import layout_of, make_block, make_manifest
+from distagg.dataset.build.writer import BLOCK_ENTRIES, layout_of, make_block, make_manifest
 from distagg.dataset.chunk import Chunk, chunk_from_tables
-from distagg.dataset.dataset import CHUNK_ENTRIES, Dataset
+from distagg.dataset.dataset import Dataset
 from distagg.dataset.manifest import Block
 from distagg.errors import InfrastructureError, InputError, UsageError, unknown
 from distagg.times import EXPECTED_TIME, parse_times
 from distagg.types import NO_LABEL, PAIR_TIME, PAIRS, TIMESTAMP
 
 ALL = "all"  # name of the query, or of the pairs' expert, if a table has none
-HELD_ENTRIES = 1 << 16  # of a block: building two at once needs memory besides the dataset
 HELD_BYTES = 1 << 30  # of rows in memory, which the dataset then replaces block by block
 _IDS = frozenset({"query", "expert", "item", "winner", "loser"})
 _EMPTY, _ZERO = as_scalar(""), as_scalar(0.0)
@@ -130,7 +130,7 @@ def dataset_from_arrow(
     """
     pa.default_memory_pool().release_unused()  # of reading the table: building needs as much again
     source = TableSource(table, labels, judgements, columns, covariates)
-    return held(regroup(source, Path(), memory_bytes=1 << 62), source, CHUNK_ENTRIES)
+    return held(regroup(source, Path(), memory_bytes=1 << 62), source, BLOCK_ENTRIES)
 
 
 def dataset_to_arrow(dataset: Dataset) -> pa.Table:
@@ -274,7 +274,7 @@ def hold_source(
     *,
     progress: Progress = no_progress,
     memory_bytes: int = HELD_BYTES,
-    block_entries: int = HELD_ENTRIES,
+    block_entries: int = BLOCK_ENTRIES,
 ) -> Dataset:
     """Import a source of whole queries into memory; the parameters are those of ``write_dataset``."""
     try:

@@ -74,7 +74,10 @@ class RankingsSource:
         refuse_same_names(named, _name, "rename one of them")
 
     def tables(self) -> Iterator[SourceTable]:
-        """For each batch of rows, a table of its labels (if it has any) and a table of its entries."""
+        """For each batch of rows, a table of its entries and a table of its labels (if it has any).
+
+        Labels are judgements of listed items, so that the order of items does not depend on whether there are labels.
+        """
         for file in self.files:
             if file in self._tables:
                 yield from self._long(self._tables[file])
@@ -87,8 +90,6 @@ class RankingsSource:
         part = "" if shared else table.file.name
         for batch in table.batches():
             query = _query(batch)
-            if "label" in batch.column_names:
-                yield SourceTable("items", _labels(query, batch), part)
             columns = {
                 "query": query,
                 "expert": batch["expert"].dictionary_encode(),
@@ -98,6 +99,8 @@ class RankingsSource:
             if "score" in batch.column_names:
                 columns["score"] = batch["score"]
             yield SourceTable("entries", pa.table(columns), part)
+            if "label" in batch.column_names:
+                yield SourceTable("judgements", _labels(query, batch), part)
 
     def locate(self, query: str, expert: str | None, item: str) -> list[tuple[str, int]]:
         """File and line (in Parquet: row) of every mention of the item, by the expert or (None) of its label."""

@@ -98,7 +98,7 @@ def test_memory_and_disk_hold_the_same(tmp_path: Path) -> None:
 
 
 def test_many_blocks_match_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(frames, "CHUNK_ENTRIES", 2)
+    monkeypatch.setattr(frames, "BLOCK_ENTRIES", 2)
     dataset = Dataset.from_arrow(pa.table(ROWS))
     assert [ref.load().n_queries for ref in dataset.plan()] == [1, 1]
     assert [ref.load().positions.tolist() for ref in dataset.plan()] == [[0], [1]]

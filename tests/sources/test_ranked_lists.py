@@ -51,10 +51,10 @@ def text_file(folder: Path, text: str | bytes, name: str = "votes.csv") -> Path:
 
 
 def read(*files: Path) -> tuple[list[dict], list[dict]]:
-    """Items and entries as rows."""
+    """Items (declared by PrefLib's files, labelled by tables) and entries as rows."""
     rows: dict[str, list[dict]] = {"items": [], "entries": []}
     for table in RankingsSource(files).tables():
-        rows[table.kind] += table.table.to_pylist()
+        rows["entries" if table.kind == "entries" else "items"] += table.table.to_pylist()
     return rows["items"], rows["entries"]
 
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from strategies import labelled
 
 from distagg.dataset import Dataset
+from distagg.dataset.frames import hold_source
 from distagg.engine.fitting import cross
 from distagg.engine.fitting.checkpoint import NoKeeper
 from distagg.engine.fitting.cross import as_given, few_ways, teaching_queries
@@ -17,6 +21,7 @@ from distagg.engine.fitting.folds import hold_outs, make_folds, together
 from distagg.engine.fitting.learner import Training
 from distagg.engine.fitting.search import fit_folds
 from distagg.engine.fitting.train import expert_quality, first_state
+from distagg.engine.importing import import_dataset
 from distagg.engine.progress import silent
 from distagg.engine.runner import InlineRunner
 from distagg.errors import UsageError
@@ -24,6 +29,7 @@ from distagg.models.boosted.fusion import Fusion
 from distagg.models.crf.model import Crf
 from distagg.models.positional.model import Rrf
 from distagg.models.scorers.scorer import LambdaRank
+from distagg.sources.synthetic import SyntheticSource
 
 GOAL = Goal("map", "trec")
 
@@ -142,3 +148,32 @@ def test_teaching_queries(hostile: Dataset) -> None:
         for a, b in zip(c.item_offsets[:-1], c.item_offsets[1:], strict=True)
     )
     assert teaching_queries(hostile, InlineRunner()) == expected
+
+
+def test_training_depends_neither_on_where_the_rows_are_nor_on_where_they_came_from(tmp_path: Path) -> None:
+    """The same rows as a frame, read from a file, and imported to disk: several blocks, items in the same order."""
+    source = SyntheticSource(320, 30, 25, missing=0.1, seed=3)
+    table = hold_source(source).to_arrow()
+    pq.write_table(table, tmp_path / "lists.parquet")
+    ways = [
+        Dataset.from_arrow(table),
+        import_dataset("rankings", [tmp_path / "lists.parquet"]),
+        import_dataset("rankings", [tmp_path / "lists.parquet"], tmp_path / "lists"),
+    ]
+    assert len(ways[0].held) > 1
+    folds = [make_folds(data, "5")[0] for data in ways]
+    model = Crf(rounds=2, prior=0.0, sample=4)
+    learned = [fit(model, fold.train, valid=fold.valid, goal=GOAL)["expert_weights"] for fold in folds]
+    assert all(weights.tobytes() == learned[0].tobytes() for weights in learned[1:])
+
+
+def test_the_order_of_items_does_not_depend_on_labels(tmp_path: Path) -> None:
+    """Rows that alternate between experts: items keep the order of the lists with labels and without."""
+    rows = {"expert": ["a", "b"] * 3, "item": ["x", "p", "y", "x", "z", "y"], "rank": [1, 1, 2, 2, 3, 3]}
+    orders = []
+    for label in ({}, {"label": [1, 0, 0, 1, 0, 0]}):
+        table = pa.table({**rows, **label})
+        pq.write_table(table, tmp_path / "lists.parquet")
+        ways = (Dataset.from_arrow(table), import_dataset("rankings", [tmp_path / "lists.parquet"]))
+        orders += [next(data.chunks()).item_ids.to_pylist() for data in ways]
+    assert orders == [["x", "y", "z", "p"]] * 4
