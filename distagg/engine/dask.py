@@ -24,6 +24,7 @@ Settings that differ from Dask's defaults, and why:
 from __future__ import annotations
 
 import hashlib
+import os
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
@@ -33,6 +34,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from distagg.dataset.dataset import ChunkRef
+from distagg.engine.identity import OtherCode, fingerprint, identity, on_same_code, other_code, refuse_other_code
 from distagg.engine.progress import Progress, silent
 from distagg.engine.runner import (
     NotedResult,
@@ -108,8 +110,12 @@ class Spans:
 _spans = Spans()  # this worker's; only its event loop uses it
 
 
-async def answer(calls: list[tuple[Work, str, int, Reduce]], sent: dict[str, bytes], dask_worker: Any) -> Any:
+async def answer(
+    expected: str, calls: list[tuple[Work, str, int, Reduce]], sent: dict[str, bytes], dask_worker: Any
+) -> Any:
     """In a worker: run the calls one after the other in a worker thread, or name the spans that it does not have."""
+    if expected != fingerprint():
+        return {"other": identity()}
     _spans.add(sent)
     lacking = _spans.lacking([digest for _, digest, _, _ in calls])
     if lacking:
@@ -177,12 +183,16 @@ class Rounds:
         sent: dict[str, bytes] = {}
         for _ in range(2):  # the second time with the spans that the worker does not have
             try:
-                reply = await self.client.rpc(address).run(function=dumps(answer), args=dumps((requests, sent)))
+                reply = await self.client.rpc(address).run(
+                    function=dumps(answer), args=dumps((fingerprint(), requests, sent))
+                )
             except OSError:  # closed, refused, timed out
                 return None
             if reply["status"] == "error":
                 raise clean_exception(**reply)[1] or RuntimeError(f"worker {address} failed without an error message")
             answered = reply["result"]
+            if "other" in answered:
+                raise other_code({address: answered["other"]})
             if "outcomes" in answered:
                 return answered["outcomes"]
             sent = {digest: body for digest, body in named if digest in answered["lacking"]}
@@ -267,10 +277,16 @@ class DaskRunner:
     ) -> Iterator[Any]:
         """Results in order. Raises a task's own error unchanged, and an InfrastructureError for everything else."""
         # Lowest number first, so that the driver can use (and drop) results in order while later spans still run.
-        futures = [self.client.submit(f, *args, pure=False, priority=-n) for n, (f, args) in enumerate(calls)]
+        futures = [
+            self.client.submit(on_same_code, fingerprint(), f, *args, pure=False, priority=-n)
+            for n, (f, args) in enumerate(calls)
+        ]
         try:
             for n, future in enumerate(futures):
-                value, notes = self._wait(future)
+                result = self._wait(future)
+                if isinstance(result, OtherCode):
+                    raise other_code({"": result.worker})
+                value, notes = result
                 raise_notes(notes)
                 progress(spans[n][1] - spans[n][0])
                 futures[n] = None  # lets the cluster forget the result
@@ -298,6 +314,10 @@ class DaskRunner:
                 alone_since = self._alone(alone_since)
             except DistaggError:
                 raise
+            except ImportError as error:
+                raise InfrastructureError(
+                    f"a worker has no distagg like this driver's ({error}); install it there, then run again"
+                ) from error
             except (KilledWorker, FutureCancelledError, CommClosedError, OSError) as error:
                 raise InfrastructureError(f"the cluster lost a task: {error}; run again to resume") from error
 
@@ -350,6 +370,24 @@ def local_cluster(workers: int) -> Iterator[DaskRunner]:
         yield DaskRunner(client)
 
 
+def _refuse_unreadable_certificates(address: str) -> None:
+    """Refuse certificates that are missing or no certificates: Dask would try to connect until it times out."""
+    from distributed import Security
+
+    security = Security()
+    files = security.get_tls_config_for_role("client")
+    try:
+        if security.get_connection_args("client")["ssl_context"] is None:
+            raise OSError("the settings name no certificate of clients")
+    except OSError as error:  # includes those of ssl
+        missing = [str(file) for file in files.values() if isinstance(file, str) and not os.path.isfile(file)]
+        found = f"no {', '.join(missing)}" if missing else f"certificates that cannot be used ({error})"
+        raise UsageError(
+            f"--scheduler {address}: found {found}, expected the cluster's certificates; check the paths in the "
+            "folder that DASK_CONFIG names, or create them again: 'distagg certificates FOLDER'"
+        ) from error
+
+
 @contextmanager
 def remote_cluster(address: str) -> Iterator[DaskRunner]:
     """Connect to a running cluster; TLS is required unless it is on this machine."""
@@ -367,12 +405,15 @@ def remote_cluster(address: str) -> Iterator[DaskRunner]:
             f"--scheduler {address}: found no certificates, expected those of the cluster: export DASK_CONFIG=FOLDER "
             "with the folder that 'distagg certificates FOLDER' created for it"
         )
+    if address.startswith("tls://"):
+        _refuse_unreadable_certificates(address)
     try:
         with (
             dask.config.set(SETTINGS),
             Client(address, set_as_default=False, timeout=20, connection_limit=CONNECTIONS) as client,
         ):
             client.wait_for_workers(1, timeout=NO_WORKERS_SECONDS)
+            refuse_other_code(client)
             yield DaskRunner(client)
     except (OSError, TimeoutError) as error:
         raise InfrastructureError(f"no cluster at {address}: {error}") from error

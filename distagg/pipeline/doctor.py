@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from distagg.pipeline.folder import installed
+from distagg.engine.identity import installed
 
 OK, POOR, BAD = "ok", "poor", "bad"
 NEEDED = ("numpy", "scipy", "numba", "pyarrow", "sparse", "dask", "distributed", "click")

@@ -28,8 +28,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +36,7 @@ import distagg
 from distagg.dataset.dataset import CHUNK_ENTRIES
 from distagg.dataset.manifest import committed, manifest_file
 from distagg.engine.fitting.train import TRAIN_ENTRIES
+from distagg.engine.identity import installed, source_hash
 from distagg.errors import InfrastructureError, InputError
 from distagg.pipeline.spec import Job, Step
 from distagg.storage.atomic import MARKER, digest, write_whole
@@ -213,14 +213,6 @@ def environment() -> dict[str, Any]:
     }
 
 
-def installed(name: str) -> str | None:
-    """A package's version, or None."""
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
-
-
 def resume_key(job: Job) -> dict[str, Any]:
     """Configuration, inputs by their hashes, plan, code and seed."""
     inputs = sorted({path for step in job.steps for path in references(step) if is_found(path)})
@@ -273,16 +265,6 @@ def fingerprint(path: Place) -> str:
     total = hashlib.sha256()
     for file in sorted(file for file in path.rglob("*") if file.is_file()):
         total.update(f"{file.relative_to(path)} {digest(file)}\n".encode())
-    return total.hexdigest()
-
-
-@cache
-def source_hash() -> str:
-    """A hash of this package's source code, because two versions may have the same number."""
-    root = Path(distagg.__file__).parent
-    total = hashlib.sha256()
-    for file in sorted(root.rglob("*.py")):
-        total.update(f"{file.relative_to(root)} {digest(file)}\n".encode())
     return total.hexdigest()
 
 

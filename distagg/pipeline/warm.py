@@ -21,9 +21,9 @@ from distagg import jit_cache as cache
 from distagg.dataset import Dataset, write_dataset
 from distagg.engine.api import evaluate, fit, rank
 from distagg.engine.complete import fit_completion
+from distagg.engine.identity import installed
 from distagg.errors import DistaggError, InfrastructureError
 from distagg.models import COMPLETIONS, MODELS, Model, NotConvergedWarning, model_named
-from distagg.pipeline.folder import installed
 from distagg.sources.synthetic import SyntheticSource
 
 FEW = {"rounds": 2, "steps": 5, "resamples": 2, "draws": 8, "trees": 2}  # small values for slow parameters
