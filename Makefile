@@ -4,12 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 STORE := .venv-s3
+DIST := .venv-dist
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format bench docs reproduce clean
+.PHONY: help setup demo test test-versions lint format dist bench docs reproduce clean
 
 help:  ## this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /	/' | column -t -s '	'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /	/' | column -t -s '	'
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -31,6 +32,9 @@ test: export PYTHONDONTWRITEBYTECODE =  # else every process that a test starts 
 test: $(READY) $(STORE)/.ready  ## all tests; those on real data run when it is there (DISTAGG_DATA, default ../shared/data)
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
+test-versions:  ## the tests on the oldest and the newest versions of what distagg needs; TESTS=tests/models for some
+	$(PYTHON) tests/versions.py $(TESTS)
+
 lint: $(READY)  ## style, types, layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -40,6 +44,18 @@ lint: $(READY)  ## style, types, layers
 format: $(READY)  ## let ruff fix and format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+$(DIST)/.ready: tests/release.txt
+	$(PYTHON) -m venv $(DIST)
+	$(DIST)/bin/python -m pip install --quiet --disable-pip-version-check --requirement tests/release.txt
+	touch $(DIST)/.ready
+
+dist: $(DIST)/.ready  ## wheel and source distribution in dist/, checked by twine; the Dockerfile linted
+	rm -rf dist build
+	$(DIST)/bin/python -m build --outdir dist
+	$(DIST)/bin/twine check --strict dist/*
+	$(DIST)/bin/hadolint cluster/Dockerfile
+	ls -l dist
 
 bench: $(READY)  ## benchmarks against the peers, installed into .venv-peers
 	$(BIN)/python jobs/bench/run.py
@@ -52,4 +68,4 @@ reproduce: $(READY)  ## every table and figure of the papers (DISTAGG_DATA, defa
 	$(BIN)/python -m jobs.reproduce
 
 clean:  ## remove what the other targets made
-	rm -rf $(VENV) $(STORE) .venv-peers out build *.egg-info
+	rm -rf $(VENV) $(STORE) $(DIST) .venv-peers .venv-oldest .venv-newest out build dist *.egg-info

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from distagg.engine.suggest import suggest
     from distagg.models import MODELS, model_named
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOME = {
     "Dataset": "distagg.dataset",

@@ -54,6 +54,18 @@ def _rebuild_input_error(file: str, line: int | None, found: str, expected: str,
     return InputError(file, line=line, found=found, expected=expected, remedy=remedy)
 
 
+def install(extra: str) -> str:
+    """How to install an extra of distagg, for messages.
+
+    It holds for an editable clone, a wheel and a published package alike: pip finds distagg installed, and reads there
+    what the extra needs.
+
+    >>> install("lightgbm")
+    "python -m pip install 'distagg[lightgbm]'"
+    """
+    return f"python -m pip install 'distagg[{extra}]'"
+
+
 def unknown(what: str, name: str, choices: Iterable[str], aliases: Iterable[str] = ()) -> UsageError:
     """The error for a name that is not among ``choices``; it suggests the nearest one, or the nearest of ``aliases``.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from pkgutil import resolve_name
@@ -22,8 +21,6 @@ PACKAGE = ROOT / "distagg"
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: f"{page.parent.name}/{page.stem}")
 def test_what_a_page_says_is_so(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    wanted = shutil.ignore_patterns("bench", "peers", "reproduce", "scaling", "__pycache__")
-    shutil.copytree(ROOT / "jobs", tmp_path / "jobs", ignore=wanted)
     monkeypatch.chdir(tmp_path)
     text = page.read_text(encoding="utf-8")
     commands = run_page(text)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import distagg
 from distagg.errors import UsageError, unknown
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ SECTIONS = {  # section: {command: (file in this folder, what it does)}
         "synthetic": ("datasets", "draw a dataset with a planted truth: labels, good, random and adversarial experts"),
     },
     "Jobs": {
+        "new": ("starting", "write a commented job file: fusion, cross-validation, ratings, nightly, ..."),
         "run": ("jobs", "run a job, or finish one that stopped; a finished job does not run again"),
         "plan": ("jobs", "estimate a job's chunks, memory and time; writes nothing"),
         "resume": ("jobs", "resume a run that stopped"),
@@ -53,6 +55,7 @@ SECTIONS = {  # section: {command: (file in this folder, what it does)}
         "report": ("jobs", "write report.html of a run again"),
     },
     "This machine": {
+        "example": ("starting", "write made-up files to try things on, with the guide that uses them"),
         "demo": ("demo", "compare and rank built-in synthetic data, and write a report"),
         "doctor": ("machine", "check that this machine can run distagg"),
         "warm": ("machine", "compile the models' kernels into this user's cache"),
@@ -67,7 +70,8 @@ EPILOG = """Examples:
   distagg board battles.csv -o board.html
   distagg demo
 
-'distagg COMMAND --help' has more examples; jobs/guides/ explains complete tasks
+'distagg COMMAND --help' has more examples, 'distagg example NAME DIR' a guide
+  with files to try it on
 
 Exit codes: 0 done, 1 not converged, 2 wrong usage, 3 bad input,
   4 infrastructure, 70 a bug in distagg, 130/143 interrupted"""
@@ -258,9 +262,7 @@ class Commands(click.Group):
 
 def _print_version(ctx: click.Context, param: click.Parameter, asked: bool) -> None:
     if asked:
-        from importlib.metadata import version
-
-        print(f"distagg {version('distagg')}")
+        print(f"distagg {distagg.__version__}")
         ctx.exit()
 
 

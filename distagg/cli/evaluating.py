@@ -38,7 +38,7 @@ from distagg.engine.evaluate_runs import evaluate_runs, rbo, run_names
 from distagg.engine.fitting.fit import Goal
 from distagg.engine.progress import metered
 from distagg.engine.read_rankings import read_rankings
-from distagg.errors import InputError, UsageError, unknown
+from distagg.errors import InputError, UsageError, install, unknown
 from distagg.metrics import Evaluation, evaluate_rankings
 from distagg.models import MODELS, known_name
 from distagg.reports.terminal import comparison_table, counted_by, render_table, significance_table
@@ -324,7 +324,7 @@ def all_models(dataset: Dataset, folds: str | None) -> list[str]:
     fits = [m for m in fits if folds or not m().needs_labels]
     uninstalled = [m for m in fits if m.package and find_spec(m.package) is None]
     for model in uninstalled:
-        say(f"{model.name} is skipped: {model.package} is not installed (pip install 'distagg[{model.package}]')")
+        say(f"{model.name} is skipped: {model.package} is not installed ({install(model.package)})")
     return [m.name for m in fits if m not in uninstalled]
 
 

@@ -23,7 +23,7 @@ RUN = "a run directory (its lease, events and checkpoints)"
 
 
 JOB = (
-    Argument("job", metavar="[JOB.toml]", required=False, help="a job file; jobs/ has examples"),
+    Argument("job", metavar="[JOB.toml]", required=False, help="a job file; 'distagg new KIND' writes one"),
     Argument("overrides", metavar="[key=value...]", nargs=-1, help="such as steps.ranked.model=borda"),
 )
 FOLDER = Argument("folder", metavar="RUN", help="a run directory, or 'latest' of a job's runs")
@@ -39,7 +39,7 @@ FOLDER = Argument("folder", metavar="RUN", help="a run directory, or 'latest' of
         help="the run directory (default: RUNS/NAME/KEY, where KEY is a hash of the job's inputs)",
     ),
     flag("--schema", help="print the JSON schema of job files and exit"),
-    examples=("distagg run jobs/nightly.toml", "distagg run jobs/nightly.toml steps.model.model=rrf --workers 2"),
+    examples=("distagg run nightly.toml", "distagg run nightly.toml steps.model.model=rrf --workers 2"),
 )
 def run_command(call: Call, job: str | None, overrides: tuple[str, ...], output: str | None, schema: bool) -> None:
     if schema:
@@ -58,7 +58,7 @@ def resume_command(call: Call, folder: str) -> None:
     _drive(call, _placed(call, job), begun.path, point=named)
 
 
-@command("plan", *JOB, examples=("distagg plan jobs/nightly.toml",))
+@command("plan", *JOB, examples=("distagg plan nightly.toml",))
 def plan_command(call: Call, job: str | None, overrides: tuple[str, ...]) -> None:
     rows = plan(_job(call, job, overrides), trial=True)
     body = [

@@ -267,13 +267,15 @@ class Dataset:
 
     def to_pandas(self) -> Any:
         """The rows as a pandas frame."""
-        return self.to_arrow().to_pandas()
+        from distagg.dataset.interchange import as_pandas
+
+        return as_pandas(self.to_arrow())
 
     def to_polars(self) -> Any:
         """The rows as a polars frame."""
-        import polars
+        from distagg.dataset.interchange import as_polars
 
-        return polars.from_arrow(self.to_arrow())
+        return as_polars(self.to_arrow())
 
     def select(
         self,

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from distagg.arrow import as_arrow, as_words
-from distagg.errors import InputError, UsageError
+from distagg.errors import InputError, UsageError, install
 
 RUNS = "{expert: {query: {item: score}}}"
 Choose = Callable[[Sequence[str]], Sequence[str]]
@@ -69,12 +69,27 @@ def in_kind(table: pa.Table, data: Any) -> Any:
     """
     library, _ = _library(data)
     if library in ("pandas", "dask"):
-        return table.to_pandas()
+        return as_pandas(table)
     if library == "polars":
-        import polars
-
-        return polars.from_arrow(table)
+        return as_polars(table)
     return table
+
+
+def as_pandas(table: pa.Table) -> Any:
+    """An Arrow table as a pandas frame."""
+    try:
+        return table.to_pandas()
+    except ImportError as error:
+        raise UsageError(f"a pandas frame needs pandas ({error}): {install('frames')}") from error
+
+
+def as_polars(table: pa.Table) -> Any:
+    """An Arrow table as a polars frame."""
+    try:
+        import polars
+    except ImportError as error:
+        raise UsageError(f"a polars frame needs polars ({error}): {install('frames')}") from error
+    return polars.from_arrow(table)
 
 
 def _library(data: Any) -> tuple[str, str]:

@@ -17,6 +17,7 @@ import pyarrow as pa
 from distagg.arrow import as_arrow, as_lists, as_words, no_rows
 from distagg.dataset.chunk import Chunk
 from distagg.dataset.dataset import CHUNK_ENTRIES, ChunkRef, Dataset
+from distagg.dataset.interchange import as_pandas, as_polars
 from distagg.dataset.rankings import Format, RankedPart, publish_directory, publish_file, write_part
 from distagg.engine.fitting.fit import Through, cut, gather, tell_pool
 from distagg.engine.progress import Progress, silent
@@ -81,13 +82,11 @@ class Result:
 
     def to_pandas(self) -> Any:
         """The ranking as a pandas frame."""
-        return self.ranking.to_pandas()
+        return as_pandas(self.ranking)
 
     def to_polars(self) -> Any:
         """The ranking as a polars frame."""
-        import polars
-
-        return polars.from_arrow(self.ranking)
+        return as_polars(self.ranking)
 
 
 def ranking_schema(model: Model, shown: Shown = NOTHING_MORE) -> pa.Schema:

@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from distagg.engine.identity import installed
+from distagg.errors import install
 
 OK, POOR, BAD = "ok", "poor", "bad"
 NEEDED = ("numpy", "scipy", "numba", "pyarrow", "sparse", "dask", "distributed", "click")
-EXTRAS = {"lightgbm": "lambdamart and blend", "pandas": "pandas frames", "polars": "polars frames"}
+EXTRAS = {"lightgbm": ("lightgbm", "lambdamart and blend"), "pandas": ("frames", "pandas frames")}
+EXTRAS |= {"polars": ("frames", "polars frames")}
 ROOM = 10 << 30
 
 
@@ -49,8 +51,12 @@ def _packages() -> dict[str, Any]:
 
 
 def _extras() -> dict[str, Any]:
-    lacking = [f"{name} ({what})" for name, what in EXTRAS.items() if installed(name) is None]
-    return _row("extras", OK, f"without {', '.join(lacking)}" if lacking else "all there")
+    lacking = {name: extra for name, extra in EXTRAS.items() if installed(name) is None}
+    if not lacking:
+        return _row("extras", OK, "all there")
+    names = ",".join(dict.fromkeys(extra for extra, _ in lacking.values()))
+    shown = ", ".join(f"{name} ({what})" for name, (_, what) in lacking.items())
+    return _row("extras", OK, f"without {shown}; to add them: {install(names)}")
 
 
 def _cores() -> dict[str, Any]:

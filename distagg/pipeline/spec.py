@@ -77,7 +77,7 @@ def read_job(path: Path, overrides: Sequence[str] = ()) -> Job:
         text = path.read_text(encoding="utf-8")
         body = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
     except FileNotFoundError:
-        raise UsageError(f"no job file {path}; jobs/ has examples") from None
+        raise UsageError(f"no job file {path}; 'distagg new KIND' writes one") from None
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f'job file {path}: {error}; expected TOML, such as name = "nightly"') from None
     if not isinstance(body, dict):

@@ -305,7 +305,11 @@ def filesystem_of(root: str, query: str, given: str) -> tuple[Any, str]:
     region = options.get("region") or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
     if region is None and override is not None:
         region = "us-east-1"  # other servers ignore it; without it the SDK would contact Amazon's metadata servers
-    filesystem = fs.S3FileSystem(
+    try:
+        connect = fs.S3FileSystem
+    except ImportError as error:
+        raise UsageError(f"{root}: {error}, as conda's pyarrow-core is not; install conda's package pyarrow") from error
+    filesystem = connect(
         endpoint_override=override,
         scheme=options.get("scheme") or (server.scheme if "endpoint_override" not in options else "") or "https",
         region=region if region is not None else fs.resolve_s3_region(split.netloc),

@@ -10,6 +10,8 @@ import pytest
 import yaml
 from objections import objections
 
+import distagg
+
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "cluster" / "kubernetes"
 MANIFESTS = {file.stem: yaml.safe_load(file.read_text()) for file in sorted(FOLDER.glob("*.yaml"))}
@@ -72,7 +74,7 @@ def test_every_pod_has_the_certificates_and_no_rights() -> None:
         assert mounted == {volume["name"]: mounted[volume["name"]] for volume in pod["volumes"]}
         assert mounted["certificates"] == "/certificates"
         assert pod["securityContext"]["runAsNonRoot"]
-        assert container["image"] == "distagg:0.1.0"
+        assert container["image"] == f"distagg:{distagg.__version__}"
 
 
 def test_addresses_are_encrypted_and_those_of_the_service() -> None:

@@ -16,7 +16,7 @@ JOBS = Path(__file__).parents[2] / "jobs"
 @pytest.mark.real
 def test_the_papers_top_five_of_movielens(data_dir: Path, tmp_path: Path) -> None:
     files = json.dumps([str(data_dir / "ml-100k" / "u.data")])
-    command = ["run", str(JOBS / "movielens.toml"), "-o", str(tmp_path / "run"), f"steps.ratings.files={files}"]
+    command = ["run", str(JOBS / "ratings.toml"), "-o", str(tmp_path / "run"), f"steps.ratings.files={files}"]
     assert main(command) == 0
     with (tmp_path / "run" / "output" / "top.csv").open() as file:
         top = [row["item"] for row in csv.DictReader(file)][:5]

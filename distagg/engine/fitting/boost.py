@@ -13,7 +13,7 @@ from distagg.engine.fitting.learner import Learner, Training, check_whole, goal_
 from distagg.engine.progress import Progress
 from distagg.engine.runner import Work
 from distagg.engine.saved import align_experts
-from distagg.errors import UsageError
+from distagg.errors import UsageError, install
 from distagg.metrics import highest_label
 from distagg.models import Params
 from distagg.models.boosted.model import LambdaMart
@@ -198,7 +198,5 @@ def _lightgbm() -> Any:
     try:
         import lightgbm
     except ImportError as error:
-        raise UsageError(
-            f"lambdamart needs LightGBM ({error}): pip install 'distagg[lightgbm]', or choose crf"
-        ) from error
+        raise UsageError(f"lambdamart needs LightGBM ({error}): {install('lightgbm')}, or choose crf") from error
     return lightgbm

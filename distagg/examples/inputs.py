@@ -1,11 +1,10 @@
-"""Small made-up inputs for the guides: ``python jobs/guides/example.py GUIDE FOLDER``. The same every time."""
+"""Small made-up inputs for the guides, the same every time."""
 
 from __future__ import annotations
 
 import csv
 import math
 import random
-import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -43,6 +42,9 @@ def hybrid(folder: Path) -> None:
         clicks += [(query, item, int(grade == 2 and draw.random() < 0.8)) for item, grade in grades.items()]
     _table(folder / "retrieved.csv", ("query", "expert", "item", "score"), found)
     _table(folder / "clicks.csv", ("query", "item", "label"), clicks)
+    labels = {(query, item): label for query, item, label in clicks}
+    joined = [(query, engine, item, score, labels[query, item]) for query, engine, item, score in found]
+    _table(folder / "lists.csv", ("query", "expert", "item", "score", "label"), joined)
 
 
 def ratings(folder: Path) -> None:
@@ -140,21 +142,3 @@ def _write(file: Path, lines: Sequence[str]) -> None:
 def _table(file: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     with file.open("w", encoding="utf-8", newline="") as stream:
         csv.writer(stream, lineterminator="\n").writerows([header, *rows])
-
-
-GUIDES = {make.__name__: make for make in (metasearch, hybrid, ratings, pairs, crowd, cluster)}
-
-
-def main(arguments: Sequence[str]) -> int:
-    if len(arguments) != 2 or arguments[0] not in GUIDES:
-        print(f"usage: python jobs/guides/example.py {'|'.join(GUIDES)} FOLDER", file=sys.stderr)
-        return 2
-    folder = Path(arguments[1])
-    folder.mkdir(parents=True, exist_ok=True)
-    GUIDES[arguments[0]](folder)
-    print(f"wrote {', '.join(sorted(file.name for file in folder.iterdir()))} to {folder}")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
