@@ -14,7 +14,7 @@ help:  ## this list
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,docs]'
 	touch $(READY)
 
 $(STORE)/.ready: tests/s3-server.txt tests/schemas.txt
@@ -61,8 +61,8 @@ bench: $(READY)  ## benchmarks against the peers, installed into .venv-peers
 	$(BIN)/python jobs/bench/run.py
 	$(BIN)/python jobs/bench/whole/run.py --report out/peers.html
 
-docs: $(READY)  ## the API reference, from docstrings: out/docs/distagg.html
-	$(BIN)/python jobs/guides/reference.py out/docs
+docs: $(READY)  ## the documentation site, which needs no network and no server: out/docs/index.html
+	$(BIN)/python jobs/site/build.py out/docs
 
 reproduce: $(READY)  ## every table and figure of the papers (DISTAGG_DATA, default ../shared/data), ending in out/reproduce/index.html
 	$(BIN)/python -m jobs.reproduce

@@ -66,13 +66,13 @@ class Browser:
         os.close(self._in)
         os.close(self._out)
 
-    def open(self, page: Path, width: int, height: int = 900) -> None:
+    def open(self, page: Path, width: int, height: int = 900, *, query: str = "") -> None:
         """Load a file at a width, with everything folded opened; ``said`` and ``asked`` begin anew."""
         self.said, self.asked, self._loaded = [], [], False
         self._ask(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
         )
-        self._ask("Page.navigate", url=page.as_uri())
+        self._ask("Page.navigate", url=page.as_uri() + query)
         while not self._loaded:
             self._hear()
         self.evaluate(OPEN)
