@@ -5,11 +5,8 @@ Dask reruns the span elsewhere when a worker is lost) and returns merged nodes. 
 workers, the results do not: nodes merge in the fixed tree. Every wait has a deadline, and the driver watches the worker
 count.
 
-Rounds over the same chunks are direct calls to the workers, one message each way. A Dask task passes through the queues
-of five processes before its result is back, and training in rounds would wait for that hundreds of times. Instead every
-worker thread keeps its span: the chunk references are sent once, the chunks stay in the worker's cache, and a round
-sends only what changed. If a call fails, or the scheduler drops its worker, the span becomes an ordinary task. Workers
-that did not answer get no calls for ``WORKER_BACKOFF_SECONDS``.
+Rounds over the same chunks are one message to all workers (``distagg.engine.broadcast``). The span of a worker that
+does not answer becomes an ordinary task. Everything goes through the scheduler: the driver connects to no worker.
 
 Settings that differ from Dask's defaults, and why:
 
@@ -17,27 +14,24 @@ Settings that differ from Dask's defaults, and why:
 - ``no-workers-timeout`` never -> 60 s: a job without workers should end with an error, not hang.
 - dashboard on loopback, any free port: a LocalCluster would listen on every interface, at port 8787.
 - ``NUMBA_NUM_THREADS``, ``OMP_NUM_THREADS`` 1 in workers: the engine owns the parallelism.
-- ``connection_limit`` 512 -> 8,192: a round calls every worker at once, and call 513 would wait for another to end.
+- ``worker-ttl`` 5 min -> 1 min: a worker that hangs is replaced, and its tasks run elsewhere.
 - work stealing off: spans are balanced by entries beforehand, and a stolen span loses its cached chunks.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import time
-from collections import OrderedDict
+import uuid
 from collections.abc import Callable, Iterator, Sequence
-from concurrent import futures
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from distagg.dataset.dataset import ChunkRef
-from distagg.engine.identity import OtherCode, fingerprint, identity, on_same_code, other_code, refuse_other_code
+from distagg.engine.broadcast import Broadcast, Span, share_out
+from distagg.engine.identity import OtherCode, fingerprint, on_same_code, other_code, refuse_other_code
 from distagg.engine.progress import Progress, silent
 from distagg.engine.runner import (
-    NotedResult,
     Round,
     Work,
     call_noting,
@@ -48,21 +42,17 @@ from distagg.engine.runner import (
 )
 from distagg.errors import DistaggError, InfrastructureError, UsageError
 
-POLL_WORKERS_SECONDS = 1.0  # how often the driver asks the scheduler for its workers
-WORKER_BACKOFF_SECONDS = 60.0  # no direct calls to a worker for this long after it did not answer
-SPAN_CACHE_BYTES = 256 << 20  # of chunk references, in a worker
-
 T = TypeVar("T")
-Reduce = Callable[[Any, Any], Any]
 NO_WORKERS_SECONDS = 60.0
 POLL_SECONDS = 1.0
+LONG_ROUND_SECONDS = 2.0  # the cost of tasks, tens of milliseconds, is small beside it
 SPANS_PER_THREAD = 4  # of a single pass: small enough to balance, large enough to hide the scheduler's overhead
-CONNECTIONS = 8192
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 SETTINGS = {
     "distributed.scheduler.allowed-failures": 30,
     "distributed.scheduler.no-workers-timeout": f"{NO_WORKERS_SECONDS:.0f}s",
     "distributed.scheduler.work-stealing": False,
+    "distributed.scheduler.worker-ttl": "60s",
     "distributed.nanny.pre-spawn-environ.NUMBA_NUM_THREADS": 1,
     "distributed.nanny.pre-spawn-environ.OMP_NUM_THREADS": 1,
     "distributed.nanny.pre-spawn-environ.OPENBLAS_NUM_THREADS": 1,
@@ -70,155 +60,13 @@ SETTINGS = {
 }
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Call:
-    """Work on a span of chunks."""
-
-    work: Work
-    refs: tuple[ChunkRef, ...]
-    first: int
-    reduce: Reduce
-
-    @property
-    def arguments(self) -> tuple[Work, tuple[ChunkRef, ...], int, Reduce]:
-        """The arguments of ``reduce_span``."""
-        return self.work, self.refs, self.first, self.reduce
-
-
-@dataclass(slots=True)
-class Spans:
-    """A cache of spans by the digest of their bytes; the least recently used go first when the budget is full."""
-
-    budget: int = SPAN_CACHE_BYTES
-    held: OrderedDict[str, tuple[tuple[ChunkRef, ...], int]] = field(default_factory=OrderedDict)
-
-    def add(self, sent: dict[str, bytes]) -> None:
-        from distributed.protocol.pickle import loads
-
-        for digest, body in sent.items():
-            self.held[digest] = loads(body), len(body)
-        while sum(size for _, size in self.held.values()) > self.budget and len(self.held) > len(sent):
-            self.held.popitem(last=False)
-
-    def lacking(self, digests: Sequence[str]) -> list[str]:
-        for digest in digests:
-            if digest in self.held:
-                self.held.move_to_end(digest)
-        return [digest for digest in digests if digest not in self.held]
-
-
-_spans = Spans()  # this worker's; only its event loop uses it
-
-
-async def answer(
-    expected: str, calls: list[tuple[Work, str, int, Reduce]], sent: dict[str, bytes], dask_worker: Any
-) -> Any:
-    """In a worker: run the calls one after the other in a worker thread, or name the spans that it does not have."""
-    if expected != fingerprint():
-        return {"other": identity()}
-    _spans.add(sent)
-    lacking = _spans.lacking([digest for _, digest, _, _ in calls])
-    if lacking:
-        return {"lacking": lacking}
-    spans = [(work, _spans.held[digest][0], first, reduce) for work, digest, first, reduce in calls]
-    loop, pool = dask_worker.loop.asyncio_loop, dask_worker.executors["default"]
-    return {"outcomes": await loop.run_in_executor(pool, _in_turn, spans)}
-
-
-def _in_turn(calls: list[tuple[Work, tuple[ChunkRef, ...], int, Reduce]]) -> list[NotedResult]:
-    return [reduce_span(*call) for call in calls]
-
-
-class Rounds:
-    """Direct calls to the workers of a connected client."""
-
-    def __init__(self, client: Any) -> None:
-        self.client = client
-        self._polled = float("-inf")
-        self._slots: list[str] = []
-        self._backed_off: dict[str, float] = {}
-        self._serialised: OrderedDict[tuple[ChunkRef, ...], tuple[str, bytes]] = OrderedDict()
-
-    def slots(self) -> list[str]:
-        """The address of every worker thread, at most a second old, without the workers in back-off."""
-        now = time.monotonic()
-        if now - self._polled > POLL_WORKERS_SECONDS:
-            self._backed_off = {address: until for address, until in self._backed_off.items() if until > now}
-            threads = {a: count for a, count in self.client.nthreads().items() if a not in self._backed_off}
-            self._slots = [address for address in sorted(threads) for _ in range(threads[address])]
-            self._polled = time.monotonic()
-        return self._slots
-
-    def run(self, calls: list[tuple[str, list[Call]]]) -> list[list[NotedResult] | None]:
-        """The results of every slot's calls, None where its worker did not answer. Raises a task's error."""
-        import asyncio
-
-        loop = self.client.loop.asyncio_loop
-        running = [asyncio.run_coroutine_threadsafe(self._ask(address, todo), loop) for address, todo in calls]
-        waiting = set(running)
-        try:
-            while waiting:
-                _, waiting = futures.wait(waiting, timeout=POLL_WORKERS_SECONDS)
-                if waiting:
-                    present = self.client.nthreads()
-                    for (address, _), future in zip(calls, running, strict=True):
-                        if future in waiting and address not in present:
-                            future.cancel()
-            answers = [None if future.cancelled() else future.result() for future in running]
-        finally:
-            for future in waiting:
-                future.cancel()
-        for (address, _), outcomes in zip(calls, answers, strict=True):
-            if outcomes is None:
-                self._backed_off[address] = time.monotonic() + WORKER_BACKOFF_SECONDS
-                self._polled = float("-inf")
-        return answers
-
-    async def _ask(self, address: str, calls: list[Call]) -> list[NotedResult] | None:
-        from distributed.core import clean_exception
-        from distributed.protocol.pickle import dumps
-
-        named = [self._serialise(call.refs) for call in calls]
-        requests = [(c.work, digest, c.first, c.reduce) for c, (digest, _) in zip(calls, named, strict=True)]
-        sent: dict[str, bytes] = {}
-        for _ in range(2):  # the second time with the spans that the worker does not have
-            try:
-                reply = await self.client.rpc(address).run(
-                    function=dumps(answer), args=dumps((fingerprint(), requests, sent))
-                )
-            except OSError:  # closed, refused, timed out
-                return None
-            if reply["status"] == "error":
-                raise clean_exception(**reply)[1] or RuntimeError(f"worker {address} failed without an error message")
-            answered = reply["result"]
-            if "other" in answered:
-                raise other_code({address: answered["other"]})
-            if "outcomes" in answered:
-                return answered["outcomes"]
-            sent = {digest: body for digest, body in named if digest in answered["lacking"]}
-        return None
-
-    def _serialise(self, refs: tuple[ChunkRef, ...]) -> tuple[str, bytes]:
-        """A span's digest and bytes, serialised once while it is in use."""
-        from distributed.protocol.pickle import dumps
-
-        if refs not in self._serialised:
-            body = dumps(refs)
-            self._serialised[refs] = hashlib.sha256(body).hexdigest(), body
-            while (
-                sum(len(body) for _, body in self._serialised.values()) > SPAN_CACHE_BYTES and len(self._serialised) > 1
-            ):
-                self._serialised.popitem(last=False)
-        self._serialised.move_to_end(refs)
-        return self._serialised[refs]
-
-
 class DaskRunner:
     """Runs tasks on a Dask cluster, through a connected client, and merges their results in the fixed tree."""
 
-    def __init__(self, client: Any) -> None:
+    def __init__(self, client: Any, *, hold_workers: bool = True) -> None:
         self.client = client
-        self.direct = Rounds(client)
+        self.broadcast = Broadcast(client, hold_workers=hold_workers)
+        self._round_seconds = 0.0  # of the last round
 
     @property
     def threads(self) -> int:
@@ -240,47 +88,58 @@ class DaskRunner:
         return merge_all(self._run(calls, spans, progress), reduce)
 
     def rounds(self, todo: Sequence[Round], progress: Progress = silent) -> Iterator[Any]:
-        """Send each worker thread its span of every round in one message; spans that fail become ordinary tasks."""
+        """Send all rounds to all workers in one message; spans without an answer become ordinary tasks.
+
+        On a cluster that may grow, a round is tasks from the start if the last one took ``LONG_ROUND_SECONDS``: Dask
+        then sees the load, and an adaptive cluster starts workers for it.
+        """
+        began = time.monotonic()
         try:
-            slots = self.direct.slots()
-            calls = [
-                [
-                    Call(step.work, tuple(step.refs[a:b]), a, step.reduce)
-                    for a, b in share_out(step.refs, max(1, len(slots)))
-                ]
-                for step in todo
-            ]
-            shares = [(slot, [row[n] for row in calls if n < len(row)]) for n, slot in enumerate(slots)]
-            answers = self.direct.run([(slot, mine) for slot, mine in shares if mine])
+            if self.broadcast.hold_workers and self._round_seconds > LONG_ROUND_SECONDS:
+                rows = [self.broadcast.parts(step.refs, SPANS_PER_THREAD) for step in todo]
+            else:
+                rows = self.broadcast.run(todo)
         except OSError as error:
-            raise InfrastructureError(f"a worker failed: {error}; run again to resume") from error
-        answered: dict[Call, NotedResult] = {}
-        for (_, mine), outcomes in zip(shares, answers, strict=False):
-            answered.update(zip(mine, outcomes or (), strict=False))
-        for row in calls:
-            lost = [call for call in row if call not in answered]
-            again = self._run([(reduce_span, call.arguments) for call in lost], [(0, 0)] * len(lost), silent)
+            raise InfrastructureError(f"lost the scheduler: {error}; run again to resume") from error
+        for step, row in zip(todo, rows, strict=True):
+            missing = [part for part in row if part.outcome is None]
+            calls = [(reduce_span, (step.work, step.refs[a:b], a, step.reduce)) for (a, b), _, _ in missing]
+            tasks = self._run(calls, [part.span for part in missing], silent, [part.workers for part in missing])
             nodes = []
-            for call in row:
-                value, notes = answered[call] if call in answered else (next(again), [])
+            for (a, b), outcome, _ in row:
+                value, notes = outcome or (next(tasks), [])
                 raise_notes(notes)
-                progress(len(call.refs))
+                progress(b - a)
                 nodes.append(value)
-            yield merge_all(nodes, row[0].reduce) if row else None
+            self._round_seconds = time.monotonic() - began
+            yield merge_all(nodes, step.reduce)
 
     def each(self, function: Callable[[Any], T], payloads: Sequence[Any], progress: Progress = silent) -> Iterator[T]:
         calls = [(call_noting, (function, payload)) for payload in payloads]
         yield from self._run(calls, [(n, n + 1) for n in range(len(calls))], progress)
 
     def _run(
-        self, calls: list[tuple[Callable[..., Any], tuple[Any, ...]]], spans: list[tuple[int, int]], progress: Progress
+        self,
+        calls: list[tuple[Callable[..., Any], tuple[Any, ...]]],
+        spans: list[Span],
+        progress: Progress,
+        preferred: Sequence[Sequence[str]] = (),
     ) -> Iterator[Any]:
-        """Results in order. Raises a task's own error unchanged, and an InfrastructureError for everything else."""
-        # Lowest number first, so that the driver can use (and drop) results in order while later spans still run.
-        futures = [
-            self.client.submit(on_same_code, fingerprint(), f, *args, pure=False, priority=-n)
-            for n, (f, args) in enumerate(calls)
-        ]
+        """Results in order. Raises a task's own error unchanged, and an InfrastructureError for everything else.
+
+        A task goes to one of its preferred workers, if it has any, as long as one of them is there.
+        """
+        futures = []
+        for n, (function, arguments) in enumerate(calls):
+            workers = list(preferred[n]) if preferred else []
+            future = self.client.submit(
+                on_same_code, fingerprint(), function, *arguments,
+                key=f"{function.__name__}-{uuid.uuid4()}",  # Dask keeps durations, and shows them, by this name
+                priority=-n,  # the driver can use (and drop) results in order while later spans still run
+                workers=workers or None,
+                allow_other_workers=bool(workers),
+            )  # fmt: skip
+            futures.append(future)
         try:
             for n, future in enumerate(futures):
                 result = self._wait(future)
@@ -300,6 +159,7 @@ class DaskRunner:
         from distributed import KilledWorker
         from distributed.client import FutureCancelledError
         from distributed.comm import CommClosedError
+        from distributed.scheduler import NoValidWorkerError, NoWorkerError
 
         alone_since: float | None = None
         while True:
@@ -318,7 +178,14 @@ class DaskRunner:
                 raise InfrastructureError(
                     f"a worker has no distagg like this driver's ({error}); install it there, then run again"
                 ) from error
-            except (KilledWorker, FutureCancelledError, CommClosedError, OSError) as error:
+            except (
+                KilledWorker,
+                NoValidWorkerError,
+                NoWorkerError,
+                FutureCancelledError,
+                CommClosedError,
+                OSError,
+            ) as error:
                 raise InfrastructureError(f"the cluster lost a task: {error}; run again to resume") from error
 
     def _alone(self, since: float | None) -> float | None:
@@ -331,19 +198,6 @@ class DaskRunner:
                 f"no worker for {NO_WORKERS_SECONDS:.0f} seconds; check the cluster, then run again"
             )
         return since if since is not None else now
-
-
-def share_out(refs: Sequence[ChunkRef], pieces: int) -> list[tuple[int, int]]:
-    """Split chunks into at most ``pieces`` consecutive spans with about the same number of entries."""
-    weights = [ref.entries + 1 for ref in refs]
-    spans: list[tuple[int, int]] = []
-    total, first, filled = sum(weights), 0, 0
-    for index, weight in enumerate(weights):
-        filled += weight
-        if filled * pieces >= total * (len(spans) + 1) or index == len(refs) - 1:
-            spans.append((first, index + 1))
-            first = index + 1
-    return spans
 
 
 @contextmanager
@@ -365,9 +219,9 @@ def local_cluster(workers: int) -> Iterator[DaskRunner]:
             memory_limit=0,
             silence_logs=50,
         ) as cluster,
-        Client(cluster, set_as_default=False, connection_limit=CONNECTIONS) as client,
+        Client(cluster, set_as_default=False) as client,
     ):
-        yield DaskRunner(client)
+        yield DaskRunner(client, hold_workers=False)
 
 
 def _refuse_unreadable_certificates(address: str) -> None:
@@ -410,10 +264,11 @@ def remote_cluster(address: str) -> Iterator[DaskRunner]:
     try:
         with (
             dask.config.set(SETTINGS),
-            Client(address, set_as_default=False, timeout=20, connection_limit=CONNECTIONS) as client,
+            Client(address, set_as_default=False, timeout=20) as client,
         ):
-            client.wait_for_workers(1, timeout=NO_WORKERS_SECONDS)
+            runner = DaskRunner(client)
+            list(runner.each(abs, [0]))  # an adaptive cluster starts workers when there is a task
             refuse_other_code(client)
-            yield DaskRunner(client)
+            yield runner
     except (OSError, TimeoutError) as error:
         raise InfrastructureError(f"no cluster at {address}: {error}") from error

@@ -27,7 +27,8 @@ import numpy as np
 
 from distagg.dataset import Dataset
 from distagg.dataset.dataset import ChunkRef
-from distagg.engine.dask import CONNECTIONS, SETTINGS, SPANS_PER_THREAD, DaskRunner, share_out
+from distagg.engine.broadcast import share_out
+from distagg.engine.dask import SETTINGS, SPANS_PER_THREAD, DaskRunner
 from distagg.engine.runner import Round, Work
 from distagg.models import Model
 
@@ -99,9 +100,9 @@ def _naive(number: int, weights: np.ndarray) -> np.ndarray:
 
 
 def round_cost(runner: DaskRunner, refs: Sequence[ChunkRef], repeats: int) -> dict[str, list[float]]:
-    """Milliseconds of an empty round: direct calls and, for comparison, a plain client.map over 8 chunks, alternating.
+    """Milliseconds of an empty round: one message to all, and a plain client.map over 8 chunks, by turns.
 
-    The direct calls are train and validate in one message, as in training, over chunks in the workers' caches.
+    The message asks to train and to validate, as in training, over chunks in the workers' caches.
     """
     weights = np.zeros((25, 3))
     todo = [Round(Work(_nothing, weights, repeated=True), refs, np.add)] * 2
@@ -142,7 +143,7 @@ def crowd(workers: int) -> Iterator[DaskRunner]:
             silence_logs=50,
             executor=Timer(),
         ) as cluster,
-        Client(cluster, set_as_default=False, connection_limit=CONNECTIONS) as client,
+        Client(cluster, set_as_default=False) as client,
     ):
         for count in [*range(STEP, workers, STEP), workers]:
             cluster.scale(count)
@@ -150,7 +151,7 @@ def crowd(workers: int) -> Iterator[DaskRunner]:
         gc.collect()
         gc.freeze()  # the garbage collector need not scan a thousand workers' objects again
         try:
-            yield DaskRunner(client)
+            yield DaskRunner(client, hold_workers=False)
         finally:
             gc.unfreeze()
 

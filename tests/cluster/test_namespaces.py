@@ -1,4 +1,5 @@
-"""Two hosts on one machine: network namespaces joined by a cable. A job runs across them with TLS; one is cut off."""
+"""Hosts on one machine: network namespaces joined by cables. A job runs across them with TLS; one is cut off; one can
+reach the scheduler alone."""
 
 from __future__ import annotations
 
@@ -41,9 +42,13 @@ def space(host: str) -> str:
 
 
 class Hosts:
-    """Two namespaces; a scheduler and a worker on the first, a worker on the second."""
+    """Two namespaces; a scheduler and a worker on the first, a worker on the second.
 
-    def __init__(self, folder: Path) -> None:
+    ``apart``: both workers are on the second, and a third, for the driver, has a way to the scheduler alone.
+    """
+
+    def __init__(self, folder: Path, *, apart: bool = False) -> None:
+        self.apart = apart
         self.folder, self.started = folder, {}  # type: ignore[var-annotated]
         self.certificates = folder / "certificates"
         assert main(["certificates", str(self.certificates), "--hosts", ",".join(HOSTS.values())]) == 0
@@ -56,11 +61,32 @@ class Hosts:
         for host, address in HOSTS.items():
             ip("-n", space(host), "addr", "add", f"{address}/24", "dev", "cable")
             ip("-n", space(host), "link", "set", "cable", "up")
+        if self.apart:
+            ip("netns", "add", space("driver"))
+            ip(
+                "link",
+                "add",
+                "second",
+                "netns",
+                space("a"),
+                "type",
+                "veth",
+                "peer",
+                "name",
+                "only",
+                "netns",
+                space("driver"),
+            )
+            for host, cable, address in (("a", "second", "10.78.0.1/24"), ("driver", "only", "10.78.0.2/24")):
+                ip("-n", space(host), "addr", "add", address, "dev", cable)
+                ip("-n", space(host), "link", "set", cable, "up")
+            ip("-n", space("driver"), "link", "set", "lo", "up")
+            ip("-n", space("driver"), "route", "add", f"{HOSTS['a']}/32", "via", "10.78.0.1")
         arguments = {
             "scheduler": ("a", "scheduler", "--protocol", "tls", "--host", HOSTS["a"], "--port", "8786"),
             **{
-                f"worker {host}": (host, "worker", SCHEDULER, "--host", HOSTS[host], "--nthreads", "1")
-                for host in HOSTS
+                f"worker {n}": (host, "worker", SCHEDULER, "--host", HOSTS[host], "--nthreads", "1")
+                for n, host in enumerate("bb" if self.apart else HOSTS)
             },
         }
         for name, (host, *rest) in arguments.items():
@@ -95,16 +121,16 @@ class Hosts:
                 process.kill()
                 process.wait()
             process.stdout.close()
-        for host in HOSTS:
+        for host in (*HOSTS, *(("driver",) if self.apart else ())):
             subprocess.run(["ip", "netns", "del", space(host)], capture_output=True, check=False)
 
 
 @pytest.fixture
-def hosts(tmp_path: Path) -> Iterator[Hosts]:
+def hosts(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Hosts]:
     reason = missing()
     if reason:
         pytest.skip(reason)
-    made = Hosts(tmp_path)
+    made = Hosts(tmp_path, apart=getattr(request, "param", False))
     try:
         made.make()
         yield made
@@ -144,7 +170,7 @@ def test_a_host_cut_off_costs_time_not_answers(mode: str, hosts: Hosts, planted:
         time.sleep(0.05)
     hosts.cut()
     at = time.time_ns()
-    found = driver.stdout.readline().split()
+    found = driver.stdout.readlines()[-1].split()
     assert driver.wait(180) == 0, (tmp_path / "driver.log").read_text()
     before, after = ({who for when, who in worked(notes) if (when > at) == late} for late in (False, True))
     assert len(before) == 2
@@ -153,3 +179,24 @@ def test_a_host_cut_off_costs_time_not_answers(mode: str, hosts: Hosts, planted:
         [sys.executable, script, "inline", str(planted), mode, ""], capture_output=True, text=True, check=True
     )
     assert found == expected.stdout.splitlines()[-1].split()
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("hosts", [True], indirect=True)
+def test_a_driver_that_reaches_the_scheduler_alone(hosts: Hosts, planted: Path, tmp_path: Path) -> None:
+    probe = subprocess.run(
+        ["ip", "netns", "exec", space("driver"), "ip", "route", "get", HOSTS["b"]], capture_output=True, check=False
+    )
+    assert probe.returncode  # there is no way to the workers
+    script = str(HERE / "two_hosts.py")
+    for mode in ("rounds", "queries"):
+        notes = tmp_path / mode
+        notes.mkdir()
+        driver = hosts.start("driver", "driver", script, SCHEDULER, str(planted), mode, str(notes))
+        found, _ = driver.communicate(timeout=180)
+        assert driver.returncode == 0, (tmp_path / "driver.log").read_text()
+        expected = subprocess.run(
+            [sys.executable, script, "inline", str(planted), mode, ""], capture_output=True, text=True, check=True
+        )
+        assert found == expected.stdout  # the same bits, and no worker was given up
+        assert len({who for _, who in worked(notes)}) == 2

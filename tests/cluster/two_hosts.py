@@ -2,7 +2,8 @@
 
     python two_hosts.py ADDRESS|inline DATASET rounds|queries NOTES
 
-Writes a file into the folder NOTES for every chunk worked on (time and address), and prints the digest of the result.
+Writes a file into the folder NOTES for every chunk worked on (time and address), and prints the number of workers that
+were given up and the digest of the result.
 """
 
 from __future__ import annotations
@@ -48,6 +49,8 @@ def main(address: str, source: str, mode: str, notes: str) -> None:
             found = total
         else:
             found = np.concatenate(list(runner.map(Work(slowly, (notes, 0.3)), refs * 6)))
+        given_up = 0 if address == "inline" else len(runner.broadcast._backed_off)
+    print("given up", given_up)
     print("digest", hashlib.sha256(found.tobytes()).hexdigest(), flush=True)
 
 

@@ -1,4 +1,4 @@
-"""Rounds by calls to the workers: spans are sent once, and a lost worker costs time, not answers."""
+"""Rounds by messages to the workers: shares are sent once, and a lost worker costs time, not answers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from distagg.dataset import Dataset
-from distagg.engine import dask as rounds
+from distagg.engine import broadcast
 from distagg.engine.dask import DaskRunner, local_cluster
 from distagg.engine.runner import InlineRunner, Round, Work
 from distagg.errors import InputError
@@ -42,38 +42,42 @@ def _bad(chunk: Any, index: int, payload: None) -> None:
 class Workers:
     """Workers in this process, behind what a client offers; every message is weighed. ``silent`` ones never answer."""
 
-    def __init__(self, silent: tuple[str, ...] = ()) -> None:
-        loop = asyncio.new_event_loop()
-        self.loop = SimpleNamespace(asyncio_loop=loop)
-        self.worker = SimpleNamespace(loop=self.loop, executors={"default": ThreadPoolExecutor(1)})
-        self.silent, self.listed, self.bytes = silent, {"a": 1, "b": 1}, [0]
-        self.thread = threading.Thread(target=loop.run_forever, daemon=True)
+    def __init__(self, silent: tuple[str, ...] = (), threads: int = 1) -> None:
+        self.loop = SimpleNamespace(asyncio_loop=asyncio.new_event_loop())
+        self.pool = ThreadPoolExecutor(threads)
+        self.silent, self.listed, self.bytes = silent, {"a": threads, "b": 1}, [0]
+        self.seen = dict.fromkeys(self.listed, 1000.0)
+        self.asked: list[str] = []
+        self.thread = threading.Thread(target=self.loop.asyncio_loop.run_forever, daemon=True)
         self.thread.start()
 
     def close(self) -> None:
         self.loop.asyncio_loop.call_soon_threadsafe(self.loop.asyncio_loop.stop)
         self.thread.join()
-        self.worker.executors["default"].shutdown()
+        self.pool.shutdown()
         self.loop.asyncio_loop.close()
 
     def nthreads(self) -> dict[str, int]:
         return dict(self.listed)
 
-    def rpc(self, address: str) -> Any:
-        async def run(function: bytes, args: bytes) -> dict[str, Any]:
-            if address in self.silent:
-                self.listed.pop(address, None)
-                await asyncio.sleep(60)
-            self.bytes.append(len(args))
-            found = await pickle.loads(function)(*pickle.loads(args), dask_worker=self.worker)
-            return {"status": "OK", "result": found}
+    def scheduler_info(self) -> dict[str, Any]:
+        return {"workers": {address: {"last_seen": self.seen[address]} for address in self.listed}}
 
-        return SimpleNamespace(run=run)
+    async def run(self, function: Any, *args: Any, workers: list[str], on_error: str) -> dict[str, Any]:
+        return dict(zip(workers, await asyncio.gather(*(self._one(function, args, a) for a in workers)), strict=True))
+
+    async def _one(self, function: Any, args: tuple[Any, ...], address: str) -> Any:
+        self.asked.append(address)
+        self.bytes.append(len(pickle.dumps(args)))
+        if address in self.silent:
+            await asyncio.Event().wait()
+        worker = SimpleNamespace(address=address, executors={"default": self.pool})
+        return await function(*pickle.loads(pickle.dumps(args)), dask_worker=worker)
 
 
 @pytest.fixture
 def workers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workers]:
-    monkeypatch.setattr(rounds, "_spans", rounds.Spans())
+    monkeypatch.setattr(broadcast, "_seats", {})
     made = Workers(*getattr(request, "param", ()))
     yield made
     made.close()
@@ -91,24 +95,30 @@ def held(planted: Path) -> Dataset:
     return replace(dataset, held=chunks, manifest=replace(dataset.manifest, blocks=blocks))
 
 
+def plain(workers: Workers) -> DaskRunner:
+    return DaskRunner(workers, hold_workers=False)
+
+
+@pytest.mark.parametrize("workers", [(), ((), 3)], indirect=True)
 def test_what_does_not_change_is_sent_once(held: Dataset, workers: Workers) -> None:
-    runner, refs = DaskRunner(workers), held.plan()
+    runner, refs = plain(workers), held.plan()
     expected = [InlineRunner().map_reduce(Work(_entries, n), refs, np.add) for n in range(4)]
-    found = []
+    found, sent = [], []
     for n in range(4):
-        workers.bytes.append(0)
+        before = len(workers.bytes)
         found.append(runner.map_reduce(Work(_entries, n, repeated=True), refs, np.add))
+        sent.append(workers.bytes[before:])
     np.testing.assert_array_equal(found, expected)
-    by_round = [[int(b) for b in part.split()] for part in " ".join(map(str, workers.bytes)).split(" 0")][1:]
     data = sum(len(pickle.dumps(ref)) for ref in refs)
-    assert sum(by_round[0]) > data / 2
-    assert [len(sent) for sent in by_round[1:]] == [2, 2, 2]  # a message for each worker
-    assert max(sum(sent) for sent in by_round[1:]) < 2_000
+    assert data / 2 < sum(sent[0]) < 2 * data  # each share to its worker alone
+    assert [len(messages) for messages in sent[1:]] == [2, 2, 2]  # a message for each worker
+    assert max(sum(messages) for messages in sent[1:]) < 2_000
 
 
+@pytest.mark.parametrize("workers", [(), ((), 3)], indirect=True)
 def test_several_rounds_are_one_message(held: Dataset, workers: Workers) -> None:
-    runner, refs = DaskRunner(workers), held.plan()
-    todo = [Round(Work(_entries, n, repeated=True), refs[: 5 + n], np.add) for n in range(3)]
+    runner, refs = plain(workers), held.plan()
+    todo = [Round(Work(_entries, n, repeated=True), refs[: 1 + 4 * n], np.add) for n in (2, 0, 1)]
     list(runner.rounds(todo))
     before = len(workers.bytes)
     found = list(runner.rounds(todo))
@@ -117,30 +127,48 @@ def test_several_rounds_are_one_message(held: Dataset, workers: Workers) -> None
 
 
 @pytest.mark.parametrize("workers", [(("b",),)], indirect=True)
-def test_a_worker_that_the_scheduler_gave_up_is_not_waited_for(
-    held: Dataset, workers: Workers, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("gone", [True, False])
+def test_a_worker_that_is_gone_or_silent_is_not_waited_for(
+    held: Dataset, workers: Workers, monkeypatch: pytest.MonkeyPatch, *, gone: bool
 ) -> None:
-    direct = rounds.Rounds(workers)
-    calls = [(slot, [rounds.Call(Work(_entries, 1), held.plan(), 0, np.add)]) for slot in direct.slots()]
-    found = direct.run(calls)
-    assert found[0] is not None
-    assert found[1] is None
-    assert direct.slots() == ["a"]  # looked up again
+    monkeypatch.setattr(broadcast, "POLL_WORKERS_SECONDS", 0.01)
+    asking = broadcast.Broadcast(workers, hold_workers=False)
+    assert asking.slots() == ("a", "b")
+    if gone:
+        del workers.listed["b"]
+    else:
+        workers.seen["b"] -= broadcast.SILENT_SECONDS + 1
+    (row,) = asking.run([Round(Work(_counted, 1), held.plan(), np.add)])
+    assert [part.outcome is None for part in row] == [False, True]
+    assert row[1].workers == ["a"]
+    assert _counts.pop() == row[0].span[1]  # the other worker was asked again, and computed once
+    assert not _counts
+    assert asking.slots() == ("a",)
     workers.listed["b"] = 1
-    monkeypatch.setattr(rounds, "POLL_WORKERS_SECONDS", 0.0)
-    assert direct.slots() == ["a"]  # back too soon to be trusted
-    direct._backed_off["b"] = 0.0
-    assert direct.slots() == ["a", "b"]
+    monkeypatch.setattr(broadcast, "POLL_WORKERS_SECONDS", 0.0)
+    assert asking.slots() == ("a",)  # back too soon to be trusted
+    asking._backed_off["b"] = 0.0
+    assert asking.slots() == ("a", "b")
 
 
-def test_spans_stay_within_their_budget(held: Dataset) -> None:
-    bodies = {str(n): pickle.dumps((ref,)) for n, ref in enumerate(held.plan())}
-    spans = rounds.Spans(budget=3 * max(map(len, bodies.values())))
+_counts: list[int] = []
+
+
+def _counted(chunk: Any, index: int, payload: int) -> np.ndarray:
+    if index == 0:
+        _counts.append(0)
+    _counts[-1] += 1
+    return _entries(chunk, index, payload)
+
+
+def test_shares_stay_within_their_budget(held: Dataset) -> None:
+    bodies = {str(n): pickle.dumps([((ref,), n)]) for n, ref in enumerate(held.plan())}
+    shares = broadcast.Shares(budget=3 * max(map(len, bodies.values())))
     for digest, body in bodies.items():
-        spans.add({digest: body})
-    assert "12" in spans.held
-    assert spans.lacking(["0", "12"]) == ["0"]
-    assert sum(size for _, size in spans.held.values()) <= spans.budget
+        shares.add({digest: body})
+    assert "12" in shares.held
+    assert shares.lacking(["0", "12"]) == ["0"]
+    assert sum(size for _, size in shares.held.values()) <= shares.budget
 
 
 @pytest.mark.cluster
@@ -154,3 +182,20 @@ def test_a_worker_killed_in_a_round_costs_time_not_answers(held: Dataset, tmp_pa
     assert marker.exists()
     for one in found:
         np.testing.assert_array_equal(one, InlineRunner().map_reduce(Work(_entries, 1), refs, np.add))
+
+
+@pytest.mark.cluster
+def test_a_stopped_worker_costs_time_not_answers(held: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broadcast, "SILENT_SECONDS", 2.0)
+    refs, work = held.plan(), Work(_entries, 1, repeated=True)
+    with local_cluster(2) as runner:
+        runner.map_reduce(work, refs, np.add)
+        stopped, process = sorted(runner.client.run(os.getpid).items())[1]
+        os.kill(process, signal.SIGSTOP)
+        try:
+            found = [runner.map_reduce(work, refs, np.add) for _ in range(2)]
+            assert stopped not in runner.broadcast.slots()
+        finally:
+            os.kill(process, signal.SIGCONT)
+    for one in found:
+        np.testing.assert_array_equal(one, InlineRunner().map_reduce(work, refs, np.add))

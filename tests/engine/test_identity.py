@@ -15,7 +15,8 @@ import pytest
 
 from distagg.cli.main import main
 from distagg.engine import identity as identities
-from distagg.engine.dask import DaskRunner, answer, remote_cluster
+from distagg.engine.broadcast import answer
+from distagg.engine.dask import DaskRunner, remote_cluster
 from distagg.engine.identity import (
     CODE,
     PROCESSOR,
@@ -74,7 +75,7 @@ def test_the_processor_that_numba_is_told_counts(monkeypatch: pytest.MonkeyPatch
 def test_a_task_that_reaches_other_code_is_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
     answered = on_same_code("another", pytest.fail, "was run")
     assert isinstance(answered, OtherCode)
-    assert asyncio.run(answer("another", [], {}, None)) == {"other": identity()}
+    assert asyncio.run(answer("another", "", [], None)) == {"other": identity()}
     runner = DaskRunner(_Client(answered))
     with pytest.raises(InfrastructureError, match="a worker differs from this driver"):
         list(runner.each(abs, [1]))

@@ -17,8 +17,9 @@ import pytest
 
 from distagg.dataset import Dataset, write_dataset
 from distagg.dataset.dataset import ChunkRef
+from distagg.engine.broadcast import share_out
 from distagg.engine.compare import compare
-from distagg.engine.dask import DaskRunner, local_cluster, remote_cluster, share_out
+from distagg.engine.dask import DaskRunner, local_cluster, remote_cluster
 from distagg.engine.fitting.fit import fit, gather
 from distagg.engine.fitting.tune import tune
 from distagg.engine.rank import rank_to, solve
