@@ -20,7 +20,7 @@ from tests.reports.browser import SECONDS, Browser, chromium
 ROOT = Path(__file__).parents[1]
 LOOKED_AT = (
     "index.html", "models/index.html", "models/crf.html", "api/rank.html", "commands/compare.html",
-    "jobs/guides/models.html", "jobs/guides/results.html",
+    "jobs/guides/models.html", "jobs/guides/results.html", "tutorials/leaderboard.html",
 )  # fmt: skip
 
 # What is wrong with a page as it is drawn, as lines of text.
@@ -131,6 +131,8 @@ def test_every_public_name_command_and_guide_has_a_page(site: Path) -> None:
         assert f"Usage: distagg {name}" in (site / "commands" / f"{name}.html").read_text(encoding="utf-8")
     for guide in (ROOT / "jobs" / "guides").glob("*.md"):
         assert (site / "jobs" / "guides" / f"{guide.stem}.html").exists(), guide.stem
+    for tutorial in (ROOT / "jobs" / "tutorials").glob("*.ipynb"):
+        assert (site / "tutorials" / f"{tutorial.stem}.html").exists(), tutorial.stem
 
 
 def test_examples_of_the_reference_are_shown(site: Path) -> None:

@@ -2,7 +2,7 @@
 
 The site has the pages of this repository (README, guides, results, reproduction, benchmarks, clusters), which stay
 where they are relative to each other, so that their links hold; and pages that are written here: one for every model
-from the registry, one for every public name from its docstring, one for every command from its help.
+from the registry, one for every public name from its docstring, one for every command from its help; and the tutorials.
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ from pathlib import Path
 from sphinx.cmd.build import build_main
 
 ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(Path(__file__).parent), str(ROOT)]
+sys.path[:0] = [str(Path(__file__).parent), str(ROOT / "jobs" / "tutorials")]
 
 import model_pages  # noqa: E402
+import notebook  # noqa: E402
 import reference_pages  # noqa: E402
 
 SECTIONS = {  # caption in the side bar: pages, without suffix; a star stands for all others of the folder
     "Start": ["jobs/guides/start"],
+    "Tutorials": ["tutorials/hybrid", "tutorials/leaderboard", "tutorials/ratings"],
     "Guides": [
         "jobs/guides/metasearch", "jobs/guides/hybrid", "jobs/guides/metrics", "jobs/guides/ratings",
         "jobs/guides/pairs", "jobs/guides/crowd", "jobs/guides/cluster", "jobs/guides/jobs", "jobs/guides/*",
@@ -98,10 +100,20 @@ def write_source(source: Path) -> None:
     model_pages.write(source / "models", guide)
     reference_pages.write_api(source / "api")
     reference_pages.write_commands(source / "commands")
+    write_tutorials(source / "tutorials")
     static = source / "_static"
     static.mkdir()
     shutil.copyfile(Path(__file__).parent / "site.css", static / "site.css")
     shutil.copyfile(Path(__file__).parent / "conf.py", source / "conf.py")
+
+
+def write_tutorials(folder: Path) -> None:
+    """The notebooks as pages, each with the notebook itself to download."""
+    folder.mkdir()
+    for file in sorted((ROOT / "jobs" / "tutorials").glob("*.ipynb")):
+        shutil.copyfile(file, folder / file.name)
+        link = f"Download this page [as a notebook]({file.name}).\n"
+        (folder / f"{file.stem}.md").write_text(f"{notebook.markdown(notebook.read(file))}\n{link}", encoding="utf-8")
 
 
 def build(folder: Path) -> None:
