@@ -147,12 +147,8 @@ class _Reader:
         raise self.wrong("a number, or text in quotes")
 
 
-@functools.lru_cache(maxsize=8)
-def audience(path: str, text: str) -> Offsets:
-    """Whether each expert of the dataset at ``path`` matches the condition, as 1 or 0."""
-    from distagg.dataset.dataset import read_groups
-
-    experts = read_groups(place(path) / "experts.parquet", None, None)
+def matches(text: str, experts: pa.Table) -> Offsets:
+    """Whether each expert of a table matches the condition, as 1 or 0; values of another type are a UsageError."""
     try:
         holds = condition(text, experts)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -161,6 +157,14 @@ def audience(path: str, text: str) -> Offsets:
             f"condition {text!r}: its values do not fit the columns {types}: {str(error).splitlines()[0]}"
         ) from error
     return pc.fill_null(holds, False).to_numpy().astype(np.int64)
+
+
+@functools.lru_cache(maxsize=8)
+def audience(path: str, text: str) -> Offsets:
+    """Whether each expert of the dataset at ``path`` matches the condition, as 1 or 0."""
+    from distagg.dataset.dataset import read_groups
+
+    return matches(text, read_groups(place(path) / "experts.parquet", None, None))
 
 
 @functools.lru_cache(maxsize=8)

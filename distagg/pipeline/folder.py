@@ -49,6 +49,14 @@ _ENDINGS = {"trec": ".trec", "csv": ".csv"}
 PACKAGES = ("distagg", "numpy", "scipy", "numba", "pyarrow", "sparse", "dask", "distributed", "lightgbm")
 LIBRARIES = ("numpy", "scipy", "numba", "pyarrow")  # the bits of results, or bytes of files, depend on them
 SHOWN_DIFFERENCES = 8
+_EVENT: dict[str, Any] = {  # types of the fields of events that are read again
+    "time": int | float, "step": str, "seconds": int | float, "run": str, "total": int, "count": int, "of": int,
+    "round": int, "why": list | str,
+}  # fmt: skip
+_NEEDED = {  # fields without which an event of this kind cannot be read
+    "step done": ("seconds",), "step reused": ("run",), "parts": ("total",), "parts reused": ("count", "of"),
+    "part anew": ("why",), "checkpoint": ("round",),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +147,7 @@ class RunFolder:
         file = self.path / name
         try:
             return json.loads(file.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise InputError(
                 str(file), found=f"nothing to read ({error})", expected="a directory made by 'distagg run'"
             ) from error
@@ -154,11 +162,13 @@ class RunFolder:
             file.write(line)
 
     def events(self) -> list[dict[str, Any]]:
-        """All events, without a line that a crash cut off."""
+        """All events, without lines that a crash cut off or that are damaged."""
         file, events = self.path / "events.jsonl", []
         for line in file.read_text(encoding="utf-8", errors="replace").splitlines() if file.is_file() else ():
-            with suppress(ValueError):
-                events.append(json.loads(line))
+            with suppress(ValueError, RecursionError):
+                event = json.loads(line)
+                if _is_event(event):
+                    events.append(event)
         return events
 
     @contextmanager
@@ -192,6 +202,16 @@ class RunFolder:
         except OSError:
             pass
         return None
+
+
+def _is_event(event: Any) -> bool:
+    """Whether a line of the log has the fields of its kind of event."""
+    if not isinstance(event, dict) or not isinstance(event.get("event"), str):
+        return False
+    needed = _NEEDED.get(event["event"].split(" ")[0] if "checkpoint" in event["event"] else event["event"], ())
+    return all(name in event for name in needed) and all(
+        isinstance(value, _EVENT[name]) for name, value in event.items() if name in _EVENT
+    )
 
 
 def as_json(body: Any) -> bytes:

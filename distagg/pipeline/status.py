@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from distagg.dataset.manifest import manifest_file
 from distagg.engine.read_rankings import read_rankings
+from distagg.errors import InputError
 from distagg.pipeline.folder import MEASURE, RunFolder, means_of, measured
 from distagg.pipeline.spec import Job, Step, make_job
 from distagg.reports import compare_report, write_report
@@ -35,7 +36,7 @@ def job_of(folder: RunFolder) -> Job:
 def status(path: Path) -> dict[str, Any]:
     """``state`` is finished, running, or stopped (resumable); steps with their seconds, parts and rounds."""
     folder = RunFolder(path)
-    body = folder.read("job.json")
+    body = _job_body(folder)
     events = folder.events()
     holder = folder.holder()
     state = "finished" if folder.finished else "running" if holder else "stopped"
@@ -49,6 +50,18 @@ def status(path: Path) -> dict[str, Any]:
         "drivers": sum(event["event"] in ("started", "resumed") for event in events),
         "last": events[-1] if events else None,
     }
+
+
+def _job_body(folder: RunFolder) -> dict[str, Any]:
+    """The job of a run directory as it was written; what it refers to may have gone."""
+    body = folder.read("job.json")
+    steps = body.get("steps") if isinstance(body, dict) else None
+    good = isinstance(steps, dict) and all(isinstance(s, dict) and isinstance(s.get("do"), str) for s in steps.values())
+    if not good or not isinstance(body.get("name"), str):
+        raise InputError(
+            str(folder.path / "job.json"), found="no name or steps", expected="a job written by 'distagg run'"
+        )
+    return dict(body)
 
 
 def _step(folder: RunFolder, name: str, do: str, events: list[dict[str, Any]]) -> dict[str, Any]:
@@ -70,8 +83,8 @@ def _step(folder: RunFolder, name: str, do: str, events: list[dict[str, Any]]) -
         row["reused"] = f"{counted['count']} of {counted['of']} parts"
     why = next((event["why"] for event in reversed(mine) if event.get("why") and event["event"] == "step"), None)
     if why:
-        row["why"] = "; ".join(why)
-    reasons = [event["why"] for event in mine if event["event"] == "part anew"]
+        row["why"] = "; ".join(map(str, why))
+    reasons = [str(event["why"]) for event in mine if event["event"] == "part anew"]
     if reasons:
         row["why"] = "; ".join(f"{text} ({count} parts)" for text, count in Counter(map(_kind, reasons)).most_common())
     rounds = [event["round"] for event in mine if event["event"].startswith("checkpoint")]

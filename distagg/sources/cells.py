@@ -10,6 +10,7 @@ import csv
 import io
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -20,7 +21,7 @@ import pyarrow.compute as pc
 
 from distagg.arrow import as_scalar, as_words
 from distagg.errors import InputError
-from distagg.sources.source import open_bytes
+from distagg.sources.source import LINE_BYTES, open_bytes
 from distagg.times import parse_times
 
 DELIMITER = {"csv": ",", "tsv": "\t"}
@@ -157,7 +158,7 @@ def json_objects(file: Path) -> Iterator[tuple[int, dict[str, object]]]:
 def json_records(file: Path) -> Iterator[dict[str, object]]:
     """The objects of a file that is one JSON array, read piece by piece; an InputError if it is anything else."""
     decoder = json.JSONDecoder()
-    with open_bytes(file) as stream:
+    with open_bytes(file, lines=False) as stream, _not_utf8(file):
         text = io.TextIOWrapper(stream, encoding="utf-8-sig")
         rest, number, ended = text.read(PIECE).lstrip(), 0, False
         if not rest.startswith("["):
@@ -171,7 +172,7 @@ def json_records(file: Path) -> Iterator[dict[str, object]]:
                 row, end = decoder.raw_decode(rest)
             except (ValueError, RecursionError) as error:
                 piece = text.read(max(PIECE, len(rest)))  # the object goes on, or is broken
-                ended, rest = not piece, rest + piece
+                ended, rest = not piece or len(rest) > LINE_BYTES, rest + piece
                 if ended:
                     found = f"broken JSON in object {number + 1} ({error})"
                     raise InputError(str(file), found=found, expected="an array of objects") from None
@@ -181,6 +182,15 @@ def json_records(file: Path) -> Iterator[dict[str, object]]:
                 raise InputError(str(file), line=number, found=json_text(row)[:40], expected="one JSON object")
             rest = rest[end:]
             yield row
+
+
+@contextmanager
+def _not_utf8(file: Path) -> Iterator[None]:
+    try:
+        yield
+    except UnicodeDecodeError as error:
+        found = f"bytes that are not UTF-8 ({error.reason})"
+        raise InputError(str(file), found=found, expected="UTF-8 text") from None
 
 
 def flat(row: dict[str, object]) -> dict[str, object]:
@@ -207,6 +217,11 @@ def json_object(file: Path, raw: bytes, line: int) -> dict[str, object]:
     if not isinstance(row, dict):
         raise InputError(str(file), line=line, found=f"'{raw.decode().strip()[:40]}'", expected="one JSON object")
     return row
+
+
+def is_utf8(text: str) -> bool:
+    """Whether UTF-8 can write the text: JSON and damaged CSV files may have half of a surrogate pair."""
+    return text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 def json_text(value: object) -> str:

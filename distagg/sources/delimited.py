@@ -28,6 +28,10 @@ REPEATED = pa.dictionary(pa.int32(), pa.string())  # words with few distinct val
 _CHECK_BYTES = 1 << 17  # checked together, so that the masks stay in the processor's cache
 _NUMBER = re.compile(rb"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _WHOLE = re.compile(rb"[+-]?[0-9]{1,18}")
+_FIELD = re.compile(rb'[ \t\r]*(?:"((?:[^"]|"")*)"|([^",]*?))[ \t\r]*(,|$)')  # between commas, quoted or not
+_AT_EDGE = np.isin(np.arange(256), list(b",\r\n"))  # bytes before and after a field
+MARK = b"\xef\xbb\xbf"  # UTF-8's byte order mark
+BLANKS = b" \t\r"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +60,7 @@ class Layout:
     def split(self, line: bytes) -> list[bytes]:
         if not self.delimiter:
             return [word for word in line.replace(b"\t", b" ").split(b" ") if word]
-        words = line.split(self.delimiter)
-        return [word.strip().strip(b'"') for word in words] if self.delimiter == b"," else words
+        return csv_cells(line) if self.delimiter == b"," else line.split(self.delimiter)
 
     @property
     def shape(self) -> str:
@@ -90,8 +93,10 @@ def read_lines(file: Path, header: bool) -> Iterator[Lines]:
         while text := stream.read(BLOCK_BYTES):
             if not text.endswith(b"\n"):
                 text += stream.readline()
-            if offset == 0 and text.startswith(b"\xef\xbb\xbf"):
+            if offset == 0 and text.startswith(MARK):
                 text, offset = text[3:], 3
+                if text.startswith(MARK):
+                    raise InputError(str(file), line=1, found="two byte order marks", expected="one, or none")
             yield Lines(file, offset, text)
             offset += len(text)
 
@@ -113,7 +118,10 @@ def find_lines(file: Path, layout: Layout, wanted: Mapping[str, str]) -> list[tu
         first = _first_line(lines)
         for number, line in enumerate(lines.text.split(b"\n"), start=first):
             if needle in line:
-                words = layout.split(line.strip())
+                try:
+                    words = layout.split(line.strip(BLANKS))
+                except _WrongLineError:
+                    continue
                 if all(at < len(words) and words[at] == value for at, value in places.items()):
                     mentions.append((str(file), number))
     return mentions
@@ -132,7 +140,7 @@ def _first_line(lines: Lines) -> int:
 def _parse_fast(text: bytes, layout: Layout) -> pa.Table | None:
     """The lines parsed by Arrow, or None if Arrow might parse them wrongly."""
     delimiter = _plain_delimiter(text, layout)
-    if delimiter is None:
+    if delimiter is None or text.startswith(MARK):  # Arrow would drop a byte order mark
         return None
     if len(layout.delimiter) > 1:
         text = text.replace(layout.delimiter, delimiter)
@@ -173,8 +181,10 @@ def _plain_delimiter(text: bytes, layout: Layout) -> bytes | None:
         return None
     if layout.delimiter and _ends_in(text, layout.delimiter):  # an empty last field: the line may be truncated
         return None
+    if layout.delimiter and _blank_at_edges(text, layout.delimiter):
+        return None
     if layout.delimiter == b",":
-        return b","
+        return b"," if _plain_quotes(text) else None
     if layout.delimiter:
         return b"\t" if b"\t" not in text else None
     delimiter = b"\t" if b"\t" in text else b" "
@@ -194,6 +204,61 @@ def _plain_delimiter(text: bytes, layout: Layout) -> bytes | None:
     return delimiter if text[-1:] != delimiter else None
 
 
+def _blank_at_edges(text: bytes, delimiter: bytes) -> bool:
+    """Whether a line, or a field between commas, begins or ends with a blank, which the line parser removes."""
+    edges = (b"\n", b"\r", b",", b'"') if delimiter == b"," else (b"\n", b"\r")
+    return any(
+        text.startswith(blank)
+        or text.endswith(blank)
+        or any(edge + blank in text or blank + edge in text for edge in edges)
+        for blank in (b" ", b"\t")
+        if blank in text
+    )
+
+
+def _plain_quotes(text: bytes) -> bool:
+    """Whether quotes enclose whole fields of one line, and none is inside; then all parsers agree on what they mean."""
+    if b'"' not in text:
+        return True
+    codes = np.frombuffer(text, np.uint8)
+    quotes = np.flatnonzero(codes == 34)
+    opening, closing = quotes[::2], quotes[1::2]
+    if len(quotes) % 2 or opening[0] == 0 or closing[-1] == len(text) - 1:  # at the edges of the block: look closely
+        return False
+    if not _AT_EDGE[codes[opening - 1]].all() or not _AT_EDGE[codes[closing + 1]].all():
+        return False
+    ends = np.flatnonzero(codes == 10)
+    return bool((np.searchsorted(ends, opening) == np.searchsorted(ends, closing)).all())
+
+
+def csv_cells(line: bytes) -> list[bytes]:
+    """The fields of a line between commas, without the quotes around them and the white space at their edges.
+
+    >>> csv_cells(b'1, "a, b" ,3')
+    [b'1', b'a, b', b'3']
+    """
+    if b'"' not in line:
+        return [word.strip(BLANKS) for word in line.split(b",")]
+    words, rest = [], line
+    while True:
+        field = _FIELD.match(rest)
+        if field is None:
+            found = rest[:40].decode(errors="replace")
+            raise _WrongLineError(f"a stray quote at '{found}'", "quotes around a whole field, doubled inside it")
+        words.append(field[2] if field[1] is None else field[1].replace(b'""', b'"'))
+        if not field[3]:
+            return words
+        rest = rest[field.end() :]
+
+
+def header_cells(file: Path, line: bytes) -> list[bytes]:
+    """The fields of a header between commas."""
+    try:
+        return csv_cells(line)
+    except _WrongLineError as wrong:
+        raise InputError(str(file), line=1, found=wrong.found, expected=wrong.expected) from None
+
+
 def _ends_in(text: bytes, delimiter: bytes) -> bool:
     """Whether a line ends in the delimiter; with a header, only a last line without a line end is checked."""
     if text.endswith(delimiter):
@@ -207,7 +272,7 @@ def _parse_exact(lines: Lines, layout: Layout) -> pa.Table:
     values: dict[str, list[str | float]] = {name: [] for name in layout.keep}
     raws = lines.text.split(b"\n")
     for at, raw in enumerate(raws):
-        line = raw.strip()
+        line = raw.strip(BLANKS)
         if not line:
             continue
         try:

@@ -50,8 +50,6 @@ def kind_of(paths: Sequence[str | Path], columns: Mapping[str, str] | None = Non
 
 def kind_of_file(file: Path, columns: Mapping[str, str] | None = None) -> str:
     """The kind of one file: a UsageError if its content fits several kinds, an InputError if it fits none."""
-    if file.exists() and not file.is_file() and not file.is_dir():
-        raise UsageError(f"{file} is a pipe, which can be read only once; name the kind (--kind, or kind= in Python)")
     if suffix(file) in PREFLIB_SUFFIXES:
         return "rankings"
     kinds: list[str] = []

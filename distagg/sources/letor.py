@@ -64,13 +64,7 @@ def _blocks(file: Path) -> Iterator[tuple[int, bytes]]:
     line = 1
     with open_bytes(file) as stream:
         while block := stream.read(BLOCK_BYTES):
-            tail = b"" if block.endswith(b"\n") else stream.readline(BATCH_BYTES)
-            if len(tail) == BATCH_BYTES:
-                line += block.count(b"\n")
-                raise InputError(
-                    str(file), line=line, found=f"a line of over {len(tail)} bytes", expected=f"lines like {LINE_SHAPE}"
-                )
-            block += tail
+            block += b"" if block.endswith(b"\n") else stream.readline()
             yield line, block
             line += block.count(b"\n")
 

@@ -45,6 +45,7 @@ NO_QUERY = "all"  # the one query of a table without a query column
 log = logging.getLogger("distagg")
 PREFLIB_SUFFIXES = (".soc", ".soi", ".toc", ".toi")
 BATCH_ENTRIES = 1 << 20
+LIMITS = {"alternatives": 1_000_000, "voters": 10_000_000}  # of a PrefLib file, each of whose voters is an expert
 ROW_SHAPE = "'COUNT: ORDER' such as '3: 1,2,{3,4}'"
 _ROW = re.compile(r"([0-9]{1,12})\s*:\s*(.+)")
 _ORDER = re.compile(r"(\d+|\{\s*\d+(\s*,\s*\d+)*\s*\})(\s*,\s*(\d+|\{\s*\d+(\s*,\s*\d+)*\s*\}))*", re.ASCII)
@@ -169,19 +170,27 @@ class Header:
     voters: int | None = None
 
     def read(self, text: str) -> None:
+        """Read one line, without its ``#``; a number beyond ``LIMITS`` is a ValueError."""
         if match := _NAME.fullmatch(text):
-            self.names[int(match[1])] = match[2].strip()
+            self.names[_within(match[1], "alternatives")] = match[2].strip()
         elif match := _COUNT.fullmatch(text):
             if match[1].upper() == "VOTERS":
-                self.voters = int(match[2])
+                self.voters = _within(match[2], "voters")
             else:
-                self.alternatives = int(match[2])
+                self.alternatives = _within(match[2], "alternatives")
 
     def items(self) -> list[str]:
         """Item ids of alternatives 1, 2, ..."""
         n = self.alternatives or max(self.names, default=0)
         names = [self.names.get(number, "") for number in range(1, n + 1)]
         return names if len({*names} - {""}) == n else [str(number) for number in range(1, n + 1)]
+
+
+def _within(digits: str, what: str) -> int:
+    """A number of the header; a ValueError says that it is too large to believe."""
+    if len(digits) > 18 or int(digits) > LIMITS[what]:
+        raise ValueError(f"{digits[:30]} {what}")
+    return int(digits)
 
 
 def preflib_query(file: Path) -> str:
@@ -196,13 +205,15 @@ def preflib_tables(file: Path) -> Iterator[SourceTable]:
     batch: list[tuple[int, int, np.ndarray, np.ndarray]] = []  # first voter, voters, alternatives, ranks
     size = 0
     header = Header()
-    for _, count, alternatives, ranks in _orders(file, header):
+    for line, count, alternatives, ranks in _orders(file, header):
         if not items:
             items = header.items()
             declared = pa.table(
                 [pa.array([query] * len(items)), pa.array(items), pa.nulls(len(items), pa.int32())], schema=ITEMS
             )
             yield SourceTable("items", declared, file.name)
+        if voters + count > LIMITS["voters"]:
+            raise _too_many(file, line, f"{voters + count:,} voters")
         step = max(1, BATCH_ENTRIES // len(alternatives))
         for first in range(0, count, step):
             n = min(step, count - first)
@@ -268,10 +279,18 @@ def _orders(file: Path, header: Header) -> Iterator[tuple[int, int, np.ndarray, 
                     str(file), line=line, found="bytes that are not UTF-8", expected="UTF-8 text"
                 ) from None
             if text.startswith("#"):
-                header.read(text[1:].strip())
+                try:
+                    header.read(text[1:].strip())
+                except ValueError as error:
+                    raise _too_many(file, line, str(error)) from None
             elif text:
                 known = known or len(header.items())
                 yield (line, *_order(file, line, text, known))
+
+
+def _too_many(file: Path, line: int, found: str) -> InputError:
+    expected = " and ".join(f"at most {most:,} {what}" for what, most in LIMITS.items())
+    return InputError(str(file), line=line, found=found, expected=expected, remedy="correct the number")
 
 
 def _order(file: Path, line: int, text: str, known: int) -> tuple[int, np.ndarray, np.ndarray]:

@@ -27,8 +27,8 @@ import pyarrow.parquet as pq
 from distagg.arrow import as_scalar, repeated_word
 from distagg.errors import InputError, UsageError
 from distagg.sources.cells import typed
-from distagg.sources.delimited import FINITE, REPEATED, Layout, find_lines, read_tables
-from distagg.sources.source import SourceTable, open_bytes
+from distagg.sources.delimited import FINITE, REPEATED, Layout, find_lines, header_cells, read_tables
+from distagg.sources.source import SourceTable, open_bytes, refuse_wide
 from distagg.types import ITEMS
 
 QUERY = "all"
@@ -40,6 +40,7 @@ NAMES = {
 _KEEP = {"user": REPEATED, "item": REPEATED, "rating": FINITE}
 _PLAIN = ("user", "item", "rating", "timestamp")
 _PARQUET_ROWS = 1 << 17
+ABOUT_BYTES = 256 << 20  # of a table about users or items, which is read at once
 GENRES = (
     "unknown", "action", "adventure", "animation", "children", "comedy", "crime", "documentary", "drama", "fantasy",
     "film_noir", "horror", "musical", "mystery", "romance", "sci_fi", "thriller", "war", "western",
@@ -173,7 +174,8 @@ def text_layout(file: Path) -> Layout:
 
 def _header(file: Path, first: bytes) -> tuple[str, ...]:
     """Field names of a CSV header, with user, item and rating under these names."""
-    words = [word.strip().strip('"') for word in first.decode(errors="replace").split(",")]
+    refuse_wide(file, first.count(b",") + 1)
+    words = [word.decode(errors="replace") for word in header_cells(file, first)]
     known = ratings_columns(words)
     if len(known) < len(NAMES):
         raise InputError(
@@ -275,7 +277,10 @@ def read_about(file: Path) -> pa.Table:
 
 def _about_text(file: Path) -> pa.Table:
     with open_bytes(file) as stream:
-        body = stream.read()
+        body = stream.read(ABOUT_BYTES + 1)
+    if len(body) > ABOUT_BYTES:
+        found, expected = f"a table of over {ABOUT_BYTES >> 20} MB", "a smaller one, or Parquet"
+        raise InputError(str(file), found=found, expected=expected)
     try:
         text = body.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -312,4 +317,7 @@ def _about_table(file: Path, text: str, between: str) -> tuple[tuple[str, ...], 
         raise InputError(
             str(file), line=reader.line_num, found=f"text that does not parse ({error})", expected="a header and rows"
         ) from None
+    if not rows:
+        raise InputError(str(file), found="no rows", expected="a header and rows")
+    refuse_wide(file, len(rows[0][1]))
     return tuple(word.strip() for word in rows[0][1]), rows[1:]

@@ -9,18 +9,25 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
+import stat
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Literal, Protocol, cast
+from typing import IO, Any, Literal, Protocol, cast
 
 import pyarrow as pa
 
 from distagg.errors import InputError, UsageError
 
 BATCH_BYTES = 32 << 20
+# Limits of what any file may cost. A gzip file may unpack to FREE_BYTES, or beyond that to MOST_TIMES its size.
+LINE_BYTES = 32 << 20  # of a line
+MOST_COLUMNS = 10_000  # of a table
+FREE_BYTES, MOST_TIMES, MOST_UNPACKED = 256 << 20, 200, 4 << 40
+BUFFER_BYTES = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,16 +74,79 @@ def refuse_same_names(files: Sequence[Path], name_of: Callable[[Path], str], rem
             raise UsageError(f"{other} and {file} give their expert the same name, '{name_of(file)}'; {remedy}")
 
 
+class Guarded(io.RawIOBase):
+    """The bytes of a file, unpacked if they are gzipped; raises an InputError beyond the limits of this module."""
+
+    def __init__(self, file: Path, raw: IO[bytes], *, lines: bool) -> None:
+        self._file, self._lines = file, lines
+        self._packed = os.fstat(raw.fileno()).st_size if file.suffix == ".gz" and isinstance(file, Path) else 0
+        self._stream = gzip.GzipFile(fileobj=raw) if file.suffix == ".gz" else raw
+        self._total = self._line = 0  # bytes unpacked, and of the line that goes on
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        text = self._stream.read(min(len(buffer), BUFFER_BYTES))
+        buffer[: len(text)] = text
+        if self._lines and len(text):
+            self._check_line(text)
+        self._total += len(text)
+        if self._packed:
+            self._check_size()
+        return len(text)
+
+    def _check_size(self) -> None:
+        if self._total > max(FREE_BYTES, MOST_TIMES * self._packed) or self._total > MOST_UNPACKED:
+            raise InputError(
+                str(self._file),
+                found=f"{self._packed:,} gzipped bytes that unpack to more than {self._total:,}",
+                expected=f"at most {MOST_TIMES} times the size, or {FREE_BYTES >> 20} MB, and {MOST_UNPACKED >> 40} TB",
+                remedy="if you trust the file, unpack it with gunzip and give the plain file",
+            )
+
+    def _check_line(self, text: bytes) -> None:
+        """Refuse a line that is too long before a reader keeps all of it."""
+        ends = [at for at in (text.find(b"\n"), text.find(b"\r")) if at >= 0]
+        whole = self._line + min(ends, default=len(text))
+        self._line = len(text) - 1 - max(text.rfind(b"\n"), text.rfind(b"\r")) if ends else whole
+        if max(whole, self._line) > LINE_BYTES:
+            line = self._number(self._total + len(text) - self._line)
+            found = f"a line of over {LINE_BYTES:,} bytes"
+            raise InputError(str(self._file), line=line, found=found, expected="text with shorter lines")
+
+    def _number(self, left: int) -> int:
+        """The number of the line after so many bytes, counted only for its error."""
+        number = 1
+        with self._file.open("rb") as raw, gzip.open(raw, "rb") if self._file.suffix == ".gz" else raw as again:
+            while left > 0 and (text := again.read(min(left, BUFFER_BYTES))):
+                number += text.count(b"\n")
+                left -= len(text)
+        return number
+
+    def close(self) -> None:
+        if not self.closed and self._stream is not None:
+            self._stream.close()
+        super().close()
+
+
 @contextmanager
-def open_bytes(file: Path) -> Iterator[IO[bytes]]:
-    """Open a file, decompressed if it ends in .gz; a damaged or missing file is an InputError."""
+def open_bytes(file: Path, *, lines: bool = True) -> Iterator[IO[bytes]]:
+    """Open a file, decompressed if it ends in .gz; a damaged, missing or endless file is an InputError.
+
+    Reading stops with an InputError at a line of more than ``LINE_BYTES`` (if the file has ``lines``), and where a gzip
+    file unpacks to more than this module's limits.
+    """
     try:
-        with file.open("rb") as raw:
-            plain = (
-                raw if isinstance(raw, io.BufferedIOBase) else io.BufferedReader(raw)
-            )  # Arrow's stream cannot read lines
-            with gzip.open(plain, "rb") if file.suffix == ".gz" else plain as stream:
-                yield cast("IO[bytes]", stream)
+        if isinstance(file, Path) and not stat.S_ISREG(mode := file.stat().st_mode) and not stat.S_ISDIR(mode):
+            raise InputError(
+                str(file),
+                found="a pipe or device",
+                expected="a file on disk, which can be read twice and ends",
+                remedy="copy it to a file first",
+            )
+        with file.open("rb") as raw, Guarded(file, raw, lines=lines) as guarded:
+            yield cast("IO[bytes]", io.BufferedReader(guarded, BUFFER_BYTES))
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise InputError(
             str(file),
@@ -84,5 +154,17 @@ def open_bytes(file: Path) -> Iterator[IO[bytes]]:
             expected="a complete gzip file",
             remedy="the download or copy was cut short; fetch it again",
         ) from error
-    except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError) as error:
         raise InputError(str(file), found=str(error.strerror).lower(), expected="a readable file") from error
+
+
+def refuse_wide(file: Path, columns: int) -> None:
+    """Refuse a header of so many columns that it is hardly a table."""
+    if columns > MOST_COLUMNS:
+        raise InputError(
+            str(file),
+            line=1,
+            found=f"{columns:,} columns",
+            expected=f"at most {MOST_COLUMNS:,}",
+            remedy="if it is a table, keep only the columns that are needed",
+        )

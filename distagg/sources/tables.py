@@ -10,6 +10,7 @@ import difflib
 import io
 import itertools
 import logging
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
@@ -30,12 +31,13 @@ from distagg.sources.cells import (
     Column,
     csv_rows,
     flat,
+    is_utf8,
     json_object,
     json_objects,
     json_records,
     json_text,
 )
-from distagg.sources.source import BATCH_BYTES, open_bytes
+from distagg.sources.source import BATCH_BYTES, open_bytes, refuse_wide
 
 log = logging.getLogger("distagg")
 BLOCK_BYTES = BATCH_BYTES // 4
@@ -230,21 +232,27 @@ class LongTable:
         schema = None if nested else self._json_schema()
         line = 1
         for block in _line_blocks(self.file):
-            try:
-                if nested:
-                    raise pa.ArrowInvalid("nested columns")
-                table = pa.json.read_json(
-                    io.BytesIO(block),
-                    read_options=pa.json.ReadOptions(use_threads=False, block_size=len(block) + 1),
-                    parse_options=pa.json.ParseOptions(
-                        explicit_schema=schema,
-                        unexpected_field_behavior="ignore" if self.others else "error",
-                    ),
-                )
-            except (pa.ArrowInvalid, UnicodeDecodeError):
-                table = self._json_rows(block, line)
-            yield table
+            table = None if nested else self._json_block(block, schema)
+            yield table if table is not None else self._json_rows(block, line)
             line += block.count(b"\n")
+
+    def _json_block(self, block: bytes, schema: pa.Schema) -> pa.Table | None:
+        """The objects of a block, parsed by Arrow; None if it refuses them, or if they are not one to a line."""
+        rows = _objects(block)
+        if not rows:
+            return None
+        try:
+            table = pa.json.read_json(
+                io.BytesIO(block),
+                read_options=pa.json.ReadOptions(use_threads=False, block_size=len(block) + 1),
+                parse_options=pa.json.ParseOptions(
+                    explicit_schema=schema,
+                    unexpected_field_behavior="ignore" if self.others else "error",
+                ),
+            )
+        except (pa.ArrowInvalid, UnicodeDecodeError):
+            return None
+        return table if len(table) == rows else None
 
     def _json_schema(self) -> pa.Schema:
         """Types by column; ids are integers, and times numbers, if they are in the first row."""
@@ -277,6 +285,8 @@ class LongTable:
                 value = row.get(column.heading)
                 if isinstance(value, list | dict) or (column.kind == "id" and isinstance(value, float | bool)):
                     raise self.error(f"{column.heading} {json_text(value)}", column.expected, line=line)
+                if isinstance(value, str) and not is_utf8(value):
+                    raise self.error(f"{column.heading} {value!a}", "text that UTF-8 can write", line=line)
                 cells[column.heading].append(value if isinstance(value, str | None) else str(value))
         return pa.table({name: pa.array(values, pa.string()) for name, values in cells.items()})
 
@@ -311,8 +321,12 @@ def open_long_table(
     stored = _header(file, kind)
     same = {name: value for name, value in (same or _folders(file, names, columns)).items() if name not in stored}
     header = (*stored, *same)
-    if repeated := next((name for name in header if header.count(name) > 1), None):
-        raise InputError(str(file), line=1, found=f"column '{repeated}' twice", expected="each column once")
+    refuse_wide(file, len(header))
+    for name, times in Counter(header).items():
+        if times > 1:
+            raise InputError(str(file), line=1, found=f"column '{name}' twice", expected="each column once")
+        if not is_utf8(name):
+            raise InputError(str(file), line=1, found=f"column {name!a}", expected="names in UTF-8")
     if names is None:
         found = {column.name: column.name for column in known if column.name in header}
     else:
@@ -379,6 +393,17 @@ def _line_blocks(file: Path) -> Iterator[bytes]:
     with open_bytes(file) as stream:
         while block := stream.read(BLOCK_BYTES):
             yield block + stream.readline()
+
+
+def _objects(block: bytes) -> int:
+    """The number of lines that are not empty if each is an object, else 0: Arrow does not look at the ends of lines."""
+    codes = np.frombuffer(block.replace(b"\r\n", b"\n") if b"\r" in block else block, np.uint8)
+    ends = np.flatnonzero(codes == 10)
+    starts = np.concatenate([[0], ends + 1])
+    ends = np.append(ends, len(codes))
+    filled = ends > starts
+    whole = (codes[starts[filled]] == ord("{")).all() and (codes[ends[filled] - 1] == ord("}")).all()
+    return int(filled.sum()) if whole else 0
 
 
 def _cell(value: pa.Scalar) -> str:

@@ -9,7 +9,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
@@ -166,16 +165,14 @@ def test_large_files_are_said_to_belong_in_a_dataset(
     assert "distagg import FILE... -o DATASET" in capsys.readouterr().err
 
 
-def test_a_pipe_is_not_looked_into(files: Path, capsys: Capture) -> None:
-    """What is read to tell the kind would be missing afterwards."""
+@pytest.mark.parametrize("words", [("rank", "rrf"), ("import", "trec"), ("evaluate", "bm25.run"), ("info",)])
+def test_pipes_and_devices_are_refused(words: tuple[str, ...], files: Path, capsys: Capture) -> None:
+    """A pipe can be read only once, may never open, and a device may never end."""
     os.mkfifo("pipe")
-    assert main(["rank", "rrf", "pipe"]) == 2
-    assert "pipe is a pipe, which can be read only once; name the kind (--kind" in capsys.readouterr().err
-    plain = printed(capsys, "evaluate", "bm25.run", "qrels.txt")
-    writer = threading.Thread(target=lambda: Path("pipe").write_bytes(Path("qrels.txt").read_bytes()))
-    writer.start()
-    assert printed(capsys, "evaluate", "bm25.run", "pipe") == plain
-    writer.join()
+    more = ("-o", "d") if words[0] == "import" else ()
+    for special in ("pipe", "/dev/zero"):
+        assert main([*words, special, *more]) == 3
+        assert f"{special}: found a pipe or device" in capsys.readouterr().err
 
 
 def test_a_reader_that_has_read_enough(files: Path) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from distagg.errors import InputError
 from distagg.sources import letor as letor_lines
+from distagg.sources import source
 from distagg.sources.letor import LetorSource
 from distagg.types import ITEMS
 
@@ -117,9 +118,9 @@ def test_blocks_do_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, b
 
 def test_a_line_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(letor_lines, "BLOCK_BYTES", 8)
-    monkeypatch.setattr(letor_lines, "BATCH_BYTES", 64)
-    with pytest.raises(InputError, match=r"A1.txt:1: found a line of over 64 bytes"):
-        read(write(tmp_path, "x" * 1000))
+    monkeypatch.setattr(source, "LINE_BYTES", 64)
+    with pytest.raises(InputError, match=r"A1.txt:2: found a line of over 64 bytes"):
+        read(write(tmp_path, "# first\n" + "x" * 1000))
 
 
 BAD = [
