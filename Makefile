@@ -7,7 +7,7 @@ STORE := .venv-s3
 DIST := .venv-dist
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-versions lint format dist bench docs reproduce clean
+.PHONY: help setup demo test test-versions fuzz lint format dist bench docs reproduce clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /	/' | column -t -s '	'
@@ -34,6 +34,9 @@ test: $(READY) $(STORE)/.ready  ## all tests; those on real data run when it is 
 
 test-versions:  ## the tests on the oldest and the newest versions of what distagg needs; TESTS=tests/models for some
 	$(PYTHON) tests/versions.py $(TESTS)
+
+fuzz: $(READY)  ## a million mutated files and texts to every reader, within limits of memory and time; out/found has what did harm
+	PYTHONPATH=tests $(BIN)/python -m fuzz.campaign --inputs 1000000 --found out/found
 
 lint: $(READY)  ## style, types, layers
 	$(BIN)/ruff check .
