@@ -6,12 +6,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from distagg.reports.charts import LETTER, WIDTH, picture
+from distagg.reports.charts import LABEL, WIDTH, picture
 from distagg.reports.curves import Scale, round_ticks, tick_text
 from distagg.reports.html import Child, Markup, coordinate, element
-from distagg.reports.text import columns, count, printable, share, shorten
+from distagg.reports.labels import LINE, advance, label, widest, wrapped
+from distagg.reports.text import count, share
 
-ROW, LABEL_COLUMNS = 18.0, 18
+ROW = 18.0
 WRITTEN = 30.0  # width of a cell from which on its number is written in it
 TICK = 12.0  # room of a number above a column
 RADIUS = 128.0
@@ -34,13 +35,14 @@ def intervals(rows: Sequence[Measured], *, title: str, desc: str = "") -> Markup
     >>> intervals([Measured("ada", 1200, 1150, 1250, "1200")], title="Scores").count("<circle")
     1
     """
-    labels = [shorten(printable(row.label), LABEL_COLUMNS) for row in rows]
-    left = 10 + LETTER * max((columns(label) for label in labels), default=0)
-    right = WIDTH - 14 - LETTER * max((columns(row.text) for row in rows), default=0)
+    labels = [wrapped(row.label, LABEL) for row in rows]
+    left = 10 + widest(labels)
+    right = WIDTH - 14 - max((advance(row.text) for row in rows), default=0.0)
     ends = [end for row in rows for end in (row.low, row.value, row.high) if math.isfinite(end)]
     ticks = round_ticks(ends, False)
     across = Scale(ticks, False, left, right)
-    bottom = 6 + ROW * len(rows)
+    highs = [ROW + LINE * (len(lines) - 1) for lines in labels]
+    bottom = 6 + sum(highs)
     drawn: list[Child] = []
     shown = ticks[:: max(1, math.ceil(len(ticks) * 44 / (right - left)))]
     for tick in shown:
@@ -48,11 +50,12 @@ def intervals(rows: Sequence[Measured], *, title: str, desc: str = "") -> Markup
         drawn.append(
             element("text", tick_text(tick), class_="tick", x=across(tick), y=bottom + 14, text_anchor="middle")
         )
-    for position, (row, label) in enumerate(zip(rows, labels, strict=True)):
-        y = 4 + ROW * (position + 0.5)
+    top = 4.0
+    for row, lines, high in zip(rows, labels, highs, strict=True):
+        y, top = top + high / 2, top + high
         parts: list[Child] = [
             element("title", f"{row.label}: {row.text}"),
-            element("text", label, x=left - 8, y=y + 4, text_anchor="end"),
+            *label(lines, left - 8, y),
             element("text", row.text, class_="tick", x=WIDTH - 2, y=y + 4, text_anchor="end"),
         ]
         if math.isfinite(row.low) and math.isfinite(row.high):
@@ -69,8 +72,8 @@ def chances(matrix: Sequence[Sequence[float | None]], names: Sequence[str], *, t
     >>> chances([[0.5, 0.8], [0.2, 0.5]], ["ada", "bert"], title="Chances").count("<rect")
     2
     """
-    labels = [f"{n} {shorten(printable(name), LABEL_COLUMNS - 4)}" for n, name in enumerate(names, 1)]
-    left = 8 + LETTER * max((columns(label) for label in labels), default=0)
+    labels = [wrapped(f"{n} {name}", LABEL) for n, name in enumerate(names, 1)]
+    left = 8 + widest(labels)
     side = min(48.0, (WIDTH - left - 2) / max(len(names), 1))
     top = 16.0
     every = max(1, math.ceil((TICK if len(names) < 10 else 1.4 * TICK) / side))
@@ -78,10 +81,10 @@ def chances(matrix: Sequence[Sequence[float | None]], names: Sequence[str], *, t
         element("text", str(n + 1), class_="tick", x=left + side * (n + 0.5), y=top - 4, text_anchor="middle")
         for n in range(0, len(names), every)
     ]
-    high = max(side, 12.0)
-    for down, (label, line) in enumerate(zip(labels, matrix, strict=True)):
+    high = max(side, LINE * max((len(lines) for lines in labels), default=1))
+    for down, (lines, line) in enumerate(zip(labels, matrix, strict=True)):
         y = top + high * down
-        drawn.append(element("text", label, class_="tick", x=left - 5, y=y + high / 2 + 4, text_anchor="end"))
+        drawn += label(lines, left - 5, y + high / 2, kind="tick")
         for along, value in enumerate(line):
             if along != down:
                 x = left + side * along

@@ -15,19 +15,18 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from distagg.reports.html import Child, Markup, coordinate, element
-from distagg.reports.text import columns, count, percent, printable, share, shorten, signed
+from distagg.reports.labels import LINE, advance, label, widest, wrapped
+from distagg.reports.text import count, percent, printable, share, signed
 
 T = TypeVar("T")
 
 WIDTH = 360
-LETTER = 7.5  # mean advance of a 12-unit letter in a wide sans-serif
-_BOLD = 1.15  # relative width of bold letters
-_LABEL_COLUMNS = 18
+LABEL = 140.0  # the most units that labels take beside a chart; longer ones are broken into lines
 _ROW = 20
 _STEPS = 300  # points of a thinned curve
 CELLS = 1920  # cells of a thinned strip
 TIE = 1e-12  # a smaller difference between two metrics is rounding
-MOST_SIDE, SPACE, LINE, LABEL_COLUMNS = 18.0, 8.0, 12.0, 16
+MOST_SIDE, SPACE, TICK_LINE = 18.0, 8.0, 12.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +47,9 @@ def bars(rows: Sequence[Bar], *, title: str, desc: str = "") -> Markup:
     >>> bars([Bar("rrf", 0.47, "47.18", 0.44, 0.50)], title="ndcg@5").count("<rect")
     1
     """
-    labels = [shorten(printable(row.label), _LABEL_COLUMNS) for row in rows]
-    wide = [LETTER * (_BOLD if row.kind else 1.0) for row in rows]
-    left = 10 + max((letter * columns(label) for letter, label in zip(wide, labels, strict=True)), default=0.0)
-    right = WIDTH - 10 - max((letter * columns(row.text) for letter, row in zip(wide, rows, strict=True)), default=0.0)
+    labels = [wrapped(row.label, LABEL, bold=bool(row.kind)) for row in rows]
+    left = 10 + max((widest([lines], bold=bool(row.kind)) for row, lines in zip(rows, labels, strict=True)), default=0)
+    right = WIDTH - 10 - max((advance(row.text, bold=bool(row.kind)) for row in rows), default=0)
     ends = [end for row in rows for end in (row.value, row.low, row.high) if math.isfinite(end)]
     low, high = min([0.0, *ends]), max([0.0, *ends])
     span = (high - low) or 1.0
@@ -61,19 +59,21 @@ def bars(rows: Sequence[Bar], *, title: str, desc: str = "") -> Markup:
         return left + (value - low) / span * (right - left)
 
     drawn: list[Child] = []
-    for position, (row, label) in enumerate(zip(rows, labels, strict=True)):
-        top = 4.0 + _ROW * position
-        drawn.append(_bar_row(row, label, top, across, left))
-    height = 8 + _ROW * len(rows)
+    top = 4.0
+    for row, lines in zip(rows, labels, strict=True):
+        high = _ROW + LINE * (len(lines) - 1)
+        drawn.append(_bar_row(row, lines, top + (high - _ROW) / 2, across, left))
+        top += high
+    height = top + 4
     zero = element("line", class_="axis", x1=across(0), x2=across(0), y1=2, y2=height - 2)
     return picture(height, title, desc, [*drawn, zero])
 
 
-def _bar_row(row: Bar, label: str, top: float, across: Callable[[float], float], left: float) -> Markup:
+def _bar_row(row: Bar, lines: list[str], top: float, across: Callable[[float], float], left: float) -> Markup:
     middle = top + _ROW / 2
     parts: list[Child] = [
         element("title", f"{row.label}: {row.text}"),
-        element("text", label, class_="name", x=left - 6, y=middle + 4, text_anchor="end"),
+        *label(lines, left - 6, middle),
         element("text", row.text, class_="figure", x=WIDTH - 2, y=middle + 4, text_anchor="end"),
     ]
     if math.isfinite(row.value):
@@ -174,9 +174,9 @@ def strips(rows: Mapping[str, Sequence[float]], names: Sequence[str], *, title: 
     drawn: list[Child] = []
     shown = thinned(range(len(names)), WIDTH // 3)
     side = WIDTH / max(len(shown), 1)
-    for position, (label, values) in enumerate(rows.items()):
+    for position, (name, values) in enumerate(rows.items()):
         top = 48.0 * position
-        drawn.append(element("text", printable(label), class_="name", x=0, y=top + 14))
+        drawn.append(element("text", printable(name), class_="name", x=0, y=top + 14))
         for along, at in enumerate(shown):
             tip = element("title", f"{names[at]}: {values[at]:.2f}")
             cell = _cell(along * side + 0.5, top + 20, side - 1, values[at], height=20)
@@ -236,26 +236,27 @@ def hinton(
     >>> drawn.count('class="better"'), drawn.count('class="worse"')
     (2, 1)
     """
-    labels = [shorten(printable(row), LABEL_COLUMNS) for row in rows]
-    tops = [shorten(printable(name), LABEL_COLUMNS) for name in names]
-    left = SPACE + LETTER * max((columns(label) for label in labels), default=0)
+    labels = [wrapped(row, LABEL) for row in rows]
+    tops = [printable(name) for name in names]
+    left = SPACE + widest(labels)
     side = min(MOST_SIDE, (WIDTH - left) / max(len(names), 1))
-    long = LETTER * max((columns(name) for name in tops), default=0)
+    long = widest([tops])
     leaning = long > side
     if leaning:  # at 60 degrees: half as wide as long
         side = min(side, (WIDTH - left - 0.5 * long) / max(len(names), 1))
-    high, top = max(side, LINE), SPACE + (0.87 * long if leaning else LINE)
+    high = max(side, TICK_LINE, LINE * max((len(lines) for lines in labels), default=1))
+    top = SPACE + (0.87 * long if leaning else TICK_LINE)
     most = max((abs(v) for row in values for v in row if math.isfinite(v)), default=0.0) or 1.0
     size = element("rect", class_="ground", x=left, y=top, width=side * len(names), height=high * len(rows))
     drawn: list[Child] = [size]
-    for along in range(0, len(tops), math.ceil(LINE / side)):
+    for along in range(0, len(tops), math.ceil(TICK_LINE / side)):
         x = left + side * (along + 0.5)
         how = {"transform": f"rotate(-60 {coordinate(x + 4)} {coordinate(top - 4)})"} if leaning else {}
         at = {"x": x + 4} if leaning else {"x": x, "text_anchor": "middle"}
         drawn.append(element("text", tops[along], class_="tick", y=top - 4, **at, **how))
-    for down, (label, line) in enumerate(zip(labels, values, strict=True)):
+    for down, (lines, line) in enumerate(zip(labels, values, strict=True)):
         y = top + high * (down + 0.5)
-        drawn.append(element("text", label, class_="tick", x=left - 5, y=y + 4, text_anchor="end"))
+        drawn += label(lines, left - 5, y, kind="tick")
         for along, value in enumerate(line):
             if math.isfinite(value):
                 tip = f"{rows[down]}, {names[along]}: {signed(value, digits)}"

@@ -7,13 +7,13 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from distagg.reports.charts import LETTER, WIDTH, picture, thinned
+from distagg.reports.charts import WIDTH, picture, thinned
 from distagg.reports.html import Child, Markup, coordinate, element
-from distagg.reports.text import columns, printable, shorten
+from distagg.reports.labels import LINE, advance, widest, wrapped
 
 COLOURS = 8  # classes line-0 .. line-7 of the style sheet
 HEIGHT, TOP, BOTTOM = 240.0, 24.0, 40.0
-_LINE = 13.0  # between names
+_NAMES = 120.0  # the most units that names take beside curves
 _MOST = 2_000  # points of a cloud
 Points = Sequence[tuple[float, float]]
 _TOP, _BOTTOM, _LEFT, _RIGHT = 10.0, 190.0, 44.0, WIDTH - 8.0
@@ -58,12 +58,12 @@ def clouds(series: Mapping[str, Points], *, x: Axis, y: Axis, title: str, desc: 
 def _drawn(series: Mapping[str, Points], x: Axis, y: Axis, title: str, desc: str, *, clouds: bool) -> Markup:
     kept = {name: [p for p in points if _fits(p[0], x) and _fits(p[1], y)] for name, points in series.items()}
     kept = {name: points for name, points in kept.items() if points}
-    labels = {name: shorten(printable(name), 16) for name in kept}
+    labels = {name: wrapped(name, _NAMES) for name in kept}
     ticks_x = x.ticks([p[0] for points in kept.values() for p in points])
     ticks_y = y.ticks([p[1] for points in kept.values() for p in points])
-    left = 12.0 + LETTER * max((columns(tick_text(tick)) for tick in ticks_y), default=0)
-    names = 0 if clouds else max((columns(label) for label in labels.values()), default=0)
-    right, bottom = WIDTH - 12.0 - LETTER * names, HEIGHT - BOTTOM
+    left = 12.0 + max((advance(tick_text(tick)) for tick in ticks_y), default=0.0)
+    names = 0.0 if clouds else widest(list(labels.values()))
+    right, bottom = WIDTH - 12.0 - names, HEIGHT - BOTTOM
     across, up = Scale(ticks_x, x.log, left, right), Scale(ticks_y, y.log, bottom, TOP)
     parts: list[Child] = [element("text", y.name, class_="tick", x=4, y=12)]
     parts += _axes(ticks_x, ticks_y, across, up, left, right, bottom, x)
@@ -77,14 +77,16 @@ def _drawn(series: Mapping[str, Points], x: Axis, y: Axis, title: str, desc: str
             path = " ".join(f"{coordinate(a)},{coordinate(b)}" for a, b in dots)
             parts.append(element("polyline", class_=colour, points=path))
             parts += [element("circle", class_=colour, cx=a, cy=b, r=2.2) for a, b in dots]
-    above = TOP - _LINE
+    above = TOP - LINE
     for name in sorted(kept, key=lambda n: up(kept[n][-1][1])):
         colour = f"line-{place[name] % COLOURS}"
-        above = max(above + _LINE, 0.0 if clouds else up(kept[name][-1][1]) + 4.0)
-        if not clouds:
-            parts.append(element("text", labels[name], class_=colour, x=right + 8, y=above))
-        elif len(kept) > 1:
-            parts.append(element("text", labels[name], class_=colour, x=right, y=above + 4, text_anchor="end"))
+        above = max(above + LINE, 0.0 if clouds else up(kept[name][-1][1]) + 4.0)
+        if clouds and len(kept) == 1:
+            continue
+        place_of = {"x": right, "text_anchor": "end"} if clouds else {"x": right + 8}
+        for line, written in enumerate(labels[name]):
+            above += LINE if line else 0.0
+            parts.append(element("text", written, class_=colour, y=above + (4 if clouds else 0), **place_of))
     return picture(max(HEIGHT, above + 8), title, desc, parts)
 
 

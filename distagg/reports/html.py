@@ -123,11 +123,11 @@ table{border-collapse:separate;border-spacing:0;font-size:.9rem;font-variant-num
 th,td{padding:.4rem .75rem;white-space:nowrap;text-align:left;border-top:1px solid var(--line)}
 thead th{border-top:0;color:var(--quiet);font-weight:600;font-size:.82rem}
 tbody th{font-weight:500}
-th:first-child{position:sticky;left:0;background:var(--panel);max-width:min(16rem,42vw);overflow:hidden;
-text-overflow:ellipsis}
+th:first-child{position:sticky;left:0;z-index:1;background:var(--panel);max-width:min(16rem,42vw);white-space:normal;
+overflow-wrap:anywhere}
 .number{text-align:right}
 .prose th,.prose td{white-space:normal;min-width:8rem;vertical-align:top}
-.prose th:first-child{position:static;max-width:24rem}
+.prose th:first-child{max-width:min(24rem,42vw)}
 tbody tr:hover>*{background:var(--mark)}
 strong{font-weight:700}
 a{color:var(--main)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from distagg.reports import compare_report, consensus_report, dataset_report
+from distagg.reports import board_charts, charts, compare_report, consensus_report, curves, dataset_report
 from distagg.reports.board_page import board_report
 from distagg.reports.experts_page import experts_report, explanation_report
-from distagg.reports.html import page, section
+from distagg.reports.html import figure, page, section
 from distagg.reports.run_page import run_report
 from tests.reports.browser import Browser, chromium
 from tests.reports.made_up import comparison, dataset_info
@@ -32,6 +33,16 @@ LOOK = """(() => {
     const box = one.getBoundingClientRect();
     if (box.width < 2 || box.height < 2) wrong.push(`${one.tagName} ${name(one)} has no size`);
     if (one.tagName != 'TABLE' && box.right > wide + 1) wrong.push(`${one.tagName} ${name(one)} ends at ${box.right}`);
+  }
+  for (const cell of document.querySelectorAll('tr > :first-child'))
+    if (cell.scrollWidth > cell.clientWidth + 1) wrong.push(`cell ${name(cell)} is cut off`);
+  for (const table of document.querySelectorAll('.scroll')) {
+    table.scrollLeft = 9999;
+    const left = table.getBoundingClientRect().left;
+    for (const cell of table.querySelectorAll('tr > th:first-child'))
+      if (cell.getBoundingClientRect().left > left + 3 || cell.getBoundingClientRect().left < left - 3)
+        wrong.push(`cell ${name(cell)} scrolls away`);
+    table.scrollLeft = 0;
   }
   for (const svg of document.querySelectorAll('svg')) {
     const edge = svg.getBoundingClientRect(), scale = edge.width / svg.viewBox.baseVal.width;
@@ -294,12 +305,44 @@ def test_what_looks_wrong_is_noticed(browser: Browser, tmp_path: Path) -> None:
     assert "the page is" in found('<div style="width:500px">wide</div>')
     assert "cannot be shown" in found("<p>a\ufffdb</p>")
     assert "has no size" in found('<svg viewBox="0 0 9 9" style="width:0"></svg>')
+    wide = "<td>" + "wide " * 99
+    assert "scrolls away" in found(
+        f'<div class="scroll"><table><tr><th style="position:static">a</th>{wide}</table></div>'
+    )
+    assert "is cut off" in found('<table><tr><th style="overflow:hidden;max-width:9px;white-space:nowrap">name</table>')
     assert "is cut off" in found('<svg viewBox="0 0 360 20"><text x="300" y="15">a long text at the edge</text></svg>')
     assert "lies on" in found(
         '<svg viewBox="0 0 360 20"><text x="9" y="15">one</text><text x="12" y="15">two</text></svg>'
     )
     assert "px" in found('<svg viewBox="0 0 3600 200"><text x="9" y="150">small</text></svg>')
     assert "Content Security Policy" in found('<img src="https://example.invalid/x.png">')
+
+
+WIDE = ["mmmmwwwwmmmmwwwwmmmm", "WWWW_MMMM_WWWW_MMMM", "theta_sup_mpm", "crf(metric=likelihood, rate=0.25, orders=100)"]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_no_label_is_cut(browser: Browser, width: int, tmp_path: Path) -> None:
+    """However wide or long the names are, each is shown whole."""
+    drawn = {
+        "bars": charts.bars([charts.Bar(name, 0.5, "50.00", kind="chosen") for name in WIDE], title="b"),
+        "hinton": charts.hinton([[1.0, -0.5]] * len(WIDE), WIDE, ["won", "lost"], title="h"),
+        "intervals": board_charts.intervals(
+            [board_charts.Measured(name, 1000 + n, 900, 1100, "1000") for n, name in enumerate(WIDE)], title="i"
+        ),
+        "chances": board_charts.chances([[0.5] * len(WIDE)] * len(WIDE), WIDE, title="c"),
+        "lines": curves.lines(
+            {name: [(1, n), (2, n + 1)] for n, name in enumerate(WIDE)},
+            x=curves.Axis("x"),
+            y=curves.Axis("y"),
+            title="l",
+        ),
+    }
+    html = page("t", "s", [section(name, figure(name, svg)) for name, svg in drawn.items()])
+    assert opened(browser, html, "labels", width, tmp_path) == []
+    for name, svg in drawn.items():
+        shown = "".join(re.sub(r"<title>.*?</title>|<[^>]+>", "", svg).split())
+        assert all("".join(label.split()) in shown for label in WIDE), name
 
 
 def test_the_demo_page(browser: Browser, tmp_path: Path) -> None:
