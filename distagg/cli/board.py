@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import PurePath
-from typing import Any
-
-import click
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from distagg.cli.commands import Call, command, option, say
-from distagg.cli.options import PERIOD, PLAIN_DATA, Data, settings_option, with_shortcuts, within
-from distagg.dataset.rankings import as_csv
-from distagg.engine.leaderboard import PERIODS, Board, as_json, board_model, boards, boards_by, refuse_empty
+from distagg.cli.options import PLAIN_DATA, Data, step_options, within
+from distagg.engine.leaderboard import as_json, board_model, boards, boards_by, refuse_empty
 from distagg.errors import UsageError
-from distagg.reports import write_report
-from distagg.reports.board_page import DRAWN, board_report, board_text, periods_text
-from distagg.storage.atomic import refuse_existing, staged_file
+from distagg.pipeline.boards import write_board, write_table
+from distagg.pipeline.options import with_shortcuts
+from distagg.reports.board_page import board_text, periods_text
+from distagg.storage.atomic import refuse_existing
 from distagg.storage.paths import place
 
 ENDINGS = (".html", ".csv", ".parquet", ".json")
@@ -39,31 +30,8 @@ SHOWN_BOARDS = 5
         help="write the board as a self-contained page (.html), or its table (.csv, .parquet, .json); repeat for more",
     ),
     option("--matrix", metavar="FILE", help="write the chances of items to beat each other: .csv or .parquet"),
-    option("--model", default="bradley_terry", metavar="MODEL", help="bradley_terry (default) or thurstone"),
-    option(
-        "--scale", metavar="elo|log", help="elo: 400 / ln 10, around 1000 (default); log: logarithms of odds, around 0"
-    ),
-    option(
-        "--anchor",
-        metavar="NAME:VALUE",
-        help="give an item a score, as in gpt-4:1200; intervals are then of gaps to it",
-    ),
-    option("--level", type=float, metavar="P", help="confidence of all intervals (default 0.95)"),
-    settings_option("key=value", "set a parameter of the model, such as errors=bootstrap, ties=davidson or base=1500"),
-    option(
-        "--min-battles",
-        type=int,
-        default=0,
-        metavar="N",
-        help="leave items with fewer battles off the board, and print how many; they still take part in the fit",
-    ),
-    option("--query", metavar="QUERY", help="only this query (default: a board for each)"),
-    *PERIOD,
-    option(
-        "--by",
-        type=click.Choice(PERIODS),
-        metavar="PERIOD",
-        help="add boards by year, month, week or day, as a picture",
+    *step_options(
+        "board", "model", "scale", "anchor", "level", "settings", "min_battles", "query", "since", "until", "by"
     ),
     examples=(
         "distagg board battles.csv -o board.html",
@@ -108,10 +76,10 @@ def board_command(
             over_time = boards_by(made, dataset, by, query=found[0].query, min_battles=min_battles, runner=runner)
     values = as_json(found, over_time)
     for output in outputs:
-        _write(output, found, over_time, values, str(data))
+        write_board(output, found, over_time, values, str(data))
         say(f"wrote {output}")
     if matrix:
-        _write_table(matrix, found[0].matrix)
+        write_table(matrix, found[0].matrix)
         say(f"wrote {matrix}")
     texts = []
     for board in values["boards"][:SHOWN_BOARDS]:
@@ -134,49 +102,3 @@ def _refuse_files(outputs: tuple[str, ...], matrix: str | None) -> None:
             raise UsageError(f"{name} {file}: found the ending '{target.suffix}', expected {', '.join(endings)}")
         if target.suffix.lower() != ".html":
             refuse_existing(target)
-
-
-def _write(
-    output: str, found: list[Board], over_time: list[tuple[str, Board]], values: dict[str, Any], source: str
-) -> None:
-    suffix = place(output).suffix.lower()
-    if suffix == ".html":
-        write_report(board_report(contents(found, values, source)), output, overwrite=True)
-    elif suffix == ".json":
-        with staged_file(place(output)) as staging:
-            staging.write_bytes(json.dumps(values, indent=1).encode())
-    else:
-        tables = [board.table for board in found]
-        if over_time:
-            tables = [_dated(board.table, period) for period, board in [("all", found[0]), *over_time]]
-        _write_table(output, pa.concat_tables(tables))
-
-
-def _dated(table: pa.Table, period: str) -> pa.Table:
-    """A board's table with its period as the first column."""
-    return table.add_column(0, "period", pa.array([period] * len(table), pa.string()))
-
-
-def _write_table(output: str, table: pa.Table) -> None:
-    with staged_file(place(output)) as staging:
-        if place(output).suffix.lower() == ".csv":
-            staging.write_bytes(as_csv(table, header=True))
-        else:
-            sink = pa.BufferOutputStream()
-            pq.write_table(table, sink)
-            staging.write_bytes(sink.getvalue().to_pybytes())
-
-
-def contents(found: list[Board], values: dict[str, Any], source: str) -> dict[str, Any]:
-    """The page's contents: the values, with chances and battles of the items that are drawn."""
-    shown = []
-    for board, value in zip(found, values["boards"], strict=True):
-        matrix = board.matrix.slice(0, DRAWN)
-        names = matrix["item"].to_pylist()
-        low, high, number = board.links["edges"]
-        drawn = np.flatnonzero((low < DRAWN) & (high < DRAWN))
-        edges = [(int(low[at]), int(high[at]), float(number[at])) for at in drawn]
-        chances = [[row[name] for name in names] for row in matrix.select([*range(1, len(names) + 1)]).to_pylist()]
-        shown.append({**value, "matrix": chances, "edges": edges})
-    title = ", ".join(PurePath(file).stem for file in source.split()[:3])
-    return {"title": title, "boards": shown, "periods": values["periods"]}

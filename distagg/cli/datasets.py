@@ -8,10 +8,11 @@ from typing import Any
 import click
 
 from distagg.cli.commands import Argument, Call, command, option, say
-from distagg.cli.options import COLUMNS, DATASET, KIND, KINDS, PLAIN_DATA, QRELS, REPORT, Data
+from distagg.cli.options import DATASET, PLAIN_DATA, REPORT, Data, step_options
 from distagg.dataset import Dataset
 from distagg.engine.progress import metered
 from distagg.errors import UsageError
+from distagg.pipeline.options import KINDS
 from distagg.reports.terminal import render_table
 from distagg.storage.atomic import refuse_existing
 from distagg.storage.paths import place
@@ -26,16 +27,6 @@ ABOUT = (
 TARGET = option("-o", "--output", required=True, metavar="DATASET", help="the dataset directory to create")
 
 
-def _scale(ctx: click.Context, param: click.Parameter, text: str | None) -> tuple[float, float] | None:
-    if text is None:
-        return None
-    try:
-        low, high = (float(word) for word in text.split(","))
-    except ValueError:
-        raise UsageError(f"--scale: found '{text}', expected two numbers such as 0.5,5") from None
-    return low, high
-
-
 @command(
     "import",
     Argument(
@@ -47,21 +38,7 @@ def _scale(ctx: click.Context, param: click.Parameter, text: str | None) -> tupl
         "detected from their content unless you give it\n\n" + "\n\n".join(ABOUT),
     ),
     TARGET,
-    KIND,
-    QRELS,
-    COLUMNS,
-    option(
-        "--expert", type=click.Choice(("file", "tag")), help="trec: the expert is the file or the tag (default file)"
-    ),
-    option("--by", type=click.Choice(("score", "rank")), help="trec: order lists by score or by rank (default score)"),
-    option(
-        "--users", metavar="FILE", help="ratings: attributes of users for --where (u.user, users.dat, CSV, Parquet)"
-    ),
-    option("--items", metavar="FILE", help="ratings: titles of items (u.item, movies.dat, movies.csv, Parquet)"),
-    option(
-        "--covariates", metavar="COLUMN,...", help="pairs: columns to keep for fits, as in length_a-length_b,position"
-    ),
-    option("--scale", metavar="LOW,HIGH", callback=_scale, help="ratings: smallest and largest valid rating, as 0.5,5"),
+    *step_options("import", "kind", "qrels", "columns", "expert", "by", "users", "items", "covariates", "scale"),
     cluster=False,
     examples=(
         "distagg import bm25.run dense.run.gz --qrels qrels.txt -o runs",
@@ -150,8 +127,7 @@ def export_command(call: Call, data: Data, output: str) -> None:
     "expand",
     DATASET,
     TARGET,
-    option("--experts", type=int, default=1, metavar="T", help="replicate each expert T times (default 1)"),
-    option("--items", type=int, default=1, metavar="T", help="replicate each item T times (default 1)"),
+    *step_options("expand", "experts", "items"),
     cluster=False,
     examples=("distagg expand mq -o larger --experts 10",),
 )

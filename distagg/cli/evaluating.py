@@ -18,19 +18,16 @@ from distagg.cli.commands import Argument, Call, command, option, say
 from distagg.cli.options import (
     DATA,
     EXPANSION,
-    GOAL,
-    METRICS,
-    PROTOCOL,
     REPORT,
     RESULT,
-    WHERE,
     Completion,
     Data,
     completion_options,
+    goal_options,
     is_dataset,
     matching,
     refuse_unlabelled,
-    search_options,
+    step_options,
 )
 from distagg.dataset import Dataset
 from distagg.engine.compare import DEFAULT_METRICS, paired_test_rows
@@ -47,7 +44,6 @@ from distagg.storage.atomic import refuse_existing, staged_file
 from distagg.storage.paths import local, place
 
 OVERLAP = re.compile(r"rbo(?:\((0?\.\d+)\))?")  # a metric of two rankings
-USER_METRICS = ("ndcg@1", "ndcg@5", "ndcg@10")
 
 
 @command(
@@ -61,8 +57,7 @@ USER_METRICS = ("ndcg@1", "ndcg@5", "ndcg@10")
         "lines 'QUERY 0 ITEM LABEL', or a dataset with labels",
     ),
     option("--qrels", metavar="FILE", help="the judgements; all arguments are then rankings"),
-    METRICS,
-    PROTOCOL,
+    *step_options("evaluate", "metrics", "protocol"),
     option("--baseline", metavar="NAME", help="rankings to test the others against (default: the best)"),
     option(
         "--missing",
@@ -71,8 +66,8 @@ USER_METRICS = ("ndcg@1", "ndcg@5", "ndcg@10")
         help="judged queries that a run lacks count as 0 (default), or are left out of its means",
     ),
     RESULT,
-    WHERE,
-    completion_options("with a dataset of ratings: complete them, and print the mean ndcg@k over users"),
+    *step_options("evaluate", "where"),
+    completion_options("evaluate"),
     *EXPANSION,
     examples=(
         "distagg evaluate bm25.run dense.run fused.run qrels.txt -m ndcg@10 -m recall@100",
@@ -210,7 +205,7 @@ def _evaluate_users(
     call: Call, runs: Sequence[str], dataset: Dataset, metrics: tuple[str, ...], completion: Completion
 ) -> dict[str, Any]:
     """The mean metrics of a ranking over all users."""
-    from distagg.engine.complete import evaluate_users
+    from distagg.engine.complete import USER_METRICS, evaluate_users
 
     if len(runs) > 1:
         raise UsageError(f"--complete: found {len(runs)} rankings, expected one")
@@ -227,16 +222,8 @@ def _evaluate_users(
 @command(
     "compare",
     DATA,
-    option("--models", metavar="a,b,...", help="models to compare (default: all that can use the data)"),
-    option(
-        "--folds",
-        metavar="letor5|K",
-        help="cross-validate: letor5 (five files), or K folds; required for supervised models",
-    ),
-    option("--baseline", metavar="MODEL", help="model to test the others against (default: the best)"),
-    METRICS,
-    *search_options("MODEL.key=value"),
-    GOAL,
+    *step_options("compare", "models", "folds", "baseline", "metrics", "settings", "tries"),
+    goal_options("compare"),
     REPORT,
     RESULT,
     examples=(

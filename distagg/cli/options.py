@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
 
 from distagg.cli.commands import Argument, Gathered, flag, option, say
 from distagg.errors import UsageError
+from distagg.pipeline.options import OPTIONS, Field
 
 if TYPE_CHECKING:
     from distagg.dataset import Dataset
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from distagg.engine.runner import Runner
 
 
-KINDS = ("letor", "trec", "ratings", "rankings", "pairs")
 UNZIPPED = 6  # size of plain text relative to gzipped text
 SMALL, LARGE = 200_000_000, 2_000_000_000  # bytes of files, about 50 million lines
 
@@ -169,14 +169,8 @@ def matching(dataset: Dataset, condition: str | None) -> Dataset:
     return dataset
 
 
-PERIOD = (
-    option("--since", metavar="DATE", help="take only pairs at or after this time, as in 2026-01-31"),
-    option("--until", metavar="DATE", help="take only pairs before this time"),
-)
-
-
 def within(dataset: Dataset, since: str | None, until: str | None) -> Dataset:
-    """Select pairs by their time, with the options of ``PERIOD``."""
+    """Select pairs by their time, with the options --since and --until."""
     return dataset if since is None and until is None else dataset.select(since=since, until=until)
 
 
@@ -192,63 +186,54 @@ def complete_model(ctx: click.Context, param: click.Parameter, start: str) -> li
     return named or [CompletionItem(start, type="file")]
 
 
-SHORTCUTS = (
-    option("--depth", type=int, metavar="K", help="take only the first K of each list; short for -p depth=K"),
-    option("--weights", metavar="NAME:W,...", help="experts' weights, as in dense:2,bm25:1; short for -p weights=..."),
-)
+def interval_of(ctx: click.Context, param: click.Parameter, text: str | None) -> tuple[float, float] | None:
+    """The two numbers of ``LOW,HIGH``."""
+    if text is None:
+        return None
+    try:
+        low, high = (float(word) for word in text.split(","))
+    except ValueError:
+        raise UsageError(f"{param.opts[0]}: found '{text}', expected two numbers such as 0.5,5") from None
+    return low, high
 
 
-def with_shortcuts(settings: dict[str, str], **shortcuts: object) -> dict[str, str]:
-    """The settings, with the options of ``SHORTCUTS`` that the user gave."""
-    given = {name: str(value) for name, value in shortcuts.items() if value is not None}
-    twice = next((name for name in given if name in settings), None)
-    if twice:
-        raise UsageError(f"found --{twice} and -p {twice}=, expected one of them")
-    return settings | given
+TYPES: dict[str, dict[str, Any]] = {  # how click reads a kind of field
+    "whole": {"type": int},
+    "number": {"type": float},
+    "settings": {"many": True, "callback": settings_of},
+    "metrics": {"many": True},
+    "columns": {"callback": columns_of},
+    "interval": {"callback": interval_of},
+}
 
 
-def search_options(form: str) -> tuple[click.Option, ...]:
-    return (
-        settings_option(
-            form,
-            "set a model's parameter; a,b,c tries each value, low..high draws from a range; the settings that score "
-            "best on validation queries are used",
-        ),
-        option("--tries", type=int, metavar="N", help="try N random combinations instead of all"),
-    )
+def step_options(command: str, *names: str) -> tuple[click.Option, ...]:
+    """Options of a command, from the table that steps of jobs are made of too."""
+    return tuple(_option(name, OPTIONS[command][name]) for name in names)
 
 
-def completion_options(help: str) -> Gathered:
-    return Gathered(
-        "completion",
-        Completion,
-        (
-            option("--complete", metavar="pmf|neighbours|RATING", help=help),
-            option(
-                "-c",
-                "completion",
-                many=True,
-                metavar="key=value",
-                callback=settings_of,
-                help="set a parameter of the completion",
-            ),
-        ),
-    )
+def _option(name: str, field: Field) -> click.Option:
+    if field.kind == "flag":
+        return flag(*field.flags, name, help=field.help)
+    attributes = {"help": field.help, "metavar": field.metavar, **TYPES.get(field.kind, {})}
+    if field.choices:
+        attributes["type"] = click.Choice(field.choices)
+    elif isinstance(field.default, (str, int)):
+        attributes["default"] = field.default
+    elif field.kind == "models" and isinstance(field.default, list):
+        attributes["default"] = ",".join(field.default)
+    return option(*field.flags, name, **attributes)
 
 
-KIND = option(
-    "--kind",
-    type=click.Choice(KINDS),
-    metavar="KIND",
-    help=f"what the files are: {', '.join(KINDS)} (default: detected from their content; unclear content is an error)",
-)
-QRELS = option("--qrels", metavar="FILE", help="a file of relevance judgements, with lines 'QUERY 0 ITEM LABEL'")
-COLUMNS = option(
-    "--columns",
-    metavar="THEIRS=OURS,...",
-    callback=columns_of,
-    help="rename columns of the files, such as qid=query,docno=item",
-)
+def completion_options(command: str) -> Gathered:
+    return Gathered("completion", Completion, step_options(command, "complete", "completion"))
+
+
+def goal_options(command: str) -> Gathered:
+    return Gathered("goal", make_goal, step_options(command, "goal", "protocol"))
+
+
+KIND, QRELS, COLUMNS = step_options("import", "kind", "qrels", "columns")
 SOURCES = (
     Argument(
         "sources",
@@ -275,32 +260,7 @@ MODEL_OR_FITTED = Argument(
     shell_complete=complete_model,
     help="a model's name, or a model fitted by 'distagg fit'",
 )
-PROTOCOL = option(
-    "--protocol",
-    type=click.Choice(("letor", "trec")),
-    help="compute metrics as the LETOR scripts or as trec_eval do (default: letor for LETOR files, else trec)",
-)
-GOAL = Gathered(
-    "goal",
-    make_goal,
-    (
-        option(
-            "--goal",
-            default="map",
-            metavar="METRIC",
-            help="metric that fitting optimises on validation data (default map)",
-        ),
-        PROTOCOL,
-    ),
-)
-METRICS = option(
-    "-m",
-    "metrics",
-    many=True,
-    metavar="METRIC",
-    help="a metric: ndcg@10, ndcg(exp)@10, p@3, recall@100, success@1, map, mrr, rprec, bpref, infap, f1@5, dcg@10, "
-    "err, rbp(0.95), judged@10, tau, or a name of trec_eval or ir-measures; repeat for more",
-)
+GOAL = goal_options("fit")
 RESULT = option(
     "-o",
     "--output",
@@ -308,8 +268,5 @@ RESULT = option(
     help="write the output of --json to a new file, with the values of every query",
 )
 REPORT = option("--report", metavar="FILE.html", help="write a self-contained page")
-WHERE = option("--where", metavar="CONDITION", help="use only experts that match: \"age < 25 and gender = 'F'\"")
-ALLOW_UNSEEN = flag(
-    "--allow-unseen",
-    help="continue even if more than half of the entries come from experts that MODELDIR has not seen",
-)
+ALLOW_UNSEEN = step_options("rank", "allow_unseen")[0]
+SHORTCUTS = step_options("rank", "depth", "weights")

@@ -8,32 +8,26 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-import click
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from distagg.cli.commands import Argument, Call, command, flag, option, say
+from distagg.cli.commands import Argument, Call, command, option, say
 from distagg.cli.options import (
     ALLOW_UNSEEN,
     DATA,
     GOAL,
     MODEL_OR_FITTED,
-    PERIOD,
-    SHORTCUTS,
-    WHERE,
     Completion,
     Data,
     complete_model,
     completion_options,
     matching,
     refuse_unlabelled,
-    search_options,
-    settings_option,
-    with_shortcuts,
+    step_options,
     within,
 )
 from distagg.dataset import Dataset
-from distagg.dataset.rankings import FORMATS, SUFFIXES, Format, as_csv, as_parquet, as_trec
+from distagg.dataset.rankings import SUFFIXES, Format, as_csv, as_parquet, as_trec
 from distagg.engine.fitting.fit import Goal, fit, tell_pool
 from distagg.engine.progress import metered
 from distagg.engine.rank import rank_by_chunks, rank_to
@@ -42,6 +36,7 @@ from distagg.engine.runner import Runner
 from distagg.engine.saved import Fitted, expert_table, load_model, save_model
 from distagg.errors import UsageError
 from distagg.models import Model, Params, is_model, model_named, reseeded
+from distagg.pipeline.options import with_shortcuts
 from distagg.reports.terminal import coefficients_table, ranking_table, reliability_text, render_table
 from distagg.storage.atomic import refuse_existing, staged_file
 from distagg.storage.paths import Place, place
@@ -66,15 +61,7 @@ ENDS = 10  # items at the top and at the bottom of a ranking in its report
         metavar="MODELDIR",
         help="the directory to create, for 'distagg rank', 'experts' and 'explain'",
     ),
-    option(
-        "--valid",
-        metavar="DATA",
-        help="labelled validation data for early stopping and the choice of settings (default: the training data); "
-        "models without early stopping, such as bestinput, learn from both",
-    ),
-    option("--folds", metavar="letor5|K", help="choose settings by cross-validation: letor5 (five files), or K folds"),
-    *search_options("key=value"),
-    *SHORTCUTS,
+    *step_options("fit", "valid", "folds", "settings", "tries", "depth", "weights"),
     GOAL,
     examples=(
         "distagg fit crf runs/ --qrels qrels.txt -o model",
@@ -157,41 +144,9 @@ def _tried_table(tried: list[dict[str, Any]], metric: str) -> str:
         help="the directory to create, or a file: .csv, .parquet, .run (TREC); default: print on stdout, on a "
         "terminal only the top of the first queries",
     ),
-    option(
-        "--format",
-        "fmt",
-        type=click.Choice(FORMATS),
-        help="output format (default: by the ending of RANKINGS, else parquet; on stdout trec for TREC runs, else csv)",
-    ),
-    option("--top", type=int, default=0, metavar="K", help="print or write only the first K items of each query"),
-    settings_option("key=value", "set a model's parameter; repeat for more; 'distagg models MODEL' lists them"),
-    *SHORTCUTS,
-    WHERE,
-    *PERIOD,
-    completion_options("complete every user's missing ratings before ranking"),
-    flag(
-        "--support",
-        help="add columns with the evidence for each item. From lists: the number of experts that list it, and the "
-        "pairs that it wins and loses in their lists. From pairs: its comparisons (with ties), won and lost, each "
-        "counted by weight",
-    ),
-    option(
-        "--min-support",
-        type=int,
-        default=0,
-        metavar="N",
-        help="omit items with fewer than N experts (for pairs: N comparisons), and print how many were omitted",
-    ),
-    flag("--titles", help="add the column title, if the dataset has titles"),
-    option(
-        "--bootstrap",
-        type=int,
-        default=0,
-        metavar="N",
-        help="measure uncertainty: draw the experts N times with replacement, and rank each draw. Adds the columns "
-        "deviation (of the score), rank_low and rank_high (a 95% interval), and draws (how many draws contain the "
-        "item; the others are not counted)",
-    ),
+    *step_options("rank", "format", "top", "settings", "depth", "weights", "where", "since", "until"),
+    completion_options("rank"),
+    *step_options("rank", "support", "min_support", "titles", "bootstrap"),
     option(
         "--experts",
         metavar="FILE",
@@ -223,7 +178,7 @@ def rank_command(
     model: str,
     data: Data,
     output: str | None,
-    fmt: Any,
+    format: Any,
     settings: dict[str, str],
     depth: int | None,
     weights: str | None,
@@ -236,7 +191,7 @@ def rank_command(
     allow_unseen: bool,
     **columns: Any,
 ) -> None:
-    target = place(output) if output else None
+    target, fmt = place(output) if output else None, format
     _refuse_formats(target, fmt, report)
     if experts:
         refuse_existing(place(experts))

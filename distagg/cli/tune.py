@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import click
-
 from distagg.cli.commands import Call, command, option, say
-from distagg.cli.options import DATA, METRICS, PROTOCOL, Data
+from distagg.cli.options import DATA, Data, step_options
 from distagg.engine.export import PRODUCTS
 from distagg.engine.fitting.tune import Tuned, tune
 from distagg.engine.progress import metered
@@ -23,22 +21,7 @@ FEW = 8  # experts whose weights in every fold are shown
 @command(
     "tune",
     DATA,
-    option("--models", default="rrf,combsum", metavar="a,b,...", help="rules to tune (default rrf,combsum)"),
-    option(
-        "--folds",
-        default="5",
-        metavar="letor5|K",
-        help="how to hold out queries: letor5 (five files), or K folds (default 5)",
-    ),
-    METRICS,
-    PROTOCOL,
-    option("--beside", metavar="a,b,...", help="trained models to test on the same folds, such as crf,blend"),
-    option(
-        "--export",
-        "product",
-        type=click.Choice(tuple(PRODUCTS)),
-        help="print the query of a search engine, and tune only what it can compute; the table goes to stderr",
-    ),
+    *step_options("tune", "models", "folds", "metrics", "protocol", "beside", "product"),
     option("-o", "--output", metavar="MODELDIR", help="the directory to create, for 'distagg rank'"),
     examples=(
         "distagg tune runs -m ndcg@10 -o tuned",

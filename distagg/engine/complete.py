@@ -20,6 +20,8 @@ from distagg.metrics import parse_metric
 from distagg.models import Completion, completion_named
 from distagg.types import Floats
 
+USER_METRICS = ("ndcg@1", "ndcg@5", "ndcg@10")
+
 
 def fit_completion(
     completion: str | float | Completion,

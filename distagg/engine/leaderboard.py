@@ -51,7 +51,6 @@ log = logging.getLogger("distagg")
 
 Payload = tuple[Pairwise, Known, Known, Shown, str | None, int]
 MOST_QUERIES = 100
-PERIODS = ("year", "month", "week", "day")
 MOST_PERIODS = 200
 BY_PERIOD = ["item", "rank", "score", "low", "high", "battles"]
 TABLE = pa.schema(

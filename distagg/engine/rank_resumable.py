@@ -21,8 +21,9 @@ from distagg.dataset.chunk import Chunk
 from distagg.dataset.dataset import CHUNK_ENTRIES, Dataset
 from distagg.dataset.rankings import FITS, Format, RankedPart, Written, publish_directory, publish_file
 from distagg.engine.fitting.checkpoint import no_events
+from distagg.engine.fitting.fit import Through
 from distagg.engine.progress import Progress, silent
-from distagg.engine.rank import ready, write_task
+from distagg.engine.rank import NOTHING_MORE, ready, write_task
 from distagg.engine.rank_incremental import Earlier, NotedPart, Recipe, Reuse, learned, link, recipe_of
 from distagg.engine.rank_options import Shown
 from distagg.engine.runner import InlineRunner, Runner, Work
@@ -45,7 +46,8 @@ def rank_in_parts(
     *,
     fmt: Format = "parquet",
     chunk_entries: int | None = None,
-    top: int = 0,
+    shown: Shown = NOTHING_MORE,
+    through: Through | None = None,
     runner: Runner | None = None,
     progress: Progress = silent,
     say: Callable[..., None] = no_events,
@@ -54,15 +56,16 @@ def rank_in_parts(
 ) -> int:
     """Write rankings to ``target``, keeping finished parts in ``staging`` until then; returns the number of rows.
 
-    ``before_publishing`` is called with the models' notes (not converged), including those of reused parts. ``reuse``
-    copies parts of an earlier ranking with the same inputs, reports why the others are ranked, and writes the recipe.
+    ``shown`` and ``through`` are as in ``rank_to``. ``before_publishing`` is called with the models' notes (not
+    converged), including those of reused parts. ``reuse`` copies parts of an earlier ranking with the same inputs,
+    reports why the others are ranked, and writes the recipe.
     """
     runner = runner or InlineRunner()
-    shown = Shown(top=top)
+    top, columns = shown.top, _asked(shown)
     known, refs, shown = ready(
-        model, params, dataset, runner, shown=shown, chunk_entries=chunk_entries or CHUNK_ENTRIES
+        model, params, dataset, runner, shown=shown, through=through, chunk_entries=chunk_entries or CHUNK_ENTRIES
     )
-    _claim(staging, _purpose(model, params, dataset, fmt, top, len(refs)))
+    _claim(staging, _purpose(model, params, dataset, fmt, {**columns, "through": _completion(through)}, len(refs)))
     parts, damaged = accepted_parts(staging)
     for name in damaged:
         say("part damaged", file=name)
@@ -210,15 +213,26 @@ def _claim(staging: Place, purpose: bytes) -> None:
         write_whole(file, purpose)
 
 
-def _purpose(model: Model, params: Params, dataset: Dataset, fmt: Format, top: int, parts: int) -> bytes:
+def _asked(shown: Shown) -> dict[str, Any]:
+    """The columns that a user asked for, without what the engine filled in."""
+    return {name: getattr(shown, name) for name in ("support", "least", "top", "titles", "resamples", "seed")}
+
+
+def _completion(through: Through | None) -> list[str]:
+    """A completion of ratings and a hash of what it learned."""
+    return [] if through is None else [repr(through[0]), learned(through[1])]
+
+
+def _purpose(model: Model, params: Params, dataset: Dataset, fmt: Format, columns: dict[str, Any], parts: int) -> bytes:
     """What the staged parts depend on, as JSON."""
     body = {
         "model": model.name,
         "settings": dataclasses.asdict(model),
         "params": learned(params),
         "format": fmt,
-        "top": top,
+        "columns": columns,
         "dataset": hashlib.sha256(dataset.manifest.to_json().encode()).hexdigest(),
+        "selection": repr(dataset.where),
         "parts": parts,
     }
     return json.dumps(body, sort_keys=True).encode()

@@ -58,6 +58,7 @@ JOB_KINDS = {
     "cross-validation": JobKind("compare models on five folds, with significance tests", "cluster"),
     "ratings": JobKind("rank items by the ratings of many users", "ratings"),
     "nightly": JobKind("import, compare, fit and rank every night; reuse what did not change", "cluster"),
+    "board": JobKind("make a leaderboard of battles, with its page", "pairs"),
     "tuning": JobKind("tune a plain rule on labels, and rank by it", "hybrid"),
 }
 

@@ -6,40 +6,22 @@ Reading, checking and the JSON schema all use these tables.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from distagg.dataset.dataset import Dataset
-from distagg.dataset.rankings import FORMATS
-from distagg.engine.compare import DEFAULT_METRICS
-from distagg.engine.export import PRODUCTS
+from distagg.dataset.dataset import CHUNK_ENTRIES, Dataset
 from distagg.engine.fitting.fit import check_fits
 from distagg.engine.fitting.folds import make_folds
 from distagg.engine.fitting.search import variants
 from distagg.engine.fitting.tune import rule_named
 from distagg.engine.importing import OWNERS
+from distagg.engine.leaderboard import board_model
 from distagg.errors import DistaggError, UsageError, unknown
-from distagg.models import Model, is_model, model_named
-from distagg.sources import SOURCES
+from distagg.models import Model, completion_named, is_model, model_named
+from distagg.pipeline.options import KINDS, OPTIONS, REQUIRED, Field, with_shortcuts
 from distagg.storage.paths import is_found
 
 if TYPE_CHECKING:
     from distagg.pipeline.spec import Step
-
-
-REQUIRED: Any = object()
-PROTOCOLS = ("letor", "trec")
-
-
-@dataclass(frozen=True, slots=True)
-class Field:
-    """``kind`` says how the value is read (see ``distagg.pipeline.spec``); a field with default None may be absent."""
-
-    kind: str
-    help: str
-    default: Any = REQUIRED
-    choices: tuple[str, ...] = ()
-    least: float | None = None
 
 
 TOP = {
@@ -60,76 +42,29 @@ CHECKPOINTS = {
     "seconds": Field("number", "or after this many seconds, whichever comes first", 30.0, least=0),
 }
 _DATASET = Field("dataset", "a dataset: the name of an earlier step, or a path")
-_PROTOCOL = Field("choice", "how to compute metrics (default: letor for LETOR files, else trec)", None, PROTOCOLS)
-_METRICS = Field("metrics", "metrics, such as ndcg@5, p@3, map", list(DEFAULT_METRICS))
-_GOAL = Field("metric", "the metric that fitting optimises on validation queries", "map")
-_FOLDS = Field("folds", "letor5, or a whole number of at least 3", None)
-_TRIES = Field("whole", "try this many random combinations of settings instead of all", None, least=1)
-
-STEPS: dict[str, dict[str, Field]] = {
+_OWN: dict[str, dict[str, Field]] = {  # fields that are arguments of the command, or that only jobs have
     "import": {
-        "source": Field("choice", "the format of the files", choices=tuple(SOURCES)),
+        "source": Field("choice", "the format of the files", choices=KINDS),
         "files": Field("paths", "files, directories of files, or patterns such as runs/*.run.gz"),
-        "qrels": Field("path", "judgements: TREC's (query 0 item label) or a table such as BEIR's", None),
-        "columns": Field("table", "what columns of tables mean, such as {site = 'item'}", None),
-        "expert": Field("choice", "take the expert of a trec run from its file name or its tag", None, ("file", "tag")),
-        "by": Field("choice", "order the lists of a trec run by score or by rank", None, ("score", "rank")),
     },
-    "expand": {
-        "dataset": _DATASET,
-        "experts": Field("whole", "replicate each expert this many times", 1, least=1),
-        "items": Field("whole", "replicate each item this many times", 1, least=1),
-    },
-    "fit": {
-        "model": Field("model", "a model's name"),
-        "dataset": _DATASET,
-        "valid": Field(
-            "dataset", "labelled validation data for early stopping; models without early stopping learn from it", None
-        ),
-        "settings": Field("table", "the model's parameters; from a list of values the best is chosen", {}),
-        "folds": _FOLDS,
-        "tries": _TRIES,
-        "goal": _GOAL,
-        "protocol": _PROTOCOL,
-    },
-    "tune": {
-        "dataset": _DATASET,
-        "models": Field("models", "plain rules to tune", ["rrf", "combsum"]),
-        "folds": Field("folds", "letor5, or a whole number of at least 3", 5),
-        "goal": Field("metric", "the metric to tune for", "ndcg@10"),
-        "metrics": Field("metrics", "more metrics to report", None),
-        "beside": Field("models", "trained models to test on the same folds", None),
-        "product": Field("choice", "a search engine: tune only what it can compute", None, tuple(PRODUCTS)),
-        "protocol": _PROTOCOL,
-    },
+    "expand": {"dataset": _DATASET},
+    "fit": {"model": Field("model", "a model's name"), "dataset": _DATASET},
+    "tune": {"dataset": _DATASET},
     "rank": {
         "model": Field("ranker", "a model's name, an earlier fit or tune step, or the path of a fitted model"),
         "dataset": _DATASET,
-        "settings": Field("table", "the model's parameters", {}),
-        "top": Field("whole", "the number of items to keep of each ranking; 0 keeps all", 0, least=0),
-        "format": Field("choice", "the output format", "parquet", FORMATS),
-        "chunk_entries": Field("whole", "approximate number of entries in a part", 1 << 20, least=1),
-        "allow_unseen": Field(
-            "flag", "continue even if a fitted model has not seen the experts of most entries", False
-        ),
+        "chunk_entries": Field("whole", "approximate number of entries in a part", CHUNK_ENTRIES, least=1),
     },
     "evaluate": {
         "rankings": Field("rankings", "an earlier rank step, or the path of rankings"),
         "dataset": _DATASET,
-        "metrics": _METRICS,
-        "protocol": _PROTOCOL,
     },
-    "compare": {
-        "dataset": _DATASET,
-        "models": Field("models", "names of models"),
-        "settings": Field("table", "parameters of models, by model", {}),
-        "folds": _FOLDS,
-        "tries": _TRIES,
-        "baseline": Field("text", "the model to test the others against (default: the best)", None),
-        "metrics": _METRICS,
-        "goal": _GOAL,
-        "protocol": _PROTOCOL,
-    },
+    "compare": {"dataset": _DATASET},
+    "board": {"dataset": _DATASET},
+}
+STEPS: dict[str, dict[str, Field]] = {
+    do: own | {name: field for name, field in OPTIONS[do].items() if (do, name) != ("import", "kind")}  # it is source
+    for do, own in _OWN.items()
 }
 STEPS["scale"] = {
     "dataset": Field("dataset", "the data to measure on (default: synthetic data shaped like MQ2008-agg)", None),
@@ -151,6 +86,9 @@ _JSON: dict[str, dict[str, Any]] = {
     "number": {"type": "number"},
     "flag": {"type": "boolean"},
     "table": {"type": "object"},
+    "settings": {"type": "object"},
+    "columns": {"type": "object"},
+    "interval": {"type": ["string", "array"]},
     "paths": {"type": "array", "items": {"type": "string"}, "minItems": 1},
     "metrics": {"type": "array", "items": {"type": "string"}, "minItems": 1},
     "models": {"type": "array", "items": {"type": "string"}, "minItems": 1},
@@ -204,6 +142,7 @@ def check_step(step: Step, where: str, before: Sequence[Step], seed: int) -> Non
         "rank": _rank,
         "compare": _compare,
         "evaluate": _evaluate,
+        "board": _board,
         "scale": _scale,
     }
     if step.do in checks:
@@ -247,6 +186,9 @@ def _tune(values: dict[str, Any], where: str, seed: int) -> None:
 
 
 def _rank(values: dict[str, Any], where: str, seed: int) -> None:
+    _completion(values, where, seed)
+    if values["bootstrap"] and values["chunk_entries"] != CHUNK_ENTRIES:
+        raise UsageError(f"{where}.chunk_entries: bootstrap draws are made by chunks of the usual size; omit it")
     if not is_model(values["model"]):
         if values["settings"]:
             raise UsageError(f"{where}.settings: a fitted model has its parameters already; set them in its fit step")
@@ -256,13 +198,48 @@ def _rank(values: dict[str, Any], where: str, seed: int) -> None:
         raise UsageError(f'{where}.model: {model.name} must be fitted first, by a step with do = "fit"')
     dataset = _opened(values["dataset"])
     if dataset is not None:
+        _at(where, lambda: viewed(dataset, values))
         _fits(f"{where}.dataset", model, dataset)
 
 
+def viewed(dataset: Dataset, values: dict[str, Any]) -> Dataset:
+    """The experts and pairs of a dataset that a step selects by ``where``, ``since`` and ``until``."""
+    if values.get("where"):
+        dataset = dataset.select(audience=values["where"])
+    if values.get("since") or values.get("until"):
+        dataset = dataset.select(since=values.get("since"), until=values.get("until"))
+    return dataset
+
+
+def _completion(values: dict[str, Any], where: str, seed: int) -> None:
+    if "complete" in values:
+        _at(f"{where}.complete", lambda: completion_named(values["complete"], values["completion"], seed=seed))
+    elif values["completion"]:
+        raise UsageError(f"{where}.completion: has no effect without complete")
+
+
 def _evaluate(values: dict[str, Any], where: str, seed: int) -> None:
+    if "rankings" in values:
+        _completion(values, where, seed)
+        if "where" in values and "complete" not in values:
+            raise UsageError(f"{where}.where: needs complete; labels do not depend on the user")
     dataset = _opened(values["dataset"])
-    if dataset is not None and not dataset.manifest.labels:
+    if dataset is not None and not dataset.manifest.labels and "complete" not in values:
         raise UsageError(f"{where}.dataset: has no labels to evaluate against")
+
+
+def _board(values: dict[str, Any], where: str, seed: int) -> None:
+    given = _at(where, lambda: board_settings(values))
+    model = _at(f"{where}.model", lambda: board_model(values["model"], given, seed))
+    dataset = _opened(values["dataset"])
+    if dataset is not None:
+        _at(where, lambda: viewed(dataset, values))
+        _fits(f"{where}.dataset", model, dataset)
+
+
+def board_settings(values: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a board's model, with the fields that are short for some."""
+    return with_shortcuts(values["settings"], **{name: values.get(name) for name in ("scale", "anchor", "level")})
 
 
 def _compare(values: dict[str, Any], where: str, seed: int) -> None:

@@ -290,7 +290,7 @@ def fingerprint(path: Place) -> str:
 
 def references(step: Step) -> list[str]:
     """What a step may read: names of steps, absolute paths, models' names."""
-    named = [step.values.get(key) for key in ("dataset", "valid", "model", "rankings", "qrels")]
+    named = [step.values.get(key) for key in ("dataset", "valid", "model", "rankings", "qrels", "users", "items")]
     return [reference for reference in (*named, *step.values.get("files", ())) if reference]
 
 

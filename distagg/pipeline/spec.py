@@ -30,7 +30,8 @@ from distagg.engine.importing import is_pattern, source_files
 from distagg.errors import DistaggError, UsageError, unknown
 from distagg.metrics import parse_metric
 from distagg.models import MODELS, is_model
-from distagg.pipeline.fields import CHECKPOINTS, MAKES, PLACE, REQUIRED, STEPS, TOP, Field
+from distagg.pipeline.fields import CHECKPOINTS, MAKES, PLACE, STEPS, TOP
+from distagg.pipeline.options import REQUIRED, Field, with_shortcuts
 from distagg.storage.paths import is_url, place
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -141,7 +142,14 @@ def _step(name: str, values: Any, before: Sequence[Step], names: list[str], seed
     if do not in STEPS:
         raise _named(f"{where}.do", unknown("step", do, STEPS))
     rest = {key: value for key, value in values.items() if key != "do"}
-    step = Step(name, do, _table(rest, STEPS[do], f"{where}.", before, names))
+    read = _table(rest, STEPS[do], f"{where}.", before, names)
+    if "depth" in STEPS[do]:  # it and weights are short for settings
+        shortcuts = {key: read.pop(key, None) for key in ("depth", "weights")}
+        try:
+            read["settings"] = with_shortcuts(read["settings"], **shortcuts)
+        except UsageError as error:
+            raise _named(where, error) from error
+    step = Step(name, do, read)
     check_step(step, where, before, seed)
     return step
 
@@ -179,8 +187,10 @@ def _read(field: Field, value: Any, before: Sequence[Step], names: Sequence[str]
         return _number(field, value)
     if field.kind == "flag":
         return _of(value, bool, "true or false")
-    if field.kind == "table":
+    if field.kind in ("table", "settings", "columns"):
         return _of(value, dict, "a table")
+    if field.kind == "interval":
+        return _interval(value)
     if field.kind == "folds":
         return _folds(value)
     if field.kind in ("paths", "metrics", "models", "counts"):
@@ -225,6 +235,16 @@ def _folds(value: Any) -> str:
     if value == "letor5" or (str(value).isdigit() and not isinstance(value, bool) and int(value) >= 3):
         return str(value)
     raise UsageError(f"found {_shown(value)}, expected letor5 or a whole number of at least 3")
+
+
+def _interval(value: Any) -> list[float]:
+    """Two numbers, as text ("1,5") or as a list."""
+    words = value.split(",") if isinstance(value, str) else value
+    try:
+        low, high = (float(word) for word in words)
+    except (TypeError, ValueError):
+        raise UsageError(f"found {_shown(value)}, expected two numbers such as [0.5, 5]") from None
+    return [low, high]
 
 
 def _text(value: Any) -> str:

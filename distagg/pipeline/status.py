@@ -104,6 +104,7 @@ def write_run_report(job: Job, folder: RunFolder) -> Path:
     for step, result in _results(job, folder, "compare"):
         pages[step.name] = f"report-{step.name}.html"
         write_report(compare_report(result), folder.path / pages[step.name], overwrite=True)
+    made = [step.name for step in job.steps if step.do == "board" and folder.done(step)]
     for step, _ in _results(job, folder, *MEASURE):
         figures[step.name] = means_of(folder.output(step), step)
     tops = [top for step in job.steps if step.do == "rank" and folder.done(step) for top in _top(step, folder)]
@@ -114,6 +115,7 @@ def write_run_report(job: Job, folder: RunFolder) -> Path:
         "figures": figures,
         "counted": how_counted(job, folder),
         "pages": pages,
+        "boards": {name: f"output/{name}/board.html" for name in made},
         "rankings": tops,
         "notes": [n for step in job.steps for n in folder.notes(step)],
         "events": folder.events(),
@@ -127,9 +129,15 @@ def write_run_report(job: Job, folder: RunFolder) -> Path:
 def how_counted(job: Job, folder: RunFolder) -> dict[str, str]:
     """For each step with metrics: the protocol, and a warning if the model was trained on the same queries."""
     return {
-        step.name: counted_by(result["protocol"]) + (f"; {IN_SAMPLE}" if result.get("in_sample") else "")
+        step.name: _counted(result) + (f"; {IN_SAMPLE}" if result.get("in_sample") else "")
         for step, result in _results(job, folder, *MEASURE)
     }
+
+
+def _counted(result: dict[str, Any]) -> str:
+    if "users" in result:
+        return f"percent, mean over {result['users']:,} users whose ratings were completed by {result['complete']}"
+    return counted_by(result["protocol"])
 
 
 def _results(job: Job, folder: RunFolder, *kinds: str) -> Iterator[tuple[Step, dict[str, Any]]]:

@@ -10,27 +10,35 @@ from typing import Any
 
 from distagg.dataset.dataset import Dataset
 from distagg.dataset.expand import expand_dataset
-from distagg.engine.compare import compare
+from distagg.dataset.manifest import MANIFEST
+from distagg.engine.compare import DEFAULT_METRICS, compare
+from distagg.engine.complete import USER_METRICS, evaluate_users, fit_completion
 from distagg.engine.fitting.checkpoint import Checkpoints
-from distagg.engine.fitting.fit import Goal, fit, tell_pool
+from distagg.engine.fitting.fit import Goal, Through, fit, tell_pool
 from distagg.engine.fitting.folds import count_folds
 from distagg.engine.fitting.search import differing, search, variants
 from distagg.engine.fitting.tune import tune
 from distagg.engine.importing import OWNERS, import_dataset
+from distagg.engine.leaderboard import Board, board_model, boards, boards_by, refuse_empty
+from distagg.engine.leaderboard import as_json as board_json
 from distagg.engine.progress import metered
 from distagg.engine.rank_incremental import Reuse
+from distagg.engine.rank_options import Shown
 from distagg.engine.rank_resumable import rank_in_parts
 from distagg.engine.read_rankings import read_rankings
 from distagg.engine.runner import Runner
 from distagg.engine.saved import Fitted, load_model, save_model
+from distagg.errors import UsageError
 from distagg.metrics import evaluate_rankings
-from distagg.models import is_model, model_named
+from distagg.models import completion_named, is_model, model_named
 from distagg.models.base import collecting, not_converged
+from distagg.pipeline.boards import write_board, write_table
+from distagg.pipeline.fields import board_settings, viewed
 from distagg.pipeline.folder import MEASURE, Kept, RunFolder, as_json, code_key, measured
 from distagg.pipeline.previous import Before
 from distagg.pipeline.scale import scale
 from distagg.pipeline.spec import Job, Step
-from distagg.storage.atomic import staged_file
+from distagg.storage.atomic import digest, staged_directory, staged_file
 from distagg.storage.paths import Place, place
 
 
@@ -59,6 +67,7 @@ class Site:
 def do_import(step: Step, site: Site) -> None:
     values = step.values
     options = {key: values[key] for key in OWNERS if key in values}
+    options |= {"scale": tuple(values["scale"])} if "scale" in values else {}
     with metered(f"{step.name}, rows read and written", 0) as progress:
         import_dataset(values["source"], values["files"], site.folder.output(step), progress=progress, **options)
 
@@ -123,7 +132,15 @@ def do_tune(step: Step, site: Site) -> None:
 
 def do_rank(step: Step, site: Site) -> None:
     values, runner = step.values, site.runner()
-    dataset = site.dataset(values["dataset"])
+    dataset = viewed(site.dataset(values["dataset"]), values)
+    shown = Shown(
+        support=values["support"],
+        least=values["min_support"],
+        top=values["top"],
+        titles=values["titles"],
+        resamples=values["bootstrap"],
+        seed=site.job.seed,
+    )
     first: list[str] = []
     if is_model(values["model"]) and site.job.step(values["model"]) is None:
         model = model_named(values["model"], values["settings"], seed=site.job.seed)
@@ -142,14 +159,30 @@ def do_rank(step: Step, site: Site) -> None:
             dataset,
             fmt=values["format"],
             chunk_entries=values["chunk_entries"],
-            top=values["top"],
+            shown=shown,
+            through=_completed(values, dataset, runner, site.job.seed),
             runner=runner,
             progress=progress,
             say=site.say(step),
             before_publishing=lambda notes: site.folder.keep_notes(step, [*first, *notes]),
-            reuse=_reuse(step, site) if site.among else None,
+            reuse=_reuse(step, site) if site.among and _is_by_block(values) else None,
         )
     _repeat(first)
+
+
+def _completed(values: dict[str, Any], dataset: Dataset, runner: Runner, seed: int) -> Through | None:
+    """The completion of ratings that a step asks for, fitted."""
+    if "complete" not in values:
+        return None
+    return fit_completion(completion_named(values["complete"], values["completion"], seed=seed), dataset, runner=runner)
+
+
+def _is_by_block(values: dict[str, Any]) -> bool:
+    """Whether each part of a ranking depends on its own block of data alone, so that a later run may reuse it."""
+    return not any(
+        values.get(name)
+        for name in ("where", "since", "until", "complete", "support", "min_support", "titles", "bootstrap")
+    )
 
 
 def _reuse(step: Step, site: Site) -> Reuse:
@@ -163,7 +196,14 @@ def _reuse(step: Step, site: Site) -> Reuse:
 
 def do_evaluate(step: Step, site: Site) -> None:
     values = step.values
-    rankings, dataset = site.path(values["rankings"]), site.dataset(values["dataset"])
+    rankings, dataset = site.path(values["rankings"]), viewed(site.dataset(values["dataset"]), values)
+    through = _completed(values, dataset, site.runner(), site.job.seed)
+    if through is not None:
+        metrics = USER_METRICS if values["metrics"] == list(DEFAULT_METRICS) else values["metrics"]
+        users = evaluate_users({step.name: read_rankings(rankings)}, dataset, through, metrics, runner=site.runner())
+        about = {"complete": values["complete"], "users": len(users.values[step.name])}
+        _write(site.folder.output(step), {"means": users.means[step.name], "protocol": "", **about})
+        return
     result = evaluate_rankings(
         read_rankings(rankings), dataset, values["metrics"], protocol=values.get("protocol"), source=str(rankings)
     )
@@ -206,6 +246,31 @@ def do_compare(step: Step, site: Site) -> None:
     _repeat(notes)
 
 
+def do_board(step: Step, site: Site) -> None:
+    """Write board.html, board.csv and board.json, and for one query the chances of items to beat each other."""
+    values, runner = step.values, site.runner()
+    dataset, least = viewed(site.dataset(values["dataset"]), values), values["min_battles"]
+    model = board_model(values["model"], board_settings(values), site.job.seed)
+    found, notes = collecting(
+        lambda: boards(model, dataset, query=values.get("query"), min_battles=least, runner=runner)
+    )
+    refuse_empty(found, least)
+    over_time: list[tuple[str, Board]] = []
+    if "by" in values:
+        if len(found) > 1:
+            raise UsageError(f"found {len(found)} queries, and by is for one; choose it by the field query")
+        over_time = boards_by(model, dataset, values["by"], query=found[0].query, min_battles=least, runner=runner)
+    site.folder.keep_notes(step, notes)
+    with staged_directory(site.folder.output(step)) as staging:
+        for name in ("board.html", "board.csv", "board.json"):
+            write_board(str(staging / name), found, over_time, board_json(found, over_time), step.name)
+        if len(found) == 1:
+            write_table(str(staging / "chances.csv"), found[0].matrix)
+        files = [{"path": file.name, "sha256": digest(file)} for file in sorted(staging.iterdir())]
+        (staging / MANIFEST).write_bytes(as_json({"files": files}))
+    _repeat(notes)
+
+
 def do_scale(step: Step, site: Site) -> None:
     dataset = site.dataset(step.values["dataset"]) if "dataset" in step.values else None
     measurements = scale(step.values, dataset, site.folder.staging(step), site.say(step), seed=site.job.seed)
@@ -220,6 +285,7 @@ STEPS: dict[str, Callable[[Step, Site], None]] = {
     "rank": do_rank,
     "evaluate": do_evaluate,
     "compare": do_compare,
+    "board": do_board,
     "scale": do_scale,
 }
 

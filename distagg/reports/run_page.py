@@ -127,12 +127,17 @@ def run_report(run: Mapping[str, Any]) -> str:
         *changes_sections(run.get("changes")),
         *(_figures(name, models, run) for name, models in (run.get("figures") or {}).items()),
         *(part for name, found in (run.get("scaling") or {}).items() for part in scaling_sections(name, found)),
+        section("Boards", *(_board(name, link) for name, link in (run.get("boards") or {}).items())),
         rankings_section(run.get("rankings") or ()),
         section("Origin", *_origin(run)),
     ]
     drivers = int(run.get("drivers") or 1)
     told = "in one go" if drivers == 1 else f"by {drivers} drivers, one after the other"
     return page(str(run.get("name", "Run")), f"Run · {told}", sections)
+
+
+def _board(name: str, link: str) -> Markup:
+    return element("p", element("a", f"The board of {name}", href=link))
 
 
 def _steps(steps: Any) -> Child:

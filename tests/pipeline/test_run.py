@@ -239,7 +239,19 @@ def test_plan_status_report_doctor(small: Path, capsys: pytest.CaptureFixture[st
 def test_every_job_that_is_shipped_is_a_job(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from distagg.pipeline import read_job
 
-    for name in ("A1.txt", "A2.txt", "A3.txt", "A4.txt", "A5.txt", "u.data", "bm25.run", "dense.run", "qrels.txt"):
+    for name in (
+        "A1.txt",
+        "A2.txt",
+        "A3.txt",
+        "A4.txt",
+        "A5.txt",
+        "u.data",
+        "bm25.run",
+        "dense.run",
+        "qrels.txt",
+        "battles.csv",
+        "lists.csv",
+    ):
         Path(name).touch()
     found = sorted((Path(__file__).parents[2] / "jobs").glob("*.toml"))
     assert len(found) >= 4

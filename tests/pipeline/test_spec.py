@@ -19,7 +19,8 @@ from distagg.pipeline.spec import make_job, read_job
 WRONG: dict[str, list[Any]] = {
     "name": ["", "a/b", 3], "text": [7, ""], "whole": [-1, 1.5, "many", True, 10**400],
     "number": [-1, "soon", float("nan"), float("inf")],
-    "table": [5, "x"], "choice": ["nonsense", 3], "paths": [[], "A1.txt", ["/no/such/file"], [3]],
+    "table": [5, "x"], "settings": [5, "x"], "columns": [5, "x"], "interval": [5, "1", [1, 2, 3], "a,b"],
+    "choice": ["nonsense", 3], "paths": [[], "A1.txt", ["/no/such/file"], [3]],
     "path": ["/no/such/file", 3], "dataset": ["nowhere", 3, "later"], "model": ["bordo", 3],
     "ranker": ["bordo", "data", "crf"], "rankings": ["nowhere", "data"], "metrics": [[], ["ndgc@5"], "map"],
     "metric": ["ndgc@5"], "folds": [2, "letor", True], "models": [[], ["bordo"], ["rrf", "rrf"]],
@@ -51,6 +52,8 @@ def every_step(small: Path, source: Path) -> dict[str, Any]:
             "scaled": {"do": "scale", "dataset": str(small), "queries": 10, "model": "borda", "workers": [1, 2],
                        "grow": 2, "times": [1], "chunks": [100], "repeats": 1, "simulated": [3],
                        "simulated_entries": 1000, "simulated_chunks": [100]},
+            "votes": {"do": "import", "source": "pairs", "files": [str(source)]},
+            "standings": {"do": "board", "dataset": "votes", "anchor": "a:1200", "level": 0.9, "by": "month"},
             "later": {"do": "import", "source": "letor", "files": [str(source)]},
             "lists": {"do": "import", "source": "rankings", "files": [str(source.parent / "*")], "qrels": str(source),
                       "columns": {"site": "item"}},
@@ -65,7 +68,7 @@ def cases() -> list[tuple[str, Any]]:
     found += [(f"checkpoints.{name}", value) for name, field in CHECKPOINTS.items() for value in WRONG[field.kind]]
     homes = {"import": "data", "expand": "wide", "fit": "model", "tune": "tuned", "rank": "ranked",
              "evaluate": "checked",
-             "compare": "compared", "scale": "scaled"}  # fmt: skip
+             "compare": "compared", "scale": "scaled", "board": "standings"}  # fmt: skip
     for do, step in homes.items():
         found += [(f"steps.{step}.{name}", value) for name, f in STEPS[do].items() for value in WRONG[f.kind]]
         found += [(f"steps.{step}.do", value) for value in ("rankk", 3, [], {})]
@@ -73,7 +76,9 @@ def cases() -> list[tuple[str, Any]]:
             "steps.chosen.folds": 2, "steps.model.settings": {"k": 3}, "steps.ranked.settings": {"c": 3},
             "steps.compared.settings": {"mc4": {}}, "steps.tuned.models": ["median"], "steps.compared.baseline": "mc4",
             "steps.compared.settings.rrf": {"c": -1}, "steps.lists.files": ["*.nothing"], "steps.lists.by": "score",
-            "steps.data.columns": {"site": "item"}}  # fmt: skip
+            "steps.data.columns": {"site": "item"}, "steps.data.scale": "1,5", "steps.checked.where": "age < 3",
+            "steps.checked.completion": {"rank": 2}, "steps.ranked.complete": "pmff",
+            "steps.standings.model": "rrf"}  # fmt: skip
     return found + list(more.items())
 
 

@@ -76,8 +76,9 @@ class Program:
         i, j, k = self.triangles.T
         count, variables = len(i), len(self.gain)
         columns = np.stack([self.number[i, j], self.number[j, k], self.number[i, k]], axis=1).ravel()
-        values = np.tile([1.0, 1.0, -1.0], count)
-        rows = csr_array((values, columns, np.arange(0, 3 * count + 1, 3)), shape=(count, variables))
+        values, starts = np.tile([1.0, 1.0, -1.0], count), np.arange(0, 3 * count + 1, 3)
+        narrow = columns.astype(np.int32), starts.astype(np.int32)  # HiGHS of scipy 1.13 takes no other indices
+        rows = csr_array((values, *narrow), shape=(count, variables))
         found = milp(
             -2.0 * self.gain,
             integrality=np.full(variables, int(whole)),
