@@ -173,7 +173,7 @@ def explanation_text(result: Mapping[str, Any]) -> str:
 
 
 def explanation_report(results: Sequence[Mapping[str, Any]]) -> str:
-    """The page of ``distagg explain``: for each query the experts' lists and their effect on the items."""
+    """The page of ``distagg explain``: for each query what experts said, and their effect on the items."""
     models = ", ".join(dict.fromkeys(str(result["model"]) for result in results))
     return page(
         f"Explanation of {models}",
@@ -210,11 +210,22 @@ def _pictures(result: Mapping[str, Any]) -> Markup:
 
 
 def what_experts_said(result: Mapping[str, Any]) -> Markup:
-    """The lists of a query's experts: a square for every listed item, items from first to last."""
+    """The lists or pairs of a query's experts: a square for every item they speak of, items from first to last."""
     items, experts = result["items"][:MOST_ITEMS], result["experts"][:MOST_EXPERTS]
-    listed = [_strengths(result, expert)[:MOST_ITEMS] for expert in experts]
-    drawn = hinton(listed, experts, [str(item["rank"]) for item in items], title="What experts said")
-    return figure("What experts said", drawn, note="Large: near the top of the expert's list. Empty: not in it.")
+    paired = any("records" in item for item in items)
+    said = [(_margins if paired else _strengths)(result, expert)[:MOST_ITEMS] for expert in experts]
+    drawn = hinton(said, experts, [str(item["rank"]) for item in items], title="What experts said")
+    return figure("What experts said", drawn, note=OF_PAIRS if paired else OF_LISTS)
+
+
+OF_LISTS = "Large: near the top of the expert's list. Empty: not in it."
+OF_PAIRS = "Blue: won more of the expert's comparisons than it lost. Brown: lost more. Empty: not compared, or level."
+
+
+def _margins(result: Mapping[str, Any], expert: str) -> list[float]:
+    """By item, comparisons won less lost as a share of both, by weight; NaN where the expert compared it with none."""
+    records = [item["records"].get(expert) or (0.0, 0.0) for item in result["items"]]
+    return [(won - lost) / (won + lost) if won + lost > 0.0 else math.nan for won, lost in records]
 
 
 def _strengths(result: Mapping[str, Any], expert: str) -> list[float]:

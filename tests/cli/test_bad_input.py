@@ -188,6 +188,13 @@ def test_pairs_go_to_models_that_take_them(tmp_path: Path, capsys: Capture) -> N
     assert main(["import", "pairs", str(tmp_path / "x.csv"), "-o", str(tmp_path / "d")]) == 0
     assert main(["rank", "rrf", str(tmp_path / "d"), "-o", str(tmp_path / "r")]) == 2
     assert "models that take them: borda, condorcet, copeland, " in capsys.readouterr().err
+    (tmp_path / "qrels").write_text("all 0 a 2\nall 0 b 1\nall 0 c 0\n")
+    labelled = ["-o", str(tmp_path / "labelled"), "--qrels", str(tmp_path / "qrels")]
+    assert main(["import", "pairs", str(tmp_path / "x.csv"), *labelled]) == 0
+    for model in ("lambdamart", "blend", "ssra"):
+        assert main(["fit", model, str(tmp_path / "labelled"), "-o", str(tmp_path / "m")]) == 2
+        said = capsys.readouterr().err
+        assert "models that take them and learn from labels: crf, lambdarank (features=sums), stagg (" in said
     for model in ("borda", "condorcet", "copeland", "mc4"):
         target = tmp_path / f"{model}.csv"
         assert main(["rank", model, str(tmp_path / "d"), "-o", str(target)]) == 0

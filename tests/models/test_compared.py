@@ -22,6 +22,7 @@ from distagg.engine.compare import evaluate_model
 from distagg.engine.dask import DaskRunner
 from distagg.engine.fitting.fit import fit
 from distagg.engine.inspect.attribution import explain
+from distagg.engine.rank import solved
 from distagg.errors import UsageError
 from distagg.models import MODELS, Model
 from distagg.models.compared import by_expert, compared
@@ -29,6 +30,7 @@ from distagg.models.crf.model import Crf
 from distagg.models.pairs import won_and_lost
 from distagg.models.scorers.features import FeatureSettings, chunk_features
 from distagg.models.scorers.scorer import LambdaRank, Stagg
+from distagg.reports.experts_page import explanation_report
 from distagg.types import INDEX, OFFSET
 
 ADVERSARIES = {"good": (4, 0.95), "coin": (3, 0.5), "turned": (5, 0.05)}
@@ -167,8 +169,30 @@ def test_adversaries_are_turned_round(model: Model):
     told = {quality.expert: quality.verdict for quality in judge_experts(fitted, test)}
     for kind, verdict in (("good", "useful"), ("turned", "inverted")):
         assert {told[name] for name in told if name.startswith(kind)} == {verdict}
-    with pytest.raises(UsageError, match="explained by lists"):
-        explain(fitted, test, "q000")
+    shown = explain(fitted, test, "q000")
+    assert shown["exact"]  # scores are sums over experts
+    for item in shown["items"]:
+        assert sum(item["lifts"].values()) == pytest.approx(item["score"], abs=1e-9)
+
+
+def test_a_ranking_of_pairs_is_explained_by_what_each_expert_compared():
+    votes = {"query": ["q"] * 5, "expert": list("aaabb"), "winner": list("xxyzy"), "loser": list("yzzxx")}
+    data = Dataset.from_arrow(pa.table(votes | {"weight": [1.0, 2.0, 1.0, 1.0, 1.0]}))
+    fitted = Fitted(MODELS["bradley_terry"](), {}, data.experts)
+    shown = explain(fitted, data, "q")
+    assert shown["consensus"] == "borda"
+    assert not shown["exact"]
+    by_item = {item["item"]: item for item in shown["items"]}
+    assert by_item["x"]["records"] == {"a": [3.0, 0.0], "b": [0.0, 2.0]}
+    assert by_item["y"]["records"] == {"a": [1.0, 1.0], "b": [1.0, 0.0]}
+    without = solved(fitted.model, next(data.select(without=["a"]).chunks()), {}).score
+    whole = solved(fitted.model, next(data.chunks()), {}).score
+    lift = (whole - whole.mean()) - (without - without.mean())
+    assert [by_item[name]["lifts"]["a"] for name in "xyz"] == pytest.approx(lift)
+    assert by_item["x"]["lifts"]["a"] > 0 > by_item["x"]["lifts"]["b"]
+    page = explanation_report([shown])
+    assert "lost more" in page
+    assert "near the top" not in page
 
 
 def test_features_of_lists_are_refused_for_pairs():

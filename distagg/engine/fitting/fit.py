@@ -254,10 +254,15 @@ def check_fits(model: Model, dataset: Dataset) -> None:
             raise UsageError(f"{model!r} takes lists, but the dataset holds pairs; choose {model.pairs_setting}")
         from distagg.models import MODELS
 
-        able = ", ".join(name for name, kind in MODELS.items() if dataset.manifest.kind in kind.inputs)
+        held, others = dataset.manifest.kind, "models that take them"
+        kinds = list(MODELS.items())
+        if model.supervised and held == "pairs":
+            others += " and learn from labels"
+            kinds = [(name, kind) for name, kind in kinds if kind.supervised]
+        able = [name for name, kind in kinds if held in kind.inputs]
+        able += [f"{name} ({kind.pairs_setting})" for name, kind in kinds if held == "pairs" and kind.pairs_setting]
         raise UsageError(
-            f"{model.name} takes {' or '.join(model.takes)}, but the dataset holds {dataset.manifest.kind}; "
-            f"models that take them: {able}"
+            f"{model.name} takes {' or '.join(model.takes)}, but the dataset holds {held}; {others}: {', '.join(able)}"
         )
     if model.depth and dataset.manifest.kind != "lists":
         raise UsageError(f"depth={model.depth} cuts lists, but the dataset holds {dataset.manifest.kind}; omit depth")

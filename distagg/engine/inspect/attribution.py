@@ -21,6 +21,7 @@ from distagg.engine.rank import solved
 from distagg.engine.saved import Fitted
 from distagg.errors import UsageError
 from distagg.models import MODELS, Model, Params
+from distagg.models.compared import compared
 from distagg.ordering import order_items
 from distagg.types import NO_LABEL, Bools, Floats
 
@@ -77,8 +78,9 @@ def explain(
 
     ``score`` is the score above the query's mean, ``lifts`` what each expert adds to it; ``exact`` says whether the
     lifts add up to the score. If they do not (hidden units, normalised scores), a lift is still the change that leaving
-    out this one expert would make. ``consensus`` is the item's rank by rrf (borda for ratings), which gives all experts
-    the same weight.
+    out this one expert would make. ``consensus`` is the item's rank by rrf (borda for ratings and pairs), which gives
+    all experts the same weight. What each expert said of an item is its rank in the expert's list (``ranks``), or the
+    weight of the raw pairs that it won and lost (``records``).
 
     Parameters
     ----------
@@ -96,23 +98,20 @@ def explain(
     Returns
     -------
     dict
-        ``items`` (rank, item, label, score, consensus, ranks, lifts), ``experts`` (by total lift, largest
+        ``items`` (rank, item, label, score, consensus, ranks or records, lifts), ``experts`` (by total lift, largest
         first), ``exact`` and more.
     """
     dataset = whole_queries(fitted.model, as_dataset(data, columns=columns))
-    if dataset.manifest.kind != "lists":
-        raise UsageError(f"a ranking is explained by lists, but the dataset holds {dataset.manifest.kind}")
     params, chunk = fitted.params_on(dataset, allow_unseen=allow_unseen), _one_query(dataset, query)
     score = solved(fitted.model, chunk, params).score
     lifts = {lift.expert: lift.lift for lift in chunk_lifts(fitted.model, chunk, params, score)}
     height = centred(chunk, score)
     total = np.sum(list(lifts.values()), axis=0) if lifts else np.zeros_like(height)
     size = max((float(np.abs(lift).max(initial=0.0)) for lift in lifts.values()), default=0.0)
-    matrix = chunk.rank_matrix(0).tocoo()
-    ranks = {(int(i), int(e)): float(r) for i, e, r in zip(*matrix.coords, matrix.data, strict=True)}
+    key, said = ("records", _records(chunk)) if chunk.n_pairs else ("ranks", _ranks(chunk))
     strongest = sorted(lifts, key=lambda e: -float(np.abs(lifts[e]).sum()))
     order = order_items(chunk.item_offsets, score)
-    consensus = "rrf" if dataset.manifest.positive else "borda"
+    consensus = "rrf" if dataset.manifest.kind == "lists" and dataset.manifest.positive else "borda"
     consensus_rank = np.argsort(order_items(chunk.item_offsets, MODELS[consensus]().score(chunk, {}))) + 1
     return {
         "query": query,
@@ -128,11 +127,25 @@ def explain(
                 "score": float(height[i]),
                 "label": None if chunk.labels[i] == NO_LABEL else int(chunk.labels[i]),
                 "lifts": {dataset.experts[e]: float(lifts[e][i]) for e in strongest},
-                "ranks": {dataset.experts[e]: ranks[i, e] for e in strongest if (i, e) in ranks},
+                key: {dataset.experts[e]: said[i, e] for e in strongest if (i, e) in said},
             }
             for n, i in enumerate(order.tolist())
         ],
     }
+
+
+def _ranks(chunk: Chunk) -> dict[tuple[int, int], float]:
+    """By item and expert, the rank in the expert's list; of a chunk with one query."""
+    matrix = chunk.rank_matrix(0).tocoo()
+    return {(int(i), int(e)): float(r) for i, e, r in zip(*matrix.coords, matrix.data, strict=True)}
+
+
+def _records(chunk: Chunk) -> dict[tuple[int, int], list[float]]:
+    """By item and expert, the weight of the expert's pairs that the item won and lost; of a chunk with one query."""
+    lists, won, lost = compared(chunk)
+    experts = np.repeat(lists.list_expert, np.diff(lists.entry_offsets))
+    entries = zip(lists.entry_item, experts, won, lost, strict=True)
+    return {(int(i), int(e)): [float(w), float(x)] for i, e, w, x in entries}
 
 
 def _one_query(dataset: Dataset, query: str) -> Chunk:

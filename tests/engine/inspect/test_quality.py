@@ -194,9 +194,6 @@ def test_explanations_of_other_models(mixed: Dataset) -> None:
 def test_what_cannot_be_explained(mixed: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="no query 'none' in the dataset; it has q0, q1"):
         explain(fit("rrf", mixed), mixed, "none")
-    battles = Dataset.from_arrow(pa.table({"winner": ["x"], "loser": ["y"]}))
-    with pytest.raises(UsageError, match="explained by lists, but the dataset holds pairs"):
-        explain(fit("borda", battles), battles, "all")
     monkeypatch.setattr("distagg.engine.inspect.attribution.split_query", lambda dataset: True)
     with pytest.raises(UsageError, match="left out of whole queries"):
         judge_experts(fit("rrf", mixed), mixed)
