@@ -231,7 +231,7 @@ class Levels:
         """The columns of a dataset from those of the source (numbers, truth values, or text for categories)."""
         columns: dict[str, pa.Array] = {}
         for covariate, number in zip(self._covariates, self._number, strict=True):
-            values = [self._numbers(rows[name], covariate, number) for name in covariate.source]
+            values = _numbers([rows[name] for name in covariate.source], covariate, number)
             if covariate.sides:
                 seen = [np.where(a_won, *values), np.where(a_won, *values[::-1])]
             else:
@@ -240,12 +240,18 @@ class Levels:
             columns |= dict(zip(covariate.columns, map(as_arrow, seen), strict=True))
         return columns
 
-    def _numbers(self, values: pa.Array | pa.ChunkedArray, covariate: Covariate, number: dict[str, int]) -> Floats:
-        if not covariate.category:
-            return as_numpy(one_array(values.cast(pa.float64())))
-        words = one_array(values.cast(pa.string())).dictionary_encode()
-        levels = [number.setdefault(word, len(number)) for word in words.dictionary.to_pylist()]
-        return np.array(levels, dtype=np.float64)[as_numpy(words.indices)]
+
+def _numbers(
+    columns: Sequence[pa.Array | pa.ChunkedArray], covariate: Covariate, number: dict[str, int]
+) -> list[Floats]:
+    """The columns as numbers; the levels of a category are numbered row by row, in order of first appearance."""
+    if not covariate.category:
+        return [as_numpy(one_array(column.cast(pa.float64()))) for column in columns]
+    words = pa.concat_arrays([one_array(column.cast(pa.string())) for column in columns])
+    by_row = np.arange(len(words)).reshape(len(columns), -1).T.ravel()
+    coded = words.take(as_arrow(by_row)).dictionary_encode()
+    levels = [number.setdefault(word, len(number)) for word in coded.dictionary.to_pylist()]
+    return list(np.array(levels, dtype=np.float64)[as_numpy(coded.indices)].reshape(-1, len(columns)).T)
 
 
 def is_category(values: pa.DataType) -> bool:

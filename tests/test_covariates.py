@@ -104,7 +104,7 @@ def test_categories_get_levels_as_they_come():
     rows = {"lang": pa.array(["de", "en"]), "kind_a": pa.array(["x", "y"]), "kind_b": pa.array(["z", "x"])}
     first = levels.seen_from_winner(rows, np.array([True, False]))
     assert first["lang"].to_pylist() == [1.0, -2.0]
-    assert (first["kind_winner"].to_pylist(), first["kind_loser"].to_pylist()) == ([0.0, 0.0], [2.0, 1.0])
+    assert (first["kind_winner"].to_pylist(), first["kind_loser"].to_pylist()) == ([0.0, 0.0], [1.0, 2.0])
     again = levels.seen_from_winner({**rows, "lang": pa.array(["fr", "de"])}, np.array([True, True]))
     assert again["lang"].to_pylist() == [3.0, 1.0]
-    assert [each.levels for each in levels.covariates] == [("de", "en", "fr"), ("x", "y", "z")]
+    assert [each.levels for each in levels.covariates] == [("de", "en", "fr"), ("x", "z", "y")]

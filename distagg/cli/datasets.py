@@ -39,13 +39,13 @@ TARGET = option("-o", "--output", required=True, metavar="DATASET", help="the da
     ),
     TARGET,
     *step_options("import", "kind", "qrels", "columns", "expert", "by", "users", "items", "covariates", "scale"),
-    cluster=False,
     examples=(
         "distagg import bm25.run dense.run.gz --qrels qrels.txt -o runs",
         "distagg import letor A1.txt A2.txt A3.txt A4.txt A5.txt -o mq",
         "distagg import ratings u.data --users u.user --items u.item --scale 1,5 -o movies",
         "distagg import lists.parquet --columns site=item,place=rank -o lists",
         "distagg import pairs battles.csv --covariates length_a-length_b,position -o battles",
+        "distagg import trec 'runs/*.run' -o runs --workers 8",
     ),
 )
 def import_command(
@@ -64,8 +64,8 @@ def import_command(
         kind, sources = sources[0], sources[1:]
     given = {name: value for name, value in {**options, "qrels": qrels, "columns": columns}.items() if value}
     began = time.perf_counter()
-    with metered("import, rows read and written", 0) as progress:
-        dataset = import_dataset(kind, sources, output, progress=progress, **given)
+    with call.runner() as runner, metered("import, rows read and written", 0) as progress:
+        dataset = import_dataset(kind, sources, output, runner=runner, progress=progress, **given)
     if not call.json:
         say(f"imported {dataset.manifest.entries:,} entries in {time.perf_counter() - began:.1f} s")
     call.show(dataset.info(), info_table(dataset.info()))

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from distagg.arrow import as_numpy, as_words
 from distagg.covariates import DesignColumn, design, terms_of
@@ -22,6 +21,7 @@ from distagg.dataset.chunk import Chunk, chunk_from_tables
 from distagg.dataset.manifest import Block, Kind, Manifest, Partition, load_manifest
 from distagg.dataset.select import audience, drawn
 from distagg.errors import InputError, UsageError, unknown
+from distagg.storage.parquet import open_parquet
 from distagg.storage.paths import Place, Store, place, reason
 from distagg.times import span_of, time_of, time_text
 from distagg.types import PAIR_ORDER, PAIR_TIME, PAIRS_TABLE
@@ -160,13 +160,6 @@ def read_groups(file: Place, groups: list[int] | None, columns: list[str] | None
             expected="the part that the manifest names",
             remedy="the dataset is damaged; import it again",
         ) from error
-
-
-def open_parquet(file: Place) -> pq.ParquetFile:
-    """Open a Parquet file on disk or in an object store."""
-    if isinstance(file, Store):  # joins many small reads into a few
-        return pq.ParquetFile(file.inside, filesystem=file.filesystem, pre_buffer=True)
-    return pq.ParquetFile(file, memory_map=False)
 
 
 def _sizes(directory: Place, names: list[str]) -> dict[str, int | None]:

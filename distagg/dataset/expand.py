@@ -304,7 +304,7 @@ def expanded(dataset: Dataset, *, experts: int = 1, items: int = 1, block_entrie
             if base.partition == "expert" and blocks:
                 tables = without_query(tables)
             total.add(tables.tally)
-            blocks.append(make_block(tables, total, *divmod(len(blocks), FILE_BLOCKS)))
+            blocks.append(make_block(tables, total.items, *divmod(len(blocks), FILE_BLOCKS)))
             pieces.append(Piece(ref, first, last, experts, items))
     files = tuple(file for file in base.files if file.path != ITEMS_FILE)  # their hashes identify the base of the view
     manifest = make_manifest(layout, total, tuple(blocks), files)

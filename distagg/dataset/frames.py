@@ -294,7 +294,7 @@ def held(grouped: Regroup, source: RowSource, block_entries: int, progress: Prog
     chunks: list[Chunk] = []
     for tables in grouped.blocks(block_entries):
         total.add(tables.tally)
-        blocks.append(make_block(tables, total, 0, len(blocks)))
+        blocks.append(make_block(tables, total.items, 0, len(blocks)))
         assert tables.queries is not None  # only expert-partitioned blocks come without
         lists, pairs = (tables.rows, None) if grouped.kind == "lists" else (None, tables.rows)
         chunks.append(

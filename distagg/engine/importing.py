@@ -14,6 +14,7 @@ from distagg.dataset import Dataset, write_dataset
 from distagg.dataset.frames import hold_source
 from distagg.dataset.manifest import is_dataset
 from distagg.engine.progress import Progress, silent
+from distagg.engine.runner import Runner
 from distagg.errors import InputError, UsageError, unknown
 from distagg.storage.atomic import refuse_existing
 from distagg.storage.paths import Place, local, place
@@ -37,6 +38,7 @@ def import_dataset(
     sources: str | Path | Sequence[str | Path],
     target: str | Place | None = None,
     *,
+    runner: Runner | None = None,
     progress: Progress = silent,
     **options: Any,
 ) -> Dataset:
@@ -53,6 +55,8 @@ def import_dataset(
         The directory (or URL) to create; it must not exist yet. None keeps the dataset in memory, at some 25 bytes an
         entry. Chunks are then smaller than on disk, so that sums over queries may differ in their last bits; models
         that rank every query on its own give the same bits.
+    runner
+        Where to import into a target: in this process, or on the workers of a cluster, with the same bytes.
     progress
         Called with the number of rows read and written since the last call.
     **options
@@ -76,7 +80,11 @@ def import_dataset(
     if target is not None:
         refuse_existing(place(target))
     options = {name: value for name, value in options.items() if value is not None}
+    on_cluster = runner is not None and runner.client is not None and target is not None
     files = source_files(sources, options.get("columns"))
+    named = {str(file.absolute()): str(file) for file in files}
+    if on_cluster:  # workers may be in another folder
+        files = [file.absolute() for file in files]
     if kind is None:
         kind, files, judgements = _tell_kind(files, options.get("qrels"), options.get("columns"))
         options |= {"qrels": judgements} if judgements else {}
@@ -95,7 +103,19 @@ def import_dataset(
             raise UsageError(f"the table of {' and '.join(about)} is kept on disk with the ratings; give a target")
         source.partition = "query"  # on disk the pairs of one query may be in several chunks, in memory they are in one
         return hold_source(source, progress=progress)
-    write_dataset(source, target, progress=progress, **about)
+    if not on_cluster or runner is None:
+        write_dataset(source, target, progress=progress, **about)
+        return Dataset.open(target)
+    from distagg.engine.import_parallel import import_in_pieces
+
+    try:
+        given = {**options, **about, "qrels": judged, "kind": kind}
+        import_in_pieces(source, place(target), runner, options=given, progress=progress, **about)
+    except InputError as error:
+        file = named.get(error.file, error.file)
+        raise InputError(
+            file, line=error.line, found=error.found, expected=error.expected, remedy=error.remedy
+        ) from error
     return Dataset.open(target)
 
 

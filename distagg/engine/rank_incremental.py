@@ -13,7 +13,6 @@ import dataclasses
 import hashlib
 import json
 import os
-import shutil
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,13 +21,15 @@ from typing import Any
 
 import numpy as np
 
-from distagg.dataset.dataset import ChunkRef, Dataset, open_parquet, read_groups
+from distagg.dataset.dataset import ChunkRef, Dataset, read_groups
 from distagg.dataset.manifest import Block
 from distagg.dataset.rankings import FITS, Format, RankedPart, Written
 from distagg.engine.runner import Runner
 from distagg.models import Model, Params, draws
 from distagg.storage.atomic import digest, write_whole
+from distagg.storage.parquet import open_parquet
 from distagg.storage.paths import Place, place
+from distagg.storage.staging import link
 
 NotedPart = tuple[RankedPart, list[str]]  # a part, and the model's notes on it (not converged)
 SHOWN = 4
@@ -212,16 +213,6 @@ class Earlier:
             target.unlink()
             raise ValueError(f"{self.path} is damaged")
         return Written(attempt, written["rows"], written["bytes"], written["sha256"])
-
-
-def link(source: Path, target: Path) -> None:
-    """Give a file a second name by a hard link, or copy it where links are not supported."""
-    try:
-        os.link(source, target)
-    except FileNotFoundError:
-        raise
-    except OSError:  # no links on this file system
-        shutil.copyfile(source, target)
 
 
 def _change(old: Any, new: Any) -> str:

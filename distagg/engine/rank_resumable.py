@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import shutil
 from collections.abc import Callable
 from typing import Any
 
@@ -24,7 +23,7 @@ from distagg.engine.fitting.checkpoint import no_events
 from distagg.engine.fitting.fit import Through
 from distagg.engine.progress import Progress, silent
 from distagg.engine.rank import NOTHING_MORE, ready, write_task
-from distagg.engine.rank_incremental import Earlier, NotedPart, Recipe, Reuse, learned, link, recipe_of
+from distagg.engine.rank_incremental import Earlier, NotedPart, Recipe, Reuse, learned, recipe_of
 from distagg.engine.rank_options import Shown
 from distagg.engine.runner import InlineRunner, Runner, Work
 from distagg.engine.saved import expert_table
@@ -33,8 +32,7 @@ from distagg.models import Model, Params
 from distagg.models.base import collecting, not_converged
 from distagg.storage.atomic import digest, staged_directory, staged_file, sync, write_whole
 from distagg.storage.paths import Place, Store, place
-
-PURPOSE = "purpose.json"
+from distagg.storage.staging import claim, link_or_copy, remove
 
 
 def rank_in_parts(
@@ -65,7 +63,7 @@ def rank_in_parts(
     known, refs, shown = ready(
         model, params, dataset, runner, shown=shown, through=through, chunk_entries=chunk_entries or CHUNK_ENTRIES
     )
-    _claim(staging, _purpose(model, params, dataset, fmt, {**columns, "through": _completion(through)}, len(refs)))
+    claim(staging, _purpose(model, params, dataset, fmt, {**columns, "through": _completion(through)}, len(refs)))
     parts, damaged = accepted_parts(staging)
     for name in damaged:
         say("part damaged", file=name)
@@ -87,7 +85,7 @@ def rank_in_parts(
         recipe.write(reuse.recipe, [(_unnamed(part), part_notes) for part, part_notes in ordered])
     experts = expert_table(model, params, dataset.experts)
     _publish(target, staging, [part for part, _ in ordered], fmt, model, dataset, experts)
-    _remove(staging, quietly=True)  # a worker that lost its driver may still be writing
+    remove(staging, quietly=True)  # a worker that lost its driver may still be writing
     for note in notes:
         not_converged(note)
     return sum(part.rows for part, _ in ordered)
@@ -178,39 +176,12 @@ def _publish(
         for part in parts:
             for written in (part.ranking, part.fits):
                 if written is not None:
-                    _link(
+                    link_or_copy(
                         staging / written.attempt, folder / written.attempt
                     )  # a link: staging stays complete if the driver dies
         converged = not any(part.unfinished for part in parts)
         about = {"model": model.name, "queries": dataset.manifest.queries, "converged": converged}
         publish_directory(folder, parts, about, experts)
-
-
-def _link(source: Place, target: Place) -> None:
-    """Link or copy a file; the source stays, in case the driver dies before publishing."""
-    if isinstance(source, Store) and isinstance(target, Store):
-        source.copy_to(target)
-        return
-    if isinstance(source, Store) or isinstance(target, Store):
-        target.write_bytes(source.read_bytes())
-        return
-    link(source, target)
-
-
-def _remove(folder: Place, *, quietly: bool = False) -> None:
-    if isinstance(folder, Store):
-        folder.rmdir()
-    else:
-        shutil.rmtree(folder, ignore_errors=quietly)
-
-
-def _claim(staging: Place, purpose: bytes) -> None:
-    file = staging / PURPOSE
-    if staging.exists() and not (file.is_file() and file.read_bytes() == purpose):
-        _remove(staging)
-    if not staging.exists():
-        staging.mkdir(parents=True)
-        write_whole(file, purpose)
 
 
 def _asked(shown: Shown) -> dict[str, Any]:

@@ -26,7 +26,6 @@ import pyarrow as pa
 
 from distagg.dataset.dataset import read_groups
 from distagg.dataset.manifest import MANIFEST, manifest_file
-from distagg.engine.rank_incremental import link
 from distagg.engine.read_rankings import read_rankings
 from distagg.engine.saved import Fitted, load_model
 from distagg.errors import DistaggError
@@ -44,6 +43,7 @@ from distagg.pipeline.folder import (
 from distagg.pipeline.spec import Job, Step
 from distagg.storage.atomic import MARKER, digest, staged_directory, staged_file
 from distagg.storage.paths import is_found, place
+from distagg.storage.staging import link
 
 NEVER_REUSED = ("scale",)
 READ_ROWS = 10_000_000  # of both rankings, read at once

@@ -12,7 +12,6 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -22,6 +21,7 @@ import pyarrow.compute as pc
 from distagg.arrow import as_scalar, as_words
 from distagg.errors import InputError
 from distagg.sources.source import LINE_BYTES, open_bytes
+from distagg.storage.paths import Place
 from distagg.times import parse_times
 
 DELIMITER = {"csv": ",", "tsv": "\t"}
@@ -131,7 +131,7 @@ def _flags(values: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.if_else(pc.is_null(words), pa.nulls(1, pa.bool_())[0], true)
 
 
-def csv_rows(file: Path, kind: str) -> Iterator[tuple[int, list[str]]]:
+def csv_rows(file: Place, kind: str) -> Iterator[tuple[int, list[str]]]:
     """Line number and cells of the header and every row; skips blank lines."""
     with open_bytes(file) as stream:
         text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
@@ -147,7 +147,7 @@ def csv_rows(file: Path, kind: str) -> Iterator[tuple[int, list[str]]]:
             raise InputError(str(file), line=line, found=found, expected=f"a {kind} table") from None
 
 
-def json_objects(file: Path) -> Iterator[tuple[int, dict[str, object]]]:
+def json_objects(file: Place) -> Iterator[tuple[int, dict[str, object]]]:
     """Line number and object of every line that is not blank."""
     with open_bytes(file) as stream:
         for line, raw in enumerate(stream, start=1):
@@ -155,7 +155,7 @@ def json_objects(file: Path) -> Iterator[tuple[int, dict[str, object]]]:
                 yield line, json_object(file, raw, line)
 
 
-def json_records(file: Path) -> Iterator[dict[str, object]]:
+def json_records(file: Place) -> Iterator[dict[str, object]]:
     """The objects of a file that is one JSON array, read piece by piece; an InputError if it is anything else."""
     decoder = json.JSONDecoder()
     with open_bytes(file, lines=False) as stream, _not_utf8(file):
@@ -185,7 +185,7 @@ def json_records(file: Path) -> Iterator[dict[str, object]]:
 
 
 @contextmanager
-def _not_utf8(file: Path) -> Iterator[None]:
+def _not_utf8(file: Place) -> Iterator[None]:
     try:
         yield
     except UnicodeDecodeError as error:
@@ -208,7 +208,7 @@ def flat(row: dict[str, object]) -> dict[str, object]:
     return cells
 
 
-def json_object(file: Path, raw: bytes, line: int) -> dict[str, object]:
+def json_object(file: Place, raw: bytes, line: int) -> dict[str, object]:
     """The object of a line; an InputError if it is anything else."""
     try:
         row = json.loads(raw)

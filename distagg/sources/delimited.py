@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +17,8 @@ import pyarrow.csv
 
 from distagg.arrow import as_numpy
 from distagg.errors import InputError
-from distagg.sources.source import open_bytes
+from distagg.sources.spans import Span, line_blocks, lines_before
+from distagg.storage.paths import Place
 from distagg.threads import ordered_map
 from distagg.types import NO_LABEL
 
@@ -72,33 +72,29 @@ class Layout:
 class Lines:
     """Whole lines of a file, from ``offset`` on."""
 
-    file: Path
+    file: Place
     offset: int  # in the unpacked file
     text: bytes
 
 
-def read_tables(files: Iterable[tuple[Path, Layout]]) -> Iterator[tuple[Path, pa.Table]]:
-    """The kept fields of all files in order, a table per block of lines."""
+def read_tables(files: Iterable[tuple[Place, Layout]], span: Span | None = None) -> Iterator[tuple[Place, pa.Table]]:
+    """The kept fields of all files (or of a span of one) in order, a table per block of lines."""
 
-    def parse(work: tuple[Lines, Layout]) -> tuple[Path, pa.Table]:
+    def parse(work: tuple[Lines, Layout]) -> tuple[Place, pa.Table]:
         return work[0].file, parse_lines(*work)
 
-    return ordered_map(parse, ((lines, layout) for file, layout in files for lines in read_lines(file, layout.header)))
+    blocks = ((lines, layout) for file, layout in files for lines in read_lines(file, layout.header, span))
+    return ordered_map(parse, blocks)
 
 
-def read_lines(file: Path, header: bool) -> Iterator[Lines]:
+def read_lines(file: Place, header: bool, span: Span | None = None) -> Iterator[Lines]:
     """Blocks of whole lines, without the byte order mark and the header."""
-    with open_bytes(file) as stream:
-        offset = len(stream.readline()) if header else 0
-        while text := stream.read(BLOCK_BYTES):
-            if not text.endswith(b"\n"):
-                text += stream.readline()
-            if offset == 0 and text.startswith(MARK):
-                text, offset = text[3:], 3
-                if text.startswith(MARK):
-                    raise InputError(str(file), line=1, found="two byte order marks", expected="one, or none")
-            yield Lines(file, offset, text)
-            offset += len(text)
+    for offset, text in line_blocks(file, BLOCK_BYTES, span, header=header):
+        if offset == 0 and text.startswith(MARK):
+            offset, text = 3, text[3:]
+            if text.startswith(MARK):
+                raise InputError(str(file), line=1, found="two byte order marks", expected="one, or none")
+        yield Lines(file, offset, text)
 
 
 def parse_lines(lines: Lines, layout: Layout) -> pa.Table:
@@ -107,12 +103,14 @@ def parse_lines(lines: Lines, layout: Layout) -> pa.Table:
     return table if table is not None else _parse_exact(lines, layout)
 
 
-def find_lines(file: Path, layout: Layout, wanted: Mapping[str, str]) -> list[tuple[str, int]]:
+def find_lines(
+    file: Place, layout: Layout, wanted: Mapping[str, str], span: Span | None = None
+) -> list[tuple[str, int]]:
     """File and number of every line with the wanted fields."""
     needle = max((value.encode() for value in wanted.values()), key=len)
     places = {layout.fields.index(name): value.encode() for name, value in wanted.items()}
     mentions = []
-    for lines in read_lines(file, layout.header):
+    for lines in read_lines(file, layout.header, span):
         if needle not in lines.text:
             continue
         first = _first_line(lines)
@@ -129,12 +127,7 @@ def find_lines(file: Path, layout: Layout, wanted: Mapping[str, str]) -> list[tu
 
 def _first_line(lines: Lines) -> int:
     """The number of the first line, counted only for errors."""
-    number, left = 1, lines.offset
-    with open_bytes(lines.file) as stream:
-        while left and (text := stream.read(min(left, BLOCK_BYTES))):
-            number += text.count(b"\n")
-            left -= len(text)
-    return number
+    return 1 + lines_before(lines.file, lines.offset)
 
 
 def _parse_fast(text: bytes, layout: Layout) -> pa.Table | None:
@@ -251,7 +244,7 @@ def csv_cells(line: bytes) -> list[bytes]:
         rest = rest[field.end() :]
 
 
-def header_cells(file: Path, line: bytes) -> list[bytes]:
+def header_cells(file: Place, line: bytes) -> list[bytes]:
     """The fields of a header between commas."""
     try:
         return csv_cells(line)

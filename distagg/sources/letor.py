@@ -7,18 +7,20 @@ irregular block goes to the line parser, which reads it or names the bad line.
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Literal, NoReturn
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from distagg.errors import InputError
-from distagg.sources.source import BATCH_BYTES, SourceTable, open_bytes
+from distagg.sources.source import BATCH_BYTES, Source, SourceTable, open_bytes
+from distagg.sources.spans import LineCount, Span, line_blocks, share_files
+from distagg.storage.paths import Place, place
 from distagg.types import ITEMS
 
 BLOCK_BYTES = BATCH_BYTES // 4  # parsing takes about eight times the text
@@ -36,17 +38,25 @@ class Lines:
     query: pa.StringArray  # (n,)
     item: pa.StringArray  # (n,)
     label: pa.Int32Array  # (n,)
-    line: np.ndarray  # (n,) in the file, from 1
+    line: np.ndarray  # (n,) from 1, in the file or in the span
     row: np.ndarray  # (e,) which of the n lines
     expert: pa.DictionaryArray  # (e,)
     rank: pa.DoubleArray  # (e,)
 
 
-def read_lines(file: Path) -> Iterator[Lines]:
-    """Parse the file's lines, a block at a time; the first bad line is an InputError."""
+def read_lines(file: Place, span: Span | None = None) -> Iterator[Lines]:
+    """Parse the lines of a file or of a span of it, a block at a time; the first bad line is an InputError."""
+    count = LineCount(file, span)
+    try:
+        yield from _read_lines(file, span, count)
+    except InputError as error:
+        raise count.moved(error) from None
+
+
+def _read_lines(file: Place, span: Span | None, count: LineCount) -> Iterator[Lines]:
     docid = re.compile(_DOCID.encode())
     named = False  # whether lines have docids
-    for first_line, block in _blocks(file):
+    for first_line, block in _blocks(file, span):
         if not block.endswith(b"\n"):
             before, _, last = block.rpartition(b"\n")
             if last.strip() and not docid.search(last) and (named or docid.search(before)):
@@ -55,18 +65,16 @@ def read_lines(file: Path) -> Iterator[Lines]:
                 raise InputError(str(file), line=line, found=found, expected=f"lines like {LINE_SHAPE}")
             block += b"\n"
         named = named or docid.search(block) is not None
-        lines = _parse_block(block, first_line)
-        yield lines if lines is not None else _parse_lines(file, block, first_line)
+        lines = _parse_block(block, first_line, count)
+        yield lines if lines is not None else _parse_lines(file, block, first_line, count)
 
 
-def _blocks(file: Path) -> Iterator[tuple[int, bytes]]:
+def _blocks(file: Place, span: Span | None) -> Iterator[tuple[int, bytes]]:
     """Blocks of whole lines with the number of the first; the file's last line may lack its line end."""
     line = 1
-    with open_bytes(file) as stream:
-        while block := stream.read(BLOCK_BYTES):
-            block += b"" if block.endswith(b"\n") else stream.readline()
-            yield line, block
-            line += block.count(b"\n")
+    for _, block in line_blocks(file, BLOCK_BYTES, span):
+        yield line, block
+        line += block.count(b"\n")
 
 
 def _cut(strings: pa.Array, byte: bytes) -> tuple[pa.Array, pa.Array]:
@@ -93,7 +101,7 @@ def _cut(strings: pa.Array, byte: bytes) -> tuple[pa.Array, pa.Array]:
     return pieces.take(pa.array(every)), pieces.take(pa.array(every + 2))
 
 
-def _parse_block(block: bytes, first_line: int) -> Lines | None:
+def _parse_block(block: bytes, first_line: int, count: LineCount) -> Lines | None:
     """Parse the lines of a block, all columns at once; None if the block is irregular."""
     newlines = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n"))
     offsets = np.concatenate([[0], newlines + 1]).astype(np.int32)
@@ -110,12 +118,12 @@ def _parse_block(block: bytes, first_line: int) -> Lines | None:
                 comment.filter(filled),
                 line[filled.to_numpy(zero_copy_only=False)],
             )
-        return _parse_columns(head, comment, line)
+        return _parse_columns(head, comment, line, count)
     except pa.ArrowInvalid:
         return None
 
 
-def _parse_columns(head: pa.StringArray, comment: pa.StringArray, line: np.ndarray) -> Lines | None:
+def _parse_columns(head: pa.StringArray, comment: pa.StringArray, line: np.ndarray, count: LineCount) -> Lines | None:
     tokens = pc.ascii_split_whitespace(head)
     starts, words = tokens.offsets.to_numpy(), tokens.flatten()
     n_words = np.diff(starts)
@@ -142,7 +150,8 @@ def _parse_columns(head: pa.StringArray, comment: pa.StringArray, line: np.ndarr
         return None
     item = pc.struct_field(pc.extract_regex(comment, _DOCID), [0])
     if item.null_count:
-        item = pc.coalesce(item, pc.binary_join_element_wise("L", pa.array(line).cast(pa.string()), ""))
+        number = pa.array(line + count.before).cast(pa.string())
+        item = pc.coalesce(item, pc.binary_join_element_wise("L", number, ""))
     return Lines(
         query=pc.utf8_slice_codeunits(queries, 4),
         item=item,
@@ -169,7 +178,7 @@ class _LineError(Exception):
         self.found, self.expected = found, expected
 
 
-def _parse_lines(file: Path, block: bytes, first_line: int) -> Lines:
+def _parse_lines(file: Place, block: bytes, first_line: int, count: LineCount) -> Lines:
     """Parse the lines one by one, for blocks that ``_parse_block`` refused; names a bad line."""
     queries: list[str] = []
     items: list[str] = []
@@ -187,7 +196,7 @@ def _parse_lines(file: Path, block: bytes, first_line: int) -> Lines:
             experts.append(expert)
             ranks.append(rank)
         queries.append(query)
-        items.append(item or f"L{number}")
+        items.append(item or f"L{number + count.before}")
         labels.append(label)
         numbers.append(number)
     return Lines(
@@ -237,6 +246,7 @@ class LetorSource:
     """LETOR aggregation files; every file is a part. An item without a docid gets its line as id, "L17".
 
     >>> import tempfile
+    >>> from pathlib import Path
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = Path(folder) / "A1.txt"
     ...     _ = file.write_text("1 qid:7 1:3 2:NULL #docid = a\\n0 qid:7 1:1 2:5 #docid = b\\n")
@@ -246,18 +256,27 @@ class LetorSource:
 
     name = "letor"
     partition: Literal["query", "expert"] = "query"
+    items_once = True
 
-    def __init__(self, files: Sequence[str | Path]) -> None:
-        self.files: tuple[Path, ...] = tuple(Path(file) for file in files)
+    def __init__(self, files: Sequence[str | Place]) -> None:
+        self.files: tuple[Place, ...] = tuple(place(file) for file in files)
+        self._span: Span | None = None
+
+    def split(self, size: int, whole: frozenset[str] = frozenset()) -> list[Source]:
+        """Groups of small files, and spans of large ones whose items have docids (not line numbers)."""
+        pieces: list[Source] = []
+        for files, span in share_files(self.files, size, _has_docids):
+            piece = copy.copy(self)
+            piece.files, piece._span = files, span
+            pieces.append(piece)
+        return pieces
 
     def tables(self) -> Iterator[SourceTable]:
         """Per block of lines, its items and then its entries."""
-        seen = _SeenItems(self)
         for file in self.files:
             n_items = 0
-            for lines in read_lines(file):
+            for lines in read_lines(file, self._span):
                 n_items += len(lines.item)
-                seen.add(lines)
                 query = lines.query.dictionary_encode()
                 items = pa.table([lines.query, lines.item, lines.label], schema=ITEMS)
                 entries = pa.table(
@@ -270,84 +289,27 @@ class LetorSource:
                 )
                 yield SourceTable("items", items, file.name)
                 yield SourceTable("entries", entries, file.name)
-            if n_items == 0:
+            if n_items == 0 and self._span is None:
                 raise InputError(str(file), found="no items", expected=f"lines like {LINE_SHAPE}")
-        seen.check_returned()
 
     def locate(self, query: str, expert: str | None, item: str) -> list[tuple[str, int]]:
         """File and line of every mention of the item, by the expert or (None) of its label."""
         mentions = []
         for file in self.files:
-            for lines in read_lines(file):
+            count = LineCount(file, self._span)
+            for lines in read_lines(file, self._span):
                 rows = np.flatnonzero(
                     pc.and_(pc.equal(lines.query, query), pc.equal(lines.item, item)).to_numpy(zero_copy_only=False)
                 )
                 if expert is not None and len(rows):
                     by_expert = pc.equal(lines.expert.cast(pa.string()), expert).to_numpy(zero_copy_only=False)
                     rows = rows[np.isin(rows, lines.row[by_expert])]
-                mentions += [(str(file), int(line)) for line in lines.line[rows]]
+                mentions += [(str(file), int(line) + count.before) for line in lines.line[rows]]
         return mentions
 
 
-class _SeenItems:
-    """Refuses an item with two lines in its query; keeps the items of one query in memory.
-
-    The lines of a query are together in LETOR files. A query that returns later is rare, and checked by reading again.
-    """
-
-    def __init__(self, source: LetorSource) -> None:
-        self.source = source
-        self.queries: set[str] = set()
-        self.returned: set[str] = set()
-        self.last = ""
-        self.last_items: set[str] = set()  # of the last query, which may continue in the next block
-
-    def add(self, lines: Lines) -> None:
-        if len(lines.item) == 0:
-            return
-        query, item = lines.query.dictionary_encode(), lines.item.dictionary_encode()
-        codes = query.indices.to_numpy().astype(np.int64)
-        keys = np.sort(codes * len(item.dictionary) + item.indices.to_numpy())
-        twice = np.flatnonzero(keys[1:] == keys[:-1])
-        if len(twice):
-            code, item_code = divmod(int(keys[twice[0]]), len(item.dictionary))
-            self._refuse(query.dictionary[code].as_py(), item.dictionary[item_code].as_py())
-        names = query.dictionary.to_pylist()
-        starts = np.flatnonzero(np.diff(codes, prepend=-1))
-        again = codes[starts][np.bincount(codes[starts])[codes[starts]] > 1]
-        self.returned.update(names[code] for code in again)
-        goes_on = names[0] == self.last
-        self.returned.update(name for name in names[goes_on:] if name in self.queries)
-        first = lines.item.slice(0, starts[1] if len(starts) > 1 else len(lines.item)).to_pylist()
-        if goes_on:
-            for name in first:
-                if name in self.last_items:
-                    self._refuse(self.last, name)
-        last = names[codes[-1]]
-        tail = lines.item.slice(starts[-1]).to_pylist()
-        self.last_items = self.last_items.union(tail) if last == self.last else set(tail)
-        self.last = last
-        self.queries.update(names)
-
-    def check_returned(self) -> None:
-        if not self.returned:
-            return
-        items: set[tuple[str, str]] = set()
-        wanted = pa.array(sorted(self.returned), pa.string())
-        for file in self.source.files:
-            for lines in read_lines(file):
-                mask = pc.is_in(lines.query, wanted)
-                for key in zip(lines.query.filter(mask).to_pylist(), lines.item.filter(mask).to_pylist(), strict=True):
-                    if key in items:
-                        self._refuse(*key)
-                    items.add(key)
-
-    def _refuse(self, query: str, item: str) -> NoReturn:
-        (first_file, first), (file, line) = self.source.locate(query, None, item)[:2]
-        raise InputError(
-            file,
-            line=line,
-            found=f"item '{item}' of query '{query}' again (first at {Path(first_file).name}:{first})",
-            expected="one line for each item of a query",
-            remedy="remove one of the two lines",
-        )
+def _has_docids(file: Place) -> bool:
+    """Whether the first line that is not blank has a docid."""
+    with open_bytes(file) as stream:
+        first = next((line for line in stream if line.strip()), b"")
+    return re.search(_DOCID.encode(), first) is not None

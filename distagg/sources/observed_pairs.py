@@ -8,9 +8,9 @@ is only one of them; the time timestamp, tstamp or date. Covariates (``distagg.c
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -21,8 +21,10 @@ from distagg.arrow import as_numpy, as_scalar, as_words, one_array, repeated_wor
 from distagg.columns import BATTLE_NAMES, PAIR_NAMES, is_battles
 from distagg.covariates import Covariate, Levels, Term, find_all, terms_of
 from distagg.sources.cells import ID, Column
-from distagg.sources.source import SourceTable
-from distagg.sources.tables import LongTable, open_long_table
+from distagg.sources.source import Source, SourceTable
+from distagg.sources.spans import share_files
+from distagg.sources.tables import LongTable, divisible, open_long_table
+from distagg.storage.paths import Place, place
 from distagg.times import EXPECTED_TIME
 from distagg.types import Bools
 
@@ -62,6 +64,7 @@ class PairsSource:
     """Pairs in long tables; every file is a part. Without queries, the dataset is partitioned by expert.
 
     >>> import tempfile
+    >>> from pathlib import Path
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = Path(folder) / "games.csv"
     ...     _ = file.write_text("winner,loser\\nx,y\\n")
@@ -73,12 +76,13 @@ class PairsSource:
 
     def __init__(
         self,
-        files: Sequence[str | Path],
+        files: Sequence[str | Place],
         *,
         columns: Mapping[str, str] | None = None,
         covariates: str | Sequence[str] = (),
     ) -> None:
-        self.files: tuple[Path, ...] = tuple(Path(file) for file in files)
+        self.files: tuple[Place, ...] = tuple(place(file) for file in files)
+        self._several = len(self.files) > 1
         opened = [_open(file, columns) for file in self.files]
         _refuse_some_times(opened)
         self._tables, self._found = _with_covariates(opened, terms_of(covariates))
@@ -99,9 +103,19 @@ class PairsSource:
         """The pairs of each batch of rows."""
         self._levels = Levels(self._found)
         for table in self._tables:
-            shared = "query" not in table.names and len(self.files) > 1  # one query in several files
+            shared = "query" not in table.names and self._several  # one query in several files
             for pairs in _pairs(table, self._levels):
                 yield SourceTable("pairs", pairs, "" if shared else table.file.name)
+
+    def split(self, size: int, whole: frozenset[str] = frozenset()) -> list[Source]:
+        """Groups of small files, and spans of large tables."""
+        tables = {table.file: table for table in self._tables}
+        pieces: list[Source] = []
+        for files, span in share_files(self.files, size, lambda file: str(file) not in whole and divisible(file)):
+            piece = copy.copy(self)
+            piece.files, piece._tables = files, [replace(tables[file], span=span) for file in files]
+            pieces.append(piece)
+        return pieces
 
     def locate(self, query: str, expert: str | None, item: str) -> list[tuple[str, int]]:
         """File and line (in Parquet: row) of every pair with the item, by the expert or (None) by anyone."""
@@ -120,7 +134,7 @@ class PairsSource:
         return mentions
 
 
-def _open(file: Path, columns: Mapping[str, str] | None) -> LongTable:
+def _open(file: Place, columns: Mapping[str, str] | None) -> LongTable:
     header = open_long_table(file, ()).header
     if is_battles(header, columns):
         table = open_long_table(file, BATTLE_COLUMNS, BATTLE_NAMES, columns)

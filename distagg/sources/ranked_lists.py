@@ -13,11 +13,12 @@ query; its alternatives are the items, under their names where these are distinc
 
 from __future__ import annotations
 
+import copy
 import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field, replace
+from pathlib import PurePath
 from typing import Literal
 
 import numpy as np
@@ -27,8 +28,10 @@ from distagg.arrow import repeated_word
 from distagg.columns import LIST_NAMES
 from distagg.errors import InputError
 from distagg.sources.cells import ID, Column
-from distagg.sources.source import SourceTable, open_bytes, refuse_same_names
-from distagg.sources.tables import FORMATS, LongTable, match_rows, open_long_table, suffix
+from distagg.sources.source import Source, SourceTable, open_bytes, refuse_same_names
+from distagg.sources.spans import share_files
+from distagg.sources.tables import FORMATS, LongTable, divisible, match_rows, open_long_table, suffix
+from distagg.storage.paths import Place, place
 from distagg.types import ITEMS
 
 COLUMNS = (
@@ -57,6 +60,7 @@ class RankingsSource:
     """Rankings in long tables or PrefLib files; every file is a part.
 
     >>> import tempfile
+    >>> from pathlib import Path
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = Path(folder) / "votes.csv"
     ...     _ = file.write_text("expert,item,rank\\nann,x,1\\nann,y,2\\n")
@@ -67,8 +71,9 @@ class RankingsSource:
     name = "rankings"
     partition: Literal["query", "expert"] = "query"
 
-    def __init__(self, files: Sequence[str | Path], *, columns: Mapping[str, str] | None = None) -> None:
-        self.files: tuple[Path, ...] = tuple(Path(file) for file in files)
+    def __init__(self, files: Sequence[str | Place], *, columns: Mapping[str, str] | None = None) -> None:
+        self.files: tuple[Place, ...] = tuple(place(file) for file in files)
+        self._several = len(self.files) > 1
         tables = [file for file in self.files if suffix(file) not in PREFLIB_SUFFIXES]
         self._tables = {file: _open(file, columns, several=len(tables) > 1) for file in tables}
         named = [file for file in tables if self._tables[file].same.get("expert") == _name(file)]
@@ -85,9 +90,19 @@ class RankingsSource:
             else:
                 yield from preflib_tables(file)
 
+    def split(self, size: int, whole: frozenset[str] = frozenset()) -> list[Source]:
+        """Groups of small files, and spans of large tables."""
+        pieces: list[Source] = []
+        for files, span in share_files(self.files, size, lambda file: str(file) not in whole and divisible(file)):
+            piece = copy.copy(self)
+            piece.files = files
+            piece._tables = {f: replace(self._tables[f], span=span) for f in files if f in self._tables}
+            pieces.append(piece)
+        return pieces
+
     def _long(self, table: LongTable) -> Iterator[SourceTable]:
         # One query in several files: all queries, or each with one expert.
-        shared = len(self.files) > 1 and ("query" not in table.names or bool(table.same))
+        shared = self._several and ("query" not in table.names or bool(table.same))
         part = "" if shared else table.file.name
         for batch in table.batches():
             query = _query(batch)
@@ -124,7 +139,7 @@ class RankingsSource:
         return mentions
 
 
-def _open(file: Path, columns: Mapping[str, str] | None, several: bool) -> LongTable:
+def _open(file: Place, columns: Mapping[str, str] | None, several: bool) -> LongTable:
     """Open a table; of several tables with queries and without experts, each is an expert's, named after the file."""
     if suffix(file) not in FORMATS:
         known = [*FORMATS, *PREFLIB_SUFFIXES]
@@ -144,9 +159,9 @@ def _open(file: Path, columns: Mapping[str, str] | None, several: bool) -> LongT
     return table
 
 
-def _name(file: Path) -> str:
-    """The expert whose lists a file has: its name without .gz and suffix."""
-    return Path(file.name.removesuffix(".gz")).stem
+def _name(file: Place) -> str:
+    """The expert or the query of a file: its name without .gz and suffix."""
+    return PurePath(file.name.removesuffix(".gz")).stem
 
 
 def _query(batch: pa.Table) -> pa.Array | pa.ChunkedArray:
@@ -193,13 +208,9 @@ def _within(digits: str, what: str) -> int:
     return int(digits)
 
 
-def preflib_query(file: Path) -> str:
-    return (file.with_suffix("") if file.suffix == ".gz" else file).stem
-
-
-def preflib_tables(file: Path) -> Iterator[SourceTable]:
+def preflib_tables(file: Place) -> Iterator[SourceTable]:
     """The items of the file's one query, then its entries in batches of about ``BATCH_ENTRIES``."""
-    query = preflib_query(file)
+    query = _name(file)
     items: list[str] = []
     voters = nobodys = 0
     batch: list[tuple[int, int, np.ndarray, np.ndarray]] = []  # first voter, voters, alternatives, ranks
@@ -239,9 +250,9 @@ def preflib_tables(file: Path) -> Iterator[SourceTable]:
         yield SourceTable("entries", _entries(query, items, batch), file.name)
 
 
-def locate_preflib(file: Path, query: str, expert: str | None, item: str) -> list[tuple[str, int]]:
+def locate_preflib(file: Place, query: str, expert: str | None, item: str) -> list[tuple[str, int]]:
     """Line of the expert's order, if it lists the item; there are no labels."""
-    if expert is None or query != preflib_query(file) or not re.fullmatch("v[1-9][0-9]*", expert):
+    if expert is None or query != _name(file) or not re.fullmatch("v[1-9][0-9]*", expert):
         return []
     voter, header, voters = int(expert[1:]), Header(), 0
     for line, count, alternatives, _ in _orders(file, header):
@@ -267,7 +278,7 @@ def _entries(query: str, items: list[str], batch: list[tuple[int, int, np.ndarra
     )
 
 
-def _orders(file: Path, header: Header) -> Iterator[tuple[int, int, np.ndarray, np.ndarray]]:
+def _orders(file: Place, header: Header) -> Iterator[tuple[int, int, np.ndarray, np.ndarray]]:
     """Line, count, alternatives (from 0) and ranks of every order; fills the header on the way."""
     known = 0
     with open_bytes(file) as stream:
@@ -288,12 +299,12 @@ def _orders(file: Path, header: Header) -> Iterator[tuple[int, int, np.ndarray, 
                 yield (line, *_order(file, line, text, known))
 
 
-def _too_many(file: Path, line: int, found: str) -> InputError:
+def _too_many(file: Place, line: int, found: str) -> InputError:
     expected = " and ".join(f"at most {most:,} {what}" for what, most in LIMITS.items())
     return InputError(str(file), line=line, found=found, expected=expected, remedy="correct the number")
 
 
-def _order(file: Path, line: int, text: str, known: int) -> tuple[int, np.ndarray, np.ndarray]:
+def _order(file: Place, line: int, text: str, known: int) -> tuple[int, np.ndarray, np.ndarray]:
     def refuse(found: str, expected: str, remedy: str = "") -> InputError:
         return InputError(str(file), line=line, found=found, expected=expected, remedy=remedy)
 

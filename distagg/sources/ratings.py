@@ -12,23 +12,25 @@ or Parquet. The first column is the id, as text. Another column is integer or nu
 
 from __future__ import annotations
 
+import copy
 import csv
 import functools
 import io
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from distagg.arrow import as_scalar, repeated_word
 from distagg.errors import InputError, UsageError
 from distagg.sources.cells import typed
 from distagg.sources.delimited import FINITE, REPEATED, Layout, find_lines, header_cells, read_tables
-from distagg.sources.source import SourceTable, open_bytes, refuse_wide
+from distagg.sources.source import Source, SourceTable, open_bytes, refuse_wide
+from distagg.sources.spans import Span, share_files
+from distagg.storage.parquet import groups_between, open_parquet
+from distagg.storage.paths import Place, place
 from distagg.types import ITEMS
 
 QUERY = "all"
@@ -58,6 +60,7 @@ class RatingsSource:
     """Rating files; the format may differ between files.
 
     >>> import tempfile
+    >>> from pathlib import Path
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = Path(folder) / "u.data"
     ...     _ = file.write_text("196\\t242\\t3\\t881250949\\n")
@@ -70,13 +73,16 @@ class RatingsSource:
 
     def __init__(
         self,
-        files: Sequence[str | Path],
+        files: Sequence[str | Place],
         *,
         users: pa.Table | None = None,
         items: pa.Table | None = None,
         scale: tuple[float, float] | None = None,
     ) -> None:
-        self.files: tuple[Path, ...] = tuple(Path(file) for file in files)
+        self.files: tuple[Place, ...] = tuple(place(file) for file in files)
+        self._part = self.files[0].name if len(self.files) == 1 else ""
+        self._span: Span | None = None
+        self._first = True  # whether this piece has the table of items
         if not self.files:
             raise UsageError("no rating files given; give at least one")
         if scale is not None and not scale[0] < scale[1]:
@@ -90,18 +96,27 @@ class RatingsSource:
 
     def tables(self) -> Iterator[SourceTable]:
         """The entries of each block of rows."""
-        part = self.files[0].name if len(self.files) == 1 else ""
-        if "item" in self._known:
+        part = self._part
+        if "item" in self._known and self._first:
             ids = self._known["item"]
             columns = [pa.repeat(QUERY, len(ids)), ids, pa.nulls(len(ids), pa.int32())]
             yield SourceTable("items", pa.Table.from_arrays(columns, schema=ITEMS), part)
         for file in self.files:
-            blocks = _parquet_tables(file) if _is_parquet(file) else _text_tables(file)
+            blocks = _parquet_tables(file, self._span) if _is_parquet(file) else _text_tables(file, self._span)
             for table in blocks:
                 self._check(file, table)
                 yield SourceTable("entries", _entries(table), part)
 
-    def _check(self, file: Path, table: pa.Table) -> None:
+    def split(self, size: int, whole: frozenset[str] = frozenset()) -> list[Source]:
+        """Groups of small files, and spans of large ones."""
+        pieces: list[Source] = []
+        for files, span in share_files(self.files, size):
+            piece = copy.copy(self)
+            piece.files, piece._span, piece._first = files, span, not pieces
+            pieces.append(piece)
+        return pieces
+
+    def _check(self, file: Place, table: pa.Table) -> None:
         """Refuse ids that are not in the tables of users and items, and ratings outside the scale."""
         for name, ids in self._known.items():
             words = pc.unique(table[name])
@@ -139,12 +154,12 @@ class RatingsSource:
             return []
         return [place for file in self.files for place in self._find(file, {"user": expert, "item": item})]
 
-    def _find(self, file: Path, wanted: dict[str, str]) -> list[tuple[str, int]]:
+    def _find(self, file: Place, wanted: dict[str, str]) -> list[tuple[str, int]]:
         if not _is_parquet(file):
-            return find_lines(file, text_layout(file), wanted)
+            return find_lines(file, text_layout(file), wanted, self._span)
         mentions: list[tuple[str, int]] = []
-        row = 1
-        for table in _parquet_tables(file):
+        row = 1 + _rows_before(file, self._span)
+        for table in _parquet_tables(file, self._span):
             same = functools.reduce(pc.and_, (pc.equal(table[name], word) for name, word in wanted.items()))
             mentions += [(str(file), row + at.as_py()) for at in pc.indices_nonzero(same)]
             row += len(table)
@@ -157,11 +172,11 @@ def _entries(table: pa.Table) -> pa.Table:
     return pa.table({"query": query, "expert": table["user"], "item": table["item"], "rank": rank})
 
 
-def _text_tables(file: Path) -> Iterator[pa.Table]:
-    return (table for _, table in read_tables([(file, text_layout(file))]))
+def _text_tables(file: Place, span: Span | None) -> Iterator[pa.Table]:
+    return (table for _, table in read_tables([(file, text_layout(file))], span))
 
 
-def text_layout(file: Path) -> Layout:
+def text_layout(file: Place) -> Layout:
     """The layout of a text file, determined by its first line."""
     with open_bytes(file) as stream:
         first = stream.readline().removeprefix(b"\xef\xbb\xbf").strip()
@@ -172,7 +187,7 @@ def text_layout(file: Path) -> Layout:
     return Layout(_PLAIN[:3] if width == 3 else _PLAIN, _KEEP, delimiter=delimiter)
 
 
-def _header(file: Path, first: bytes) -> tuple[str, ...]:
+def _header(file: Place, first: bytes) -> tuple[str, ...]:
     """Field names of a CSV header, with user, item and rating under these names."""
     refuse_wide(file, first.count(b",") + 1)
     words = [word.decode(errors="replace") for word in header_cells(file, first)]
@@ -197,16 +212,23 @@ def ratings_columns(words: Sequence[str]) -> dict[int, str]:
     return {at: name for name, at in found.items()}
 
 
-def _is_parquet(file: Path) -> bool:
+def _is_parquet(file: Place) -> bool:
     return file.suffix in (".parquet", ".pq")
 
 
-def _parquet_tables(file: Path) -> Iterator[pa.Table]:
+def _rows_before(file: Place, span: Span | None) -> int:
+    if span is None:
+        return 0
+    with open_parquet(file) as parquet:
+        return groups_between(parquet, *span)[1]
+
+
+def _parquet_tables(file: Place, span: Span | None) -> Iterator[pa.Table]:
     """User and item as text, rating as a finite number."""
     with open_bytes(file):
         pass  # raise the error for a missing file, if it is missing
     try:
-        with pq.ParquetFile(file) as parquet:
+        with open_parquet(file) as parquet:
             known = ratings_columns(parquet.schema_arrow.names)
             if len(known) < len(NAMES):
                 raise InputError(
@@ -215,8 +237,12 @@ def _parquet_tables(file: Path) -> Iterator[pa.Table]:
                     expected="columns user (or userId), item (or movieId) and rating",
                 )
             names = {name: parquet.schema_arrow.names[at] for at, name in known.items()}
-            row = 1
-            for batch in parquet.iter_batches(_PARQUET_ROWS, columns=list(names.values()), use_threads=False):
+            groups, before = (None, 0) if span is None else groups_between(parquet, *span)
+            if groups == []:
+                return
+            row = 1 + before
+            columns = list(names.values())
+            for batch in parquet.iter_batches(_PARQUET_ROWS, row_groups=groups, columns=columns, use_threads=False):
                 yield pa.table({name: _checked(file, row, name, batch[column]) for name, column in names.items()})
                 row += batch.num_rows
     except (OSError, pa.ArrowException) as error:
@@ -225,7 +251,7 @@ def _parquet_tables(file: Path) -> Iterator[pa.Table]:
         ) from error
 
 
-def _checked(file: Path, first_row: int, name: str, column: pa.Array) -> pa.Array:
+def _checked(file: Place, first_row: int, name: str, column: pa.Array) -> pa.Array:
     dtype = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     number = pa.types.is_integer(dtype) or pa.types.is_floating(dtype) or pa.types.is_decimal(dtype)
     text = pa.types.is_string(dtype) or pa.types.is_large_string(dtype) or pa.types.is_string_view(dtype)
@@ -241,10 +267,11 @@ def _checked(file: Path, first_row: int, name: str, column: pa.Array) -> pa.Arra
     return column
 
 
-def read_about(file: Path) -> pa.Table:
+def read_about(file: Place) -> pa.Table:
     """Read a table of attributes, with the id (string) in the first column.
 
     >>> import tempfile
+    >>> from pathlib import Path
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = Path(folder) / "u.user"
     ...     _ = file.write_text("1|24|M|technician|85711\\n")
@@ -255,7 +282,8 @@ def read_about(file: Path) -> pa.Table:
         with open_bytes(file):
             pass  # raise the error for a missing file, if it is missing
         try:
-            table = pq.read_table(file)
+            with open_parquet(file) as parquet:
+                table = parquet.read()
         except (OSError, pa.ArrowException) as error:
             raise InputError(str(file), found=f"a damaged file ({error})", expected="a Parquet file") from error
         if not table.num_columns:
@@ -275,7 +303,7 @@ def read_about(file: Path) -> pa.Table:
     return table
 
 
-def _about_text(file: Path) -> pa.Table:
+def _about_text(file: Place) -> pa.Table:
     with open_bytes(file) as stream:
         body = stream.read(ABOUT_BYTES + 1)
     if len(body) > ABOUT_BYTES:
@@ -308,7 +336,7 @@ def _about_text(file: Path) -> pa.Table:
     return pa.table({name: column if at == 0 else typed(column) for at, (name, column) in enumerate(columns.items())})
 
 
-def _about_table(file: Path, text: str, between: str) -> tuple[tuple[str, ...], list[tuple[int, list[str]]]]:
+def _about_table(file: Place, text: str, between: str) -> tuple[tuple[str, ...], list[tuple[int, list[str]]]]:
     """The header, and the line number and cells of every row."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=between)  # a stray carriage return ends a line
     try:

@@ -21,6 +21,7 @@ from typing import IO, Any, Literal, Protocol, cast
 import pyarrow as pa
 
 from distagg.errors import InputError, UsageError
+from distagg.storage.paths import Place, Store
 
 BATCH_BYTES = 32 << 20
 # Limits of what any file may cost. A gzip file may unpack to FREE_BYTES, or beyond that to MOST_TIMES its size.
@@ -56,18 +57,25 @@ class Source(Protocol):
 
     name: str  # in ``distagg import`` and in the dataset's manifest
     partition: Literal["query", "expert"]  # "expert" if one query has very many experts
-    files: tuple[Path, ...]
+    files: tuple[Place, ...]
 
     def tables(self) -> Iterator[SourceTable]: ...
+
+    def split(self, size: int, whole: frozenset[str] = frozenset()) -> list[Source]:
+        """Sources of about ``size`` bytes whose tables, one source after the other, have the same rows in order.
+
+        ``whole`` are files that must not be divided. Each source can be pickled.
+        """
+        ...
 
     def locate(self, query: str, expert: str | None, item: str) -> list[tuple[str, int]]:
         """File and line (or row) of every mention of the item, by the expert or (None) of its label."""
         ...
 
 
-def refuse_same_names(files: Sequence[Path], name_of: Callable[[Path], str], remedy: str) -> None:
+def refuse_same_names(files: Sequence[Place], name_of: Callable[[Place], str], remedy: str) -> None:
     """UsageError if two files, each of which is an expert's, give their expert the same name."""
-    seen: dict[str, Path] = {}
+    seen: dict[str, Place] = {}
     for file in files:
         other = seen.setdefault(name_of(file), file)
         if other is not file:
@@ -77,11 +85,13 @@ def refuse_same_names(files: Sequence[Path], name_of: Callable[[Path], str], rem
 class Guarded(io.RawIOBase):
     """The bytes of a file, unpacked if they are gzipped; raises an InputError beyond the limits of this module."""
 
-    def __init__(self, file: Path, raw: IO[bytes], *, lines: bool) -> None:
+    def __init__(self, file: Place, raw: IO[bytes], *, lines: bool, start: int = 0) -> None:
         self._file, self._lines = file, lines
+        if start:
+            raw.seek(start)
         self._packed = os.fstat(raw.fileno()).st_size if file.suffix == ".gz" and isinstance(file, Path) else 0
         self._stream = gzip.GzipFile(fileobj=raw) if file.suffix == ".gz" else raw
-        self._total = self._line = 0  # bytes unpacked, and of the line that goes on
+        self._total, self._line = start, 0  # bytes unpacked, and of the line that goes on
 
     def readable(self) -> bool:
         return True
@@ -131,11 +141,11 @@ class Guarded(io.RawIOBase):
 
 
 @contextmanager
-def open_bytes(file: Path, *, lines: bool = True) -> Iterator[IO[bytes]]:
+def open_bytes(file: Place, *, lines: bool = True, start: int = 0) -> Iterator[IO[bytes]]:
     """Open a file, decompressed if it ends in .gz; a damaged, missing or endless file is an InputError.
 
     Reading stops with an InputError at a line of more than ``LINE_BYTES`` (if the file has ``lines``), and where a gzip
-    file unpacks to more than this module's limits.
+    file unpacks to more than this module's limits. ``start`` is the first byte to read of a file that is not packed.
     """
     try:
         if isinstance(file, Path) and not stat.S_ISREG(mode := file.stat().st_mode) and not stat.S_ISDIR(mode):
@@ -145,7 +155,10 @@ def open_bytes(file: Path, *, lines: bool = True) -> Iterator[IO[bytes]]:
                 expected="a file on disk, which can be read twice and ends",
                 remedy="copy it to a file first",
             )
-        with file.open("rb") as raw, Guarded(file, raw, lines=lines) as guarded:
+        with (
+            file.open_seekable() if start and isinstance(file, Store) else file.open("rb") as raw,
+            Guarded(file, raw, lines=lines, start=start) as guarded,
+        ):
             yield cast("IO[bytes]", io.BufferedReader(guarded, BUFFER_BYTES))
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise InputError(
@@ -158,7 +171,7 @@ def open_bytes(file: Path, *, lines: bool = True) -> Iterator[IO[bytes]]:
         raise InputError(str(file), found=str(error.strerror).lower(), expected="a readable file") from error
 
 
-def refuse_wide(file: Path, columns: int) -> None:
+def refuse_wide(file: Place, columns: int) -> None:
     """Refuse a header of so many columns that it is hardly a table."""
     if columns > MOST_COLUMNS:
         raise InputError(

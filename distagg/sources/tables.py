@@ -13,7 +13,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import Literal
 
 import numpy as np
@@ -21,7 +21,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.json
-import pyarrow.parquet as pq
 
 from distagg.arrow import no_rows
 from distagg.columns import Names, folder_columns, known_columns, not_understood
@@ -38,10 +37,14 @@ from distagg.sources.cells import (
     json_text,
 )
 from distagg.sources.source import BATCH_BYTES, open_bytes, refuse_wide
+from distagg.sources.spans import IndivisibleError, LineCount, Span, line_blocks
+from distagg.storage.parquet import groups_between, open_parquet
+from distagg.storage.paths import Place
 
 log = logging.getLogger("distagg")
 BLOCK_BYTES = BATCH_BYTES // 4
 BLOCK_ROWS = 1 << 17
+SNIFF_BYTES = 1 << 20  # of a text table, to see whether cells are in quotes
 FORMATS = {
     ".csv": "csv",
     ".tsv": "tsv",
@@ -61,22 +64,23 @@ _JSON_TYPE = {
 }
 
 
-def suffix(file: Path) -> str:
+def suffix(file: Place) -> str:
     """The suffix that determines the format, without a final .gz."""
     return PurePath(file.name.removesuffix(".gz")).suffix.lower()
 
 
 @dataclass(frozen=True, slots=True)
 class LongTable:
-    """One file whose header has been read."""
+    """One file, or a span of one, whose header has been read."""
 
-    file: Path
+    file: Place
     format: Literal["csv", "tsv", "parquet", "jsonl", "json"]
     header: tuple[str, ...]
     columns: tuple[Column, ...]  # known columns in the header, in the order of ``known``
     others: tuple[str, ...]  # columns of the header that are not read
     named: Mapping[str, str] | None = None  # our names of columns, given by the caller
     same: Mapping[str, str] = field(default_factory=dict)  # columns of the header with one value for the whole file
+    span: Span | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -117,7 +121,7 @@ class LongTable:
     def first_cell(self, name: str) -> object:
         """The first cell of a column; None if there are no rows, or if it is empty."""
         if self.format == "parquet":
-            with pq.ParquetFile(self.file) as parquet:
+            with open_parquet(self.file) as parquet:
                 first = next(iter(parquet.iter_batches(1, columns=[name])), None)
             return laid_out(pa.Table.from_batches([first]))[name][0].as_py() if first else None
         if self.format == "json":
@@ -138,13 +142,13 @@ class LongTable:
                 continue
             yield pa.table({column.name: self._convert(column, batch, row) for column in self.columns})
             row += len(batch)
-        if row < least:
+        if row < least and self.span is None:
             raise self.error("no rows", "at least one row below the header" if "json" not in self.format else "rows")
 
     def lines(self, rows: Sequence[int]) -> list[int]:
         """The line number (in Parquet and .json: the row, from 1) of these rows, given in ascending order from 0."""
         if self.format in ("parquet", "json"):
-            return [row + 1 for row in rows]
+            return [row + 1 + self._rows_before() for row in rows]
         wanted = iter(rows)
         mentions: list[int] = []
         row = next(wanted, None)
@@ -191,14 +195,49 @@ class LongTable:
     def _parquet(self) -> Iterator[pa.Table]:
         names = self._stored
         try:
-            with pq.ParquetFile(self.file) as parquet:
-                for batch in parquet.iter_batches(BLOCK_ROWS, columns=names, use_threads=False):
+            with open_parquet(self.file) as parquet:
+                groups = None if self.span is None else groups_between(parquet, *self.span)[0]
+                if groups == []:
+                    return
+                for batch in parquet.iter_batches(BLOCK_ROWS, row_groups=groups, columns=names, use_threads=False):
                     yield laid_out(pa.Table.from_batches([batch]))
         except (OSError, pa.ArrowException) as error:
             raise _unreadable(self.file, "Parquet file", error) from error
 
+    def _rows_before(self) -> int:
+        """Rows of a Parquet file before its span."""
+        if self.span is None:
+            return 0
+        with open_parquet(self.file) as parquet:
+            return groups_between(parquet, *self.span)[1]
+
+    def _csv_options(self) -> dict[str, object]:
+        """How Arrow parses and converts the cells of a text table."""
+        return {
+            "parse_options": pa.csv.ParseOptions(delimiter=DELIMITER[self.format], newlines_in_values=True),
+            "convert_options": pa.csv.ConvertOptions(
+                column_types=dict.fromkeys(self.header, pa.string()),
+                strings_can_be_null=False,
+                include_columns=self._stored,
+            ),
+        }
+
+    def _csv_span(self, span: Span) -> Iterator[pa.Table]:
+        """The rows whose lines begin in the span, if no cell is quoted: a quoted one may contain line ends."""
+        names = [name for name in self.header if name not in self.same]
+        for _, block in line_blocks(self.file, BLOCK_BYTES, span, header=True):
+            if b'"' in block:
+                raise IndivisibleError(str(self.file))
+            read = pa.csv.ReadOptions(column_names=names, use_threads=False, block_size=len(block) + 1)
+            try:
+                yield pa.csv.read_csv(pa.BufferReader(block), read_options=read, **self._csv_options())
+            except pa.ArrowInvalid as error:
+                raise self._explain_csv(error) from None
+
     def _csv(self) -> Iterator[pa.Table]:
-        names = self._stored
+        if self.span is not None:
+            yield from self._csv_span(self.span)
+            return
         with open_bytes(self.file) as stream:
             try:
                 yield from (
@@ -206,12 +245,7 @@ class LongTable:
                     for batch in pa.csv.open_csv(
                         stream,
                         read_options=pa.csv.ReadOptions(block_size=BLOCK_BYTES, use_threads=False),
-                        parse_options=pa.csv.ParseOptions(delimiter=DELIMITER[self.format], newlines_in_values=True),
-                        convert_options=pa.csv.ConvertOptions(
-                            column_types=dict.fromkeys(self.header, pa.string()),
-                            strings_can_be_null=False,
-                            include_columns=names,
-                        ),
+                        **self._csv_options(),
                     )
                 )
             except pa.ArrowInvalid as error:
@@ -230,10 +264,15 @@ class LongTable:
     def _jsonl(self) -> Iterator[pa.Table]:
         nested = not set(self._stored) <= set(next(json_objects(self.file))[1])
         schema = None if nested else self._json_schema()
-        line = 1
-        for block in _line_blocks(self.file):
+        line, count = 1, LineCount(self.file, self.span)
+        for _, block in line_blocks(self.file, BLOCK_BYTES, self.span):
             table = None if nested else self._json_block(block, schema)
-            yield table if table is not None else self._json_rows(block, line)
+            if table is None:
+                try:
+                    table = self._json_rows(block, line)
+                except InputError as error:
+                    raise count.moved(error) from None
+            yield table
             line += block.count(b"\n")
 
     def _json_block(self, block: bytes, schema: pa.Schema) -> pa.Table | None:
@@ -291,17 +330,31 @@ class LongTable:
         return pa.table({name: pa.array(values, pa.string()) for name, values in cells.items()})
 
     def _line_numbers(self) -> Iterator[int]:
+        first = LineCount(self.file, self.span).before + 1
         if self.format == "jsonl":
             with open_bytes(self.file) as stream:
-                yield from (line for line, raw in enumerate(stream, start=1) if raw.strip())
+                lines = (line for line, raw in enumerate(stream, start=1) if raw.strip())
+                yield from (line for line in lines if line >= first)
         else:
             rows = csv_rows(self.file, self.format)
             next(rows)  # the header
-            yield from (line for line, _ in rows)
+            yield from (line for line, _ in rows if line >= first)
+
+
+def divisible(file: Place) -> bool:
+    """Whether spans of a table can be read: lines and Parquet, but no JSON array, and no cells in quotes at the start.
+
+    A span with a cell in quotes raises an ``IndivisibleError`` later.
+    """
+    kind = FORMATS.get(suffix(file))
+    if kind not in ("csv", "tsv"):
+        return kind in ("parquet", "jsonl")
+    with open_bytes(file) as stream:
+        return b'"' not in stream.read(SNIFF_BYTES)
 
 
 def open_long_table(
-    file: Path,
+    file: Place,
     known: Sequence[Column],
     names: Names | None = None,
     columns: Mapping[str, str] | None = None,
@@ -342,7 +395,7 @@ def open_long_table(
     )
 
 
-def _folders(file: Path, names: Names | None, columns: Mapping[str, str] | None) -> dict[str, str]:
+def _folders(file: Place, names: Names | None, columns: Mapping[str, str] | None) -> dict[str, str]:
     """The columns that the file's folder names define (NAME=VALUE), of those that this reader knows."""
     found = folder_columns([folder.name for folder in file.parents])
     known = {*(columns or {}), *(word for name, others in (names or {}).items() for word in (name, *others))}
@@ -352,12 +405,13 @@ def _folders(file: Path, names: Names | None, columns: Mapping[str, str] | None)
     return {name: value for name, value in found.items() if name in known or name.lower() in known}
 
 
-def _header(file: Path, kind: str) -> tuple[str, ...]:
+def _header(file: Place, kind: str) -> tuple[str, ...]:
     if kind == "parquet":
         with open_bytes(file):
             pass  # raise the error for a missing file, if it is missing
         try:
-            names = laid_out(no_rows(pq.read_schema(file))).column_names
+            with open_parquet(file) as parquet:
+                names = laid_out(no_rows(parquet.schema_arrow)).column_names
         except (OSError, pa.ArrowException) as error:
             raise _unreadable(file, "Parquet file", error) from error
         return tuple(name for name in names if not name.startswith("__index_level_"))  # pandas' row index
@@ -385,14 +439,8 @@ def laid_out(table: pa.Table) -> pa.Table:
     return table
 
 
-def _unreadable(file: Path, what: str, error: Exception) -> InputError:
+def _unreadable(file: Place, what: str, error: Exception) -> InputError:
     return InputError(str(file), found=f"a damaged file ({error})", expected=f"a {what}", remedy="write it again")
-
-
-def _line_blocks(file: Path) -> Iterator[bytes]:
-    with open_bytes(file) as stream:
-        while block := stream.read(BLOCK_BYTES):
-            yield block + stream.readline()
 
 
 def _objects(block: bytes) -> int:

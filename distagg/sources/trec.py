@@ -10,8 +10,8 @@ is an error, never rounded, unless the caller takes fractions.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -24,7 +24,9 @@ from distagg.errors import InputError, UsageError, unknown
 from distagg.sources.cells import ID, Column
 from distagg.sources.delimited import FINITE, POSITION, WHOLE, WORD, Layout, find_lines, read_tables
 from distagg.sources.source import Source, SourceTable, refuse_same_names
+from distagg.sources.spans import Span, share_files
 from distagg.sources.tables import FORMATS, LongTable, match_rows, open_long_table, suffix
+from distagg.storage.paths import Place, place
 from distagg.types import ITEMS
 
 RUN_FIELDS = ("query", "Q0", "item", "rank", "score", "tag")
@@ -34,10 +36,11 @@ GRADE = "a whole number: labels are grades (for halves, multiply all labels by 2
 QRELS_COLUMNS = (Column("query", "id", ID), Column("item", "id", ID), Column("label", "integer", GRADE))
 
 
-def read_run(file: Path) -> pa.Table:
+def read_run(file: Place) -> pa.Table:
     """Query, item and score of every line of a run.
 
     >>> import tempfile
+    >>> from pathlib import Path
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = Path(folder) / "run1"
     ...     _ = file.write_text("7 Q0 x 1 9.5 bm25\\n")
@@ -63,6 +66,7 @@ class TrecSource:
     Examples
     --------
     >>> import tempfile
+    >>> from pathlib import Path
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = Path(folder) / "run1"
     ...     _ = file.write_text("7 Q0 x 1 9.5 bm25\\n")
@@ -75,7 +79,7 @@ class TrecSource:
 
     def __init__(
         self,
-        files: Sequence[str | Path],
+        files: Sequence[str | Place],
         *,
         expert: Literal["file", "tag"] = "file",
         by: Literal["score", "rank"] = "score",
@@ -83,7 +87,8 @@ class TrecSource:
         for what, value, choices in (("expert", expert, ("file", "tag")), ("by", by, ("score", "rank"))):
             if value not in choices:
                 raise unknown(f"value of '{what}'", value, choices)
-        self.files: tuple[Path, ...] = tuple(Path(file) for file in files)
+        self.files: tuple[Place, ...] = tuple(place(file) for file in files)
+        self._span: Span | None = None
         if not self.files:
             raise UsageError("no run files given; give at least one")
         self.expert, self.by = expert, by
@@ -93,8 +98,17 @@ class TrecSource:
     def tables(self) -> Iterator[SourceTable]:
         """Entries of the runs. Queries span files, so they have no part."""
         layout = self._layout
-        for file, table in read_tables((file, layout) for file in self.files):
+        for file, table in read_tables(((file, layout) for file in self.files), self._span):
             yield SourceTable("entries", self._entries(file, table), "")
+
+    def split(self, size: int, whole: frozenset[str] = frozenset()) -> list[Source]:
+        """Groups of small files, and spans of large ones."""
+        pieces: list[Source] = []
+        for files, span in share_files(self.files, size):
+            piece = copy.copy(self)
+            piece.files, piece._span = files, span
+            pieces.append(piece)
+        return pieces
 
     def locate(self, query: str, expert: str | None, item: str) -> list[tuple[str, int]]:
         """File and line of every mention of the item by the expert; runs have no labels."""
@@ -104,7 +118,7 @@ class TrecSource:
         if self.expert == "tag":
             wanted["tag"] = expert
         files = [file for file in self.files if self.expert == "tag" or run_name(file) == expert]
-        return [place for file in files for place in find_lines(file, self._layout, wanted)]
+        return [mention for file in files for mention in find_lines(file, self._layout, wanted, self._span)]
 
     @property
     def _layout(self) -> Layout:
@@ -115,7 +129,7 @@ class TrecSource:
             keep["tag"] = WORD
         return Layout(RUN_FIELDS, keep)
 
-    def _entries(self, file: Path, table: pa.Table) -> pa.Table:
+    def _entries(self, file: Place, table: pa.Table) -> pa.Table:
         n = len(table)
         if self.expert == "tag":
             expert = table["tag"]
@@ -126,17 +140,17 @@ class TrecSource:
         return pa.table({**columns, "score": table["score"]})
 
 
-def run_name(file: Path) -> str:
+def run_name(file: Place) -> str:
     """The name of a run: its file name without .gz.
 
-    >>> run_name(Path("runs/input.bm25.gz"))
+    >>> run_name(place("runs/input.bm25.gz"))
     'input.bm25'
     """
     return file.name.removesuffix(".gz")
 
 
 def qrels_tables(
-    files: Iterable[Path], columns: Mapping[str, str] | None = None, *, fractions: bool = False
+    files: Iterable[Place], columns: Mapping[str, str] | None = None, *, fractions: bool = False
 ) -> Iterator[pa.Table]:
     """Query, item and label of every judgement."""
     for file in files:
@@ -149,10 +163,13 @@ def qrels_tables(
             yield plain if fractions else plain.set_column(2, "label", plain["label"].cast(pa.int32()))
 
 
-def read_qrels(files: Sequence[Path], columns: Mapping[str, str] | None = None, *, fractions: bool = False) -> pa.Table:
+def read_qrels(
+    files: Sequence[Place], columns: Mapping[str, str] | None = None, *, fractions: bool = False
+) -> pa.Table:
     """All judgements of the files; with ``fractions``, labels may be any numbers.
 
     >>> import tempfile
+    >>> from pathlib import Path
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = Path(folder) / "test.tsv"
     ...     _ = file.write_text("query-id\\tcorpus-id\\tscore\\n7\\tx\\t1\\n")
@@ -164,7 +181,7 @@ def read_qrels(files: Sequence[Path], columns: Mapping[str, str] | None = None, 
     return pa.concat_tables([no_rows(schema), *(table.cast(schema) for table in tables)])
 
 
-def find_labels(file: Path, query: str, item: str, columns: Mapping[str, str] | None = None) -> list[tuple[str, int]]:
+def find_labels(file: Place, query: str, item: str, columns: Mapping[str, str] | None = None) -> list[tuple[str, int]]:
     """File and line (in Parquet: row) of every judgement of the item."""
     table = _qrels_table(file, columns)
     wanted = {"query": query, "item": item}
@@ -178,7 +195,7 @@ def find_labels(file: Path, query: str, item: str, columns: Mapping[str, str] | 
     return [(str(file), line) for line in table.lines(rows)]
 
 
-def _qrels_table(file: Path, columns: Mapping[str, str] | None, *, fractions: bool = False) -> LongTable | None:
+def _qrels_table(file: Place, columns: Mapping[str, str] | None, *, fractions: bool = False) -> LongTable | None:
     """The file as a table with a header, or None: lines of TREC."""
     if suffix(file) not in FORMATS:
         return None
@@ -199,30 +216,48 @@ class JudgedSource:
     """
 
     def __init__(
-        self, source: Source, qrels: Sequence[Path] | pa.Table, columns: Mapping[str, str] | None = None
+        self, source: Source, qrels: Sequence[Place] | pa.Table, columns: Mapping[str, str] | None = None
     ) -> None:
-        self._source, self._columns = source, columns
-        self._qrels: tuple[Path, ...] = () if isinstance(qrels, pa.Table) else tuple(qrels)
+        self._source: Source | None = source  # None in a piece that has only judgements
+        self._columns = columns
+        self._qrels: tuple[Place, ...] = () if isinstance(qrels, pa.Table) else tuple(qrels)
         self._table = qrels if isinstance(qrels, pa.Table) else None
         self.name, self.partition = source.name, source.partition
-        self.files: tuple[Path, ...] = source.files + self._qrels
+        self.files: tuple[Place, ...] = source.files + self._qrels
 
     @property
     def covariates(self) -> tuple[Covariate, ...]:
         """The covariates of pairs."""
         return getattr(self._source, "covariates", ())
 
+    @property
+    def items_once(self) -> bool:
+        """Whether the source names every item of a query once."""
+        return getattr(self._source, "items_once", False)
+
     def tables(self) -> Iterator[SourceTable]:
         """The rows of the source, then the judgements."""
-        yield from self._source.tables()
+        if self._source is not None:
+            yield from self._source.tables()
         judged = qrels_tables(self._qrels, self._columns) if self._table is None else iter([self._table])
         yield from (SourceTable("judgements", table, "") for table in judged)
 
+    def split(self, size: int, whole: frozenset[str] = frozenset()) -> list[Source]:
+        """The pieces of the source, then groups of files of judgements."""
+        assert self._source is not None
+        pieces = self._source.split(size, whole)
+        shares = [()] if self._table is not None else [s.files for s in share_files(self._qrels, size, lambda _: False)]
+        for files in shares:
+            piece = copy.copy(self)
+            piece._source, piece._qrels, piece.files = None, files, files
+            pieces.append(piece)
+        return pieces
+
     def locate(self, query: str, expert: str | None, item: str) -> list[tuple[str, int]]:
         """As the source's; labels are also sought in the qrels."""
-        mentions = self._source.locate(query, expert, item)
+        mentions = self._source.locate(query, expert, item) if self._source is not None else []
         if expert is None:
-            mentions += [place for file in self._qrels for place in find_labels(file, query, item, self._columns)]
+            mentions += [mention for file in self._qrels for mention in find_labels(file, query, item, self._columns)]
         if expert is None and self._table is not None:
             rows = match_rows(self._table, {"query": query, "item": item})
             mentions += [("<labels>", int(row) + 1) for row in rows]

@@ -145,6 +145,11 @@ class Store:
             stream = self.filesystem.open_input_stream(self.inside, compression=None)
             return stream if mode == "rb" else io.TextIOWrapper(stream, encoding=encoding)
 
+    def open_seekable(self) -> Any:
+        """Open an object for reading at any place."""
+        with explained(self):
+            return self.filesystem.open_input_file(self.inside)
+
     def read_bytes(self) -> bytes:
         with explained(self), self.open("rb") as stream:
             body: bytes = stream.read()
@@ -202,6 +207,25 @@ def place(where: str | Place) -> Place:
     if not split.netloc and split.scheme == "s3":
         raise UsageError(f"{where}: found no bucket, expected s3://BUCKET/PREFIX")
     return Store(f"{split.scheme}://{split.netloc}", split.path.strip("/"), split.query)
+
+
+def size_of(file: Place) -> int:
+    """The size of a file in bytes; 0 if there is none."""
+    if isinstance(file, Store):
+        with explained(file):
+            return int(file.filesystem.get_file_info(file.inside).size or 0)
+    return file.stat().st_size if file.is_file() else 0
+
+
+def stamp_of(file: Place) -> tuple[int, int]:
+    """Size and time of the last change of a file (in nanoseconds), to tell whether it has changed."""
+    if isinstance(file, Store):
+        with explained(file):
+            info = file.filesystem.get_file_info(file.inside)
+        return int(info.size or 0), int(info.mtime_ns or 0)
+    if not file.is_file():
+        return 0, 0
+    return file.stat().st_size, file.stat().st_mtime_ns
 
 
 def is_url(where: str) -> bool:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -62,6 +62,17 @@ class BlockCounts:
         else:
             self.times = (min(self.times[0], other.times[0]), max(self.times[1], other.times[1]))
 
+    def to_dict(self) -> dict[str, Any]:
+        """The counts as JSON can hold them."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    @classmethod
+    def from_dict(cls, body: dict[str, Any]) -> BlockCounts:
+        """The counts of ``to_dict``."""
+        counters = ("labels", "list_lengths", "query_sizes")
+        counted = {name: Counter({int(value): n for value, n in body[name].items()}) for name in counters}
+        return cls(**{**body, **counted, "times": tuple(body["times"]) if body["times"] else None})
+
     def label_counts(self) -> dict[str, int]:
         return {str(label): self.labels[label] for label in sorted(self.labels)}
 
@@ -90,6 +101,7 @@ class QueryRows:
     judged: GroupedRows  # key, item, label
     scores: bool
     moved: bool
+    once: bool = False  # whether an item is declared at most once in its query
 
 
 def query_block(rows: QueryRows) -> BlockTables:
@@ -103,7 +115,7 @@ def query_block(rows: QueryRows) -> BlockTables:
     ranked = Mentions(spread(runs.query, runs.lengths * sides), item)
     try:
         declared, judged = (_mentions(some, rows.codes) for some in (rows.declared, rows.judged))
-        items = number_items(len(rows.codes), declared, ranked, judged)
+        items = number_items(len(rows.codes), declared, ranked, judged, once=rows.once)
     except Clash as clash:
         clash.query = int(rows.codes[clash.query])
         raise

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal, Protocol
 
 import numpy as np
@@ -20,6 +19,7 @@ from distagg.dataset.build.merge import Grouper
 from distagg.dataset.build.positions import Clash, Locator, clash_error
 from distagg.dataset.manifest import Kind, Partition
 from distagg.errors import InputError
+from distagg.storage.paths import Place
 from distagg.types import INDEX, PAIR_ORDER, PAIR_TIME, PAIRS, Indices, Offsets
 
 log = logging.getLogger("distagg")
@@ -142,12 +142,12 @@ class Regroup:
 
     partition: Partition
 
-    def __init__(self, source: RowSource, directory: Path) -> None:
+    def __init__(self, source: RowSource, directory: Place) -> None:
         self.source = source
         self.queries, self.experts = Codes(), Codes()
         self.ranked = Grouper("ranked", directory)
         self.kind: Kind = "lists"
-        self.scores = True  # becomes False at the first row without a score
+        self.scores = False  # whether every entry has a score; known at the end
         self.moved = False  # whether any pair has moved
         self._pairs_read, self._last_key = 0, -1
         self.scored = 0  # rows with a score
@@ -166,19 +166,22 @@ class Regroup:
                 if 2 * sum(grouper.nbytes for grouper in self.groupers) > memory_bytes:
                     max(self.groupers, key=lambda grouper: grouper.nbytes).spill()
                 progress(rows.table.num_rows)
-            for grouper in self.groupers:
-                grouper.finish()
         except BaseException:
             for grouper in self.groupers:
                 grouper.abandon()
             raise
-        self.scores &= self.ranked.n_rows > 0
+
+    def finish(self) -> None:
+        """Make all rows ready to be grouped."""
+        for grouper in self.groupers:
+            grouper.finish()
         self.moved &= len(self.experts.names) > 1  # rows of one expert keep their order in every query
-        if self.scored and not self.scores:
-            log.warning(
-                f"warning: {self.scored:,} of {self.ranked.n_rows:,} entries have a score; all scores are left out and "
-                "ranks count, because scores are kept only where every entry has one"
-            )
+        self.scores = all_scored(self.scored, self.ranked.n_rows)
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to rank."""
+        return not self.parts
 
     def _take(self, rows: RowTable) -> None:
         if rows.kind in ("entries", "pairs"):
@@ -186,7 +189,6 @@ class Regroup:
             if self.ranked.n_rows and kind != self.kind:
                 raise self.bad_source("lists and pairs", "one of the two")
             self.kind = kind
-            self.scores &= kind == "lists"
         for batch in rows.table.to_batches():
             if batch.num_rows:
                 self.add(rows, batch)
@@ -201,7 +203,6 @@ class Regroup:
     def ranks(self, batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
         """Rank and score of entries; an entry must have one of them."""
         rank, score = number_column(batch, "rank", pa.float64()), number_column(batch, "score", pa.float64())
-        self.scores &= score.null_count == 0
         self.scored += len(score) - score.null_count
         if rank.null_count and score.null_count and not pc.all(pc.or_(rank.is_valid(), score.is_valid())).as_py():
             raise self.bad_source("an entry without rank and score", "one of the two")
@@ -240,6 +241,16 @@ class Regroup:
         except Clash as clash:
             expert = None if clash.expert is None else self.experts.names[clash.expert]
             raise clash_error(clash, self.source, self.queries.names[clash.query], expert) from None
+
+
+def all_scored(scored: int, entries: int) -> bool:
+    """Whether every entry has a score; warns if only some have one."""
+    if 0 < scored < entries:
+        log.warning(
+            f"warning: {scored:,} of {entries:,} entries have a score; all scores are left out and "
+            "ranks count, because scores are kept only where every entry has one"
+        )
+    return 0 < entries == scored
 
 
 def cut(weights: NDArray[np.int64] | Offsets, limit: int) -> Iterator[tuple[int, int]]:

@@ -8,16 +8,17 @@ spilled or came out of order.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from distagg.dataset.build.keyed import GroupedRows, KeyedRows, gather, key_major, merged_schema, run_starts
+from distagg.storage.paths import Place, Store
 from distagg.types import OFFSET, Offsets
 
 SPILL_ROWS = 1 << 14  # rows of a record batch in a spill, the smallest unit to read
@@ -31,7 +32,8 @@ class Spill:
     majors: NDArray[np.int64]  # (U,) ascending
     bounds: Offsets  # (U + 1,) first row of every major
     batches: list[KeyedRows] = field(default_factory=list)
-    file: Path | None = None
+    file: Place | None = None
+    translate: Callable[[KeyedRows], KeyedRows] | None = None  # from the codes in the file
     reader: pa.ipc.RecordBatchFileReader | None = None
     last: tuple[int, KeyedRows] | None = None  # neighbouring reads share a batch
 
@@ -54,10 +56,16 @@ class Spill:
         if self.file is None:
             return self.batches[at]
         if self.reader is None:
-            self.reader = pa.ipc.open_file(pa.OSFile(str(self.file)))
+            self.reader = pa.ipc.open_file(open_rows(self.file))
         if self.last is None or self.last[0] != at:
-            self.last = (at, KeyedRows.of(self.reader.get_batch(at)))
+            rows = KeyedRows.of(self.reader.get_batch(at))
+            self.last = (at, self.translate(rows) if self.translate is not None else rows)
         return self.last[1]
+
+
+def open_rows(file: Place) -> Any:
+    """Open an Arrow file for reading at any place."""
+    return file.open_seekable() if isinstance(file, Store) else pa.OSFile(str(file))
 
 
 class Grouper:
@@ -71,32 +79,34 @@ class Grouper:
     ['y']
     """
 
-    def __init__(self, name: str, directory: Path) -> None:
+    def __init__(
+        self, name: str, directory: Place, *, spills: Iterable[Spill] = (), schema: pa.Schema | None = None
+    ) -> None:
         self.nbytes = 0
         self.n_rows = 0
-        self._name, self._directory = name, directory
+        self.schema = schema  # None: of no rows
+        self.name, self._directory = name, directory
         self._buffer: list[KeyedRows] = []
-        self._spills: list[Spill] = []
+        self._spills = list(spills)
         self._writing: Future[Spill] | None = None
-        self._schema: pa.Schema | None = None
 
     def add(self, rows: KeyedRows) -> None:
         if len(rows):
             self._buffer.append(rows)
-            self._schema = merged_schema(self._schema or rows.columns.schema, rows.columns.schema)
+            self.schema = merged_schema(self.schema or rows.columns.schema, rows.columns.schema)
             self.nbytes += rows.nbytes
             self.n_rows += len(rows)
 
     @property
     def names(self) -> list[str]:
         """The columns of its rows."""
-        return [] if self._schema is None else self._schema.names
+        return [] if self.schema is None else self.schema.names
 
     def spill(self) -> None:
         """Move the buffer to disk on a thread, after the previous spill has been written."""
         self._collect_spill()
         batches, self._buffer, self.nbytes = self._buffer, [], 0
-        file = self._directory / f"{self._name}-{len(self._spills):05d}.arrow"
+        file = self._directory / f"{self.name}-{len(self._spills):05d}.arrow"
         pool = ThreadPoolExecutor(1, thread_name_prefix="distagg-spill")
         self._writing = pool.submit(_write, batches, file)
         pool.shutdown(wait=False)
@@ -112,6 +122,13 @@ class Grouper:
                 self._spills.append(_held([rows]))
         else:
             self._spills.append(_held(list(gather(batches, SPILL_ROWS))))
+
+    def write_all(self) -> list[Spill]:
+        """Move all rows to disk; the files, in the order in which their rows were added."""
+        if self._buffer:
+            self.spill()
+        self._collect_spill()
+        return self._spills
 
     def abandon(self) -> None:
         """Wait for a spill that is being written, so that its directory can be removed."""
@@ -138,22 +155,31 @@ class Grouper:
         self._spills = [spill for spill in self._spills if spill.majors[-1] >= lo]
         near = (spill for spill in self._spills if spill.majors[0] < hi)
         pieces = [piece for spill in near for piece in spill.rows(*spill.span(lo, hi))]
-        return GroupedRows(pieces, self._schema or pa.schema([]))
+        return GroupedRows(pieces, self.schema or pa.schema([]))
 
-    def slices(self, major: int, size: int) -> Iterator[GroupedRows]:
-        """The rows of one major, ``size`` at a time and ignoring minors, for a major too large for memory."""
+    def slice(self, major: int, first: int, last: int) -> GroupedRows:
+        """Rows ``first`` to ``last`` (exclusive) of one major, ignoring minors: it may be too large for memory."""
+        pieces = []
         for spill in self._spills:
-            first, last = spill.span(major, major + 1)
-            for at in range(first, last, size):
-                yield GroupedRows(spill.rows(at, min(at + size, last)), self._schema or pa.schema([]))
+            lo, hi = spill.span(major, major + 1)
+            a, b = max(first, 0), min(last, hi - lo)
+            if a < b:
+                pieces += spill.rows(lo + a, lo + b)
+            first, last = first - (hi - lo), last - (hi - lo)
+        return GroupedRows(pieces, self.schema or pa.schema([]))
 
 
-def _write(batches: list[KeyedRows], file: Path) -> Spill:
+def _write(batches: list[KeyedRows], file: Place) -> Spill:
     """The rows of the batches in an Arrow file, in key order."""
+    return write_run(gather(batches, SPILL_ROWS), file)
+
+
+def write_run(sorted_rows: Iterable[KeyedRows], file: Place) -> Spill:
+    """Batches in key order, in an Arrow file."""
     starts, counts = [0], []
     writer = None
-    with pa.OSFile(str(file), "wb") as sink:
-        for rows in gather(batches, SPILL_ROWS):
+    with file.open("wb") if isinstance(file, Store) else pa.OSFile(str(file), "wb") as sink:
+        for rows in sorted_rows:
             batch = rows.batch()
             if writer is None:
                 writer = pa.ipc.new_file(sink, batch.schema)
@@ -182,7 +208,7 @@ def _indexed(
     counts: list[tuple[NDArray[np.int64], NDArray[np.int64]]],
     *,
     batches: list[KeyedRows] | None = None,
-    file: Path | None = None,
+    file: Place | None = None,
 ) -> Spill:
     majors = np.concatenate([c[0] for c in counts])
     sizes = np.concatenate([c[1] for c in counts])

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from distagg.arrow import as_arrow, as_numpy, as_words
 from distagg.errors import InputError
+from distagg.storage.paths import Place
 from distagg.types import INDEX, LABEL, NO_LABEL, OFFSET, RANK, Bools, Floats, Indices, Labels, Offsets
 
 T = TypeVar("T", bound=np.generic)
@@ -27,6 +28,7 @@ SPARSE = 8  # if there are more than this many possible values for each row, has
 _MESSAGES = {
     "entry": ("item '{item}' again in the list of '{expert}' for query '{query}'", "each item once in a list"),
     "label": ("another label for item '{item}' of query '{query}'", "one label for each item of a query"),
+    "line": ("item '{item}' of query '{query}' again", "one line for each item of a query"),
     "self": ("item '{item}' of query '{query}' paired with itself by '{expert}'", "two different items"),
 }
 
@@ -35,7 +37,7 @@ _MESSAGES = {
 class Clash(Exception):  # noqa: N818  # never leaves the package: it becomes an InputError
     """Rows that contradict each other, identified by codes, before their lines are known."""
 
-    kind: Literal["entry", "label", "self"]
+    kind: Literal["entry", "label", "line", "self"]
     query: int  # code
     expert: int | None  # code
     item: str
@@ -43,7 +45,7 @@ class Clash(Exception):  # noqa: N818  # never leaves the package: it becomes an
 
 class Locator(Protocol):
     @property
-    def files(self) -> tuple[Path, ...]: ...
+    def files(self) -> tuple[Place, ...]: ...
 
     def locate(self, query: str, expert: str | None, item: str) -> list[tuple[str, int]]: ...
 
@@ -58,7 +60,8 @@ def clash_error(clash: Clash, source: Locator, query: str, expert: str | None) -
     file, line = places[-1] if clash.kind == "label" else places[min(1, len(places) - 1)]
     if places[0] != (file, line):
         found += f" (first at {Path(places[0][0]).name}:{places[0][1]})"
-    return InputError(file, line=line, found=found, expected=expected, remedy="remove one of the two rows")
+    rows = "lines" if clash.kind == "line" else "rows"
+    return InputError(file, line=line, found=found, expected=expected, remedy=f"remove one of the two {rows}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,18 +85,23 @@ class NumberedItems:
     position: Indices  # (n,) of the item of every ranked row in its query
 
 
-def number_items(n_queries: int, declared: Mentions, ranked: Mentions, judged: Mentions) -> NumberedItems:
-    """Positions of items in order of first mention.
+def number_items(
+    n_queries: int, declared: Mentions, ranked: Mentions, judged: Mentions, *, once: bool = False
+) -> NumberedItems:
+    """Positions of items in order of first mention; with ``once``, an item is declared at most once in its query.
 
     Raises
     ------
     Clash
-        When an item has two different labels; the clash's query is the position in the block.
+        When an item has two different labels, or is declared twice; its query is the position in the block.
     """
     groups = (declared, ranked, judged)
     dictionary, word = _words([group.item for group in groups if len(group.item)])
     number, item_query, item_word = _number(groups, word, len(dictionary), n_queries)
-
+    again = _first_again(number[: len(declared.query)]) if once else None
+    if again is not None:
+        item = dictionary[int(item_word[number[again]])].as_py()
+        raise Clash("line", int(declared.query[again]), None, item)
     labels = _join_labels(groups, number, len(item_query), item_query, dictionary, item_word)
     last_ranked = len(declared.query) + len(ranked.query)
     n_known = int(number[:last_ranked].max(initial=-1)) + 1  # numbers follow first mention, judged items come last
@@ -155,6 +163,13 @@ def by_mention(value: NDArray[np.integer], size: int) -> tuple[Indices, NDArray[
     number = first.astype(INDEX, copy=False)
     number[known] = np.arange(len(known), dtype=INDEX)
     return number[value], known
+
+
+def _first_again(number: Indices) -> int | None:
+    """The first row whose number occurred before, or None; numbers follow first mention."""
+    new = np.maximum.accumulate(number)
+    again = np.flatnonzero(number[1:] <= new[:-1])
+    return int(again[0]) + 1 if len(again) else None
 
 
 def _by_query(item_query: NDArray[np.integer], n_queries: int) -> tuple[NDArray[np.intp], Offsets]:

@@ -8,44 +8,28 @@ in order. Cost: linear in rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 
-from distagg.arrow import as_arrow, as_numpy
-from distagg.dataset.build.block import (
-    BadRow,
-    BlockCounts,
-    BlockTables,
-    QueryRows,
-    Runs,
-    count_labels,
-    interleaved,
-    list_rows,
-    pair_rows,
-    queries_table,
-    query_block,
-)
+from distagg.arrow import as_arrow, as_words
+from distagg.dataset.build.block import BlockTables, interleaved
+from distagg.dataset.build.grouped import ExpertSet, OneQuery, QuerySet, expert_cuts, query_cuts
 from distagg.dataset.build.intake import (
     Codes,
     Progress,
     Regroup,
     RowSource,
     RowTable,
-    cut,
     keyed,
     number_column,
     strings,
 )
-from distagg.dataset.build.keyed import GroupedRows, key_major
 from distagg.dataset.build.merge import Grouper
-from distagg.dataset.build.positions import Clash, Mentions, NumberedItems, number_items
-from distagg.dataset.manifest import Kind, Partition
-from distagg.threads import ordered_map
-from distagg.types import INDEX, Indices
+from distagg.dataset.build.positions import Mentions, NumberedItems, number_items
+from distagg.dataset.manifest import Partition
+from distagg.storage.paths import Place
 
 MEMORY_BYTES = 256 << 20
 
@@ -55,7 +39,7 @@ class QueryRegroup(Regroup):
 
     partition: Partition = "query"
 
-    def __init__(self, source: RowSource, directory: Path) -> None:
+    def __init__(self, source: RowSource, directory: Place) -> None:
         super().__init__(source, directory)
         self.declared, self.judged = Grouper("declared", directory), Grouper("judged", directory)
 
@@ -80,39 +64,19 @@ class QueryRegroup(Regroup):
             self.add_pairs(keyed({**sides, **self.pair_columns(batch)}, query, expert))
 
     def blocks(self, block_entries: int) -> Iterator[BlockTables]:
-        return self.explained(ordered_map(query_block, self._rows(block_entries)))
-
-    def _rows(self, block_entries: int) -> Iterator[QueryRows]:
         names = self.queries.names
-        weights = self.ranked.counts(len(names)) + self.declared.counts(len(names))
-        first_query = 0
-        for lo, hi in cut(weights, block_entries):
-            # Queries that occur only in judgements have nothing to rank: drop them.
-            codes = lo + np.flatnonzero(weights[lo:hi])
-            if not len(codes):
-                continue
-            yield QueryRows(
-                codes=codes,
-                first_query=first_query,
-                names=[names[code] for code in codes.tolist()],
-                parts=[self.parts[code] for code in codes.tolist()],
-                ranked=self.ranked.rows(lo, hi),
-                declared=self.declared.rows(lo, hi),
-                judged=self.judged.rows(lo, hi),
-                scores=self.scores,
-                moved=self.moved,
-            )
-            first_query += len(codes)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _ExpertRows:
-    """Gathered rows of consecutive experts."""
-
-    ranked: GroupedRows  # entries: key, item, rank, score; pairs: key, winner, loser, weight, tie, ...; items are codes
-    kind: Kind
-    position: Indices  # (I,) of every item code
-    scores: bool
+        queries = QuerySet(
+            names=names,
+            parts=[self.parts.get(code, "") for code in range(len(names))],
+            weights=self.ranked.counts(len(names)) + self.declared.counts(len(names)),
+            ranked=self.ranked,
+            declared=self.declared,
+            judged=self.judged,
+            scores=self.scores,
+            moved=self.moved,
+            once=getattr(self.source, "items_once", False),
+        )
+        return self.explained(queries.blocks(query_cuts(queries.weights, block_entries)))
 
 
 class ExpertRegroup(Regroup):
@@ -120,7 +84,7 @@ class ExpertRegroup(Regroup):
 
     partition: Partition = "expert"
 
-    def __init__(self, source: RowSource, directory: Path) -> None:
+    def __init__(self, source: RowSource, directory: Place) -> None:
         super().__init__(source, directory)
         self.items = Codes()
         self.declared: list[pa.RecordBatch] = []
@@ -152,58 +116,38 @@ class ExpertRegroup(Regroup):
         return self.explained(self._blocks(block_entries))
 
     def _blocks(self, block_entries: int) -> Iterator[BlockTables]:
-        names = pa.array(self.items.names, pa.string())
-        ranked = Mentions(np.zeros(len(names), dtype=np.int64), names)
-        items = number_items(1, _mentions(self.declared), ranked, _mentions(self.judged))
-        part = self.parts[0]
-        queries: pa.Table | None = queries_table(self.queries.names, [part], items)
-        tables = (_ExpertRows(table, self.kind, items.position, self.scores) for table in self._tables(block_entries))
-        for rows, tally in ordered_map(self._block, tables):
-            if queries is not None:
-                _count_query(tally, items)
-            yield BlockTables(0, queries, rows, (part,), tally)
-            queries = None
-
-    def _tables(self, block_entries: int) -> Iterator[GroupedRows]:
+        names = as_words(self.items.names)
+        items = number_one(labelled(self.declared), names, labelled(self.judged))
+        experts = ExpertSet(
+            ranked=self.ranked,
+            kind=self.kind,
+            part=self.parts[0],
+            position=items.position,
+            item_names=names,
+            scores=self.scores,
+            moved=self.moved,
+        )
         counts = self.ranked.counts(len(self.experts.names))
-        if not len(counts):
-            yield self.ranked.rows(0, 0)
-        for lo, hi in cut(counts, block_entries):
-            if self.kind == "pairs" and hi == lo + 1 and counts[lo] > block_entries:
-                yield from self.ranked.slices(lo, block_entries)
-            else:
-                yield self.ranked.rows(lo, hi)
-
-    def _block(self, rows: _ExpertRows) -> tuple[pa.Table, BlockCounts]:
-        ranked = rows.ranked.joined()
-        runs = Runs.of(ranked, np.zeros_like)
-        runs = replace(runs, expert=key_major(ranked.key).astype(INDEX))
-        tally = BlockCounts()
-        names = ("winner", "loser") if rows.kind == "pairs" else ("item",)
-        try:
-            position = [rows.position[as_numpy(ranked.columns[name])] for name in names if len(ranked)]
-            if rows.kind == "pairs":
-                return pair_rows(ranked.columns, runs, np.stack(position, axis=1), tally, self.moved), tally
-            flat = position[0] if position else np.zeros(0, INDEX)
-            return list_rows(ranked.columns, runs, flat, rows.scores, tally), tally
-        except BadRow as bad:
-            item = self.items.names[ranked.columns[names[0]][bad.row].as_py()]
-            raise Clash(bad.kind, 0, int(runs.expert[ranked.run_of(bad.row)]), item) from None
+        cuts = expert_cuts(counts, self.kind, block_entries)
+        yield from experts.blocks(cuts, OneQuery(self.queries.names[0], items))
 
 
-def _count_query(tally: BlockCounts, items: NumberedItems) -> None:
-    tally.queries, tally.items = 1, len(items.labels)
-    tally.labels.update(count_labels(items.labels))
-    tally.query_sizes[len(items.labels)] += 1
-
-
-def _mentions(batches: list[pa.RecordBatch]) -> Mentions:
-    """Labelled rows of a single query."""
+def labelled(batches: Sequence[pa.RecordBatch]) -> tuple[pa.Array, pa.Array]:
+    """Item and label of rows of a single query."""
     items = [strings(batch["item"]) for batch in batches]
     labels = [number_column(batch, "label", pa.int32()).cast(pa.int32()) for batch in batches]
-    item = pa.concat_arrays(items) if items else pa.array([], pa.string())
-    label = pa.concat_arrays(labels) if labels else pa.array([], pa.int32())
-    return Mentions(np.zeros(len(item), dtype=np.int64), item, label)
+    return pa.concat_arrays([as_words([]), *items]), pa.concat_arrays([pa.array([], pa.int32()), *labels])
+
+
+def number_one(
+    declared: tuple[pa.Array, pa.Array], names: pa.StringArray, judged: tuple[pa.Array, pa.Array]
+) -> NumberedItems:
+    """Number the items of a single query; ``names`` are those of ranked rows, in order of first mention."""
+
+    def of(item: pa.Array, label: pa.Array | None = None) -> Mentions:
+        return Mentions(np.zeros(len(item), dtype=np.int64), item, label)
+
+    return number_items(1, of(*declared), of(names), of(*judged))
 
 
 def no_progress(rows: int) -> None:
@@ -212,15 +156,20 @@ def no_progress(rows: int) -> None:
 
 def regroup(
     source: RowSource,
-    directory: Path,
+    directory: Place,
     *,
     memory_bytes: int = MEMORY_BYTES,
     progress: Progress = no_progress,
 ) -> Regroup:
     """Read a source; the result's ``blocks`` returns the dataset's blocks. Spills, if any, go to ``directory``."""
-    kind = ExpertRegroup if source.partition == "expert" else QueryRegroup
-    grouped = kind(source, directory)
+    grouped = regrouper(source, directory)
     grouped.read(memory_bytes, progress)
-    if not len(grouped.parts):
+    grouped.finish()
+    if grouped.empty:
         raise grouped.bad_source("an empty source without rows to rank", "at least one row")
     return grouped
+
+
+def regrouper(source: RowSource, directory: Place) -> QueryRegroup | ExpertRegroup:
+    """What regroups a source of this partition; nothing is read yet."""
+    return ExpertRegroup(source, directory) if source.partition == "expert" else QueryRegroup(source, directory)

@@ -171,15 +171,15 @@ def make_manifest(
     )
 
 
-def make_block(tables: BlockTables, total: BlockCounts, file: int, group: int) -> Block:
-    """The manifest's entry for a block; ``total`` includes its counts already."""
+def make_block(tables: BlockTables, items: int, file: int, group: int) -> Block:
+    """The manifest's entry for a block; ``items`` are those of the dataset up to and including this block."""
     one_query = tables.queries is None  # every block of a single query covers all its items
     return Block(
         file=file,
         group=group,
         first_query=tables.first_query,
         queries=1 if one_query else tables.tally.queries,
-        items=total.items if one_query else tables.tally.items,
+        items=items if one_query else tables.tally.items,
         lists=tables.tally.lists,
         entries=tables.tally.entries,
         parts=tables.parts,
@@ -189,8 +189,10 @@ def make_block(tables: BlockTables, total: BlockCounts, file: int, group: int) -
 class DatasetWriter:
     """Writes numbered Parquet files; a thread hashes finished files while the next are written."""
 
-    def __init__(self, directory: Place, layout: TableLayout) -> None:
+    def __init__(self, directory: Place, layout: TableLayout, *, first_file: int = 0, items: int = 0) -> None:
+        """Files are numbered from ``first_file`` on; ``items`` are those of a single query in an earlier file."""
         self.total = BlockCounts()
+        self._first_file, self._known_items = first_file, items
         self.blocks: list[Block] = []
         self._directory, self._layout = directory, layout
         self._open: dict[str, pq.ParquetWriter] = {}
@@ -216,19 +218,29 @@ class DatasetWriter:
         file, group = divmod(len(self.blocks), FILE_BLOCKS)
         if group == 0:
             self._close()
+        file += self._first_file
         self.total.add(tables.tally)
-        self.blocks.append(make_block(tables, self.total, file, group))
+        self.blocks.append(make_block(tables, self._known_items + self.total.items, file, group))
         if tables.queries is not None:
             self._items = tables.queries["item"]
             self._append("queries", file, QUERIES_TABLE, tables.queries)
         self._append(self._layout.kind, file, self._layout.schema, tables.rows)
 
     def finish(self, users: pa.Table | None = None, items: pa.Table | None = None) -> tuple[File, ...]:
+        """Write the tables of experts and items, close everything, and return the files in the order of their names."""
+        ids = pc.list_flatten(self._items) if items is not None and self._items is not None else None
+        self.write_about(users, ids, items)
+        return self.close()
+
+    def write_about(self, users: pa.Table | None, ids: pa.Array | None, items: pa.Table | None) -> None:
+        """Write the tables of experts and, if they have attributes, of items."""
+        self._about("experts.parquet", as_words(self._layout.experts), "expert", users)
+        if items is not None and ids is not None:
+            self._about(ITEMS_FILE, ids, "item", items)
+
+    def close(self) -> tuple[File, ...]:
         """Close everything and return the files in the order of their names."""
         self._close()
-        self._about("experts.parquet", as_words(self._layout.experts), "expert", users)
-        if items is not None and self._items is not None:
-            self._about(ITEMS_FILE, pc.list_flatten(self._items), "item", items)
         return tuple(sorted((future.result() for future in self._files), key=lambda file: file.path))
 
     def _about(self, file: str, ids: pa.Array, name: str, known: pa.Table | None) -> None:
