@@ -57,14 +57,15 @@ def import_command(
     columns: dict[str, str],
     **options: Any,
 ) -> None:
-    from distagg.engine.importing import import_dataset
+    from distagg.engine.importing import expected_rows, import_dataset
 
     refuse_existing(place(output))
     if kind is None and sources[0] in KINDS and len(sources) > 1:
         kind, sources = sources[0], sources[1:]
     given = {name: value for name, value in {**options, "qrels": qrels, "columns": columns}.items() if value}
     began = time.perf_counter()
-    with call.runner() as runner, metered("import, rows read and written", 0) as progress:
+    rows = expected_rows(kind, sources)
+    with call.runner() as runner, metered("import, rows read and written", rows) as progress:
         dataset = import_dataset(kind, sources, output, runner=runner, progress=progress, **given)
     if not call.json:
         say(f"imported {dataset.manifest.entries:,} entries in {time.perf_counter() - began:.1f} s")

@@ -28,7 +28,7 @@ from distagg.cli.options import (
 )
 from distagg.dataset import Dataset
 from distagg.dataset.rankings import SUFFIXES, Format, as_csv, as_parquet, as_trec
-from distagg.engine.fitting.fit import Goal, fit, tell_pool
+from distagg.engine.fitting.fit import Goal, fit, most_steps, tell_pool
 from distagg.engine.progress import metered
 from distagg.engine.rank import rank_by_chunks, rank_to
 from distagg.engine.rank_options import Shown
@@ -102,7 +102,7 @@ def fit_command(
             best = models[int(values.argmax())]
             tried = [{**row, goal.metric: float(v)} for row, v in zip(differing(models), values, strict=True)]
         tell_pool(best, dataset)
-        with metered(f"fit {best.name}", len(dataset.plan())) as progress:
+        with metered(f"fit {best.name}", most_steps(best, dataset), at_most=True) as progress:
             params = fit(best, dataset, valid=validation, goal=goal, runner=runner, progress=progress)
     save_model(output, Fitted(best, params, dataset.experts), {"goal": goal.metric, "tried": tried})
     learned = {name: value.tolist() for name, value in params.items()}

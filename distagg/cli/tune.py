@@ -8,6 +8,7 @@ from typing import Any
 from distagg.cli.commands import Call, command, option, say
 from distagg.cli.options import DATA, Data, step_options
 from distagg.engine.export import PRODUCTS
+from distagg.engine.fitting.folds import count_folds
 from distagg.engine.fitting.tune import Tuned, tune
 from distagg.engine.progress import metered
 from distagg.engine.saved import save_model
@@ -45,7 +46,8 @@ def tune_command(
     dataset = data.open()
     first, *more = metrics or ("ndcg@10",)
     others = beside.split(",") if beside else []
-    with call.runner() as runner, metered("tune, rules and fits", 0) as progress:
+    fits = len(models.split(",")) + len(others) * count_folds(folds)
+    with call.runner() as runner, metered("tune, rules and fits", fits) as progress:
         tuned = tune(
             dataset,
             models.split(","),

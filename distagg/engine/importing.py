@@ -190,6 +190,16 @@ def source_files(sources: str | Path | Sequence[str | Path], columns: Mapping[st
     return [file for source in paths for file in _files(local(str(source), "source files"), columns or {})]
 
 
+def expected_rows(kind: str | None, sources: str | Path | Sequence[str | Path]) -> int:
+    """About as many rows as ``import_dataset`` will read and write, for its progress; 0 if unknown."""
+    from distagg.sources.estimate import estimated_rows
+
+    try:
+        return estimated_rows(source_files(sources), kind)
+    except (InputError, UsageError):
+        return 0  # the import itself says what is wrong
+
+
 def is_pattern(path: Path) -> bool:
     """Whether a path is a pattern (``runs/*.run``) and not the name of a file that exists.
 

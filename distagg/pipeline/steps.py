@@ -14,11 +14,11 @@ from distagg.dataset.manifest import MANIFEST
 from distagg.engine.compare import DEFAULT_METRICS, compare
 from distagg.engine.complete import USER_METRICS, evaluate_users, fit_completion
 from distagg.engine.fitting.checkpoint import Checkpoints
-from distagg.engine.fitting.fit import Goal, Through, fit, tell_pool
+from distagg.engine.fitting.fit import Goal, Through, fit, most_steps, tell_pool
 from distagg.engine.fitting.folds import count_folds
 from distagg.engine.fitting.search import differing, search, variants
 from distagg.engine.fitting.tune import tune
-from distagg.engine.importing import OWNERS, import_dataset
+from distagg.engine.importing import OWNERS, expected_rows, import_dataset
 from distagg.engine.leaderboard import Board, board_model, boards, boards_by, refuse_empty
 from distagg.engine.leaderboard import as_json as board_json
 from distagg.engine.progress import metered
@@ -68,7 +68,8 @@ def do_import(step: Step, site: Site) -> None:
     values = step.values
     options = {key: values[key] for key in OWNERS if key in values}
     options |= {"scale": tuple(values["scale"])} if "scale" in values else {}
-    with metered(f"{step.name}, rows read and written", 0) as progress:
+    rows = expected_rows(values["source"], values["files"])
+    with metered(f"{step.name}, rows read and written", rows) as progress:
         import_dataset(values["source"], values["files"], site.folder.output(step), progress=progress, **options)
 
 
@@ -93,7 +94,7 @@ def do_fit(step: Step, site: Site) -> None:
         model = models[int(worth.argmax())]
         tried = [{**row, goal.metric: float(v)} for row, v in zip(differing(models), worth, strict=True)]
     tell_pool(model, dataset)
-    with metered(f"{step.name}, chunks", 0) as progress:
+    with metered(f"{step.name}, {model.name}", most_steps(model, dataset), at_most=True) as progress:
         params, notes = collecting(
             lambda: fit(model, dataset, valid=valid, goal=goal, runner=runner, progress=progress, keeper=keeper)
         )
@@ -105,7 +106,8 @@ def do_fit(step: Step, site: Site) -> None:
 
 def do_tune(step: Step, site: Site) -> None:
     values = step.values
-    with metered(f"{step.name}, rules and fits", 0) as progress:
+    fits = len(values["models"]) + len(values.get("beside", ())) * count_folds(values["folds"])
+    with metered(f"{step.name}, rules and fits", fits) as progress:
         tuned, notes = collecting(
             lambda: tune(
                 site.dataset(values["dataset"]),

@@ -149,6 +149,16 @@ class Trial:
     goal: Goal
 
 
+def most_steps(model: Model, dataset: Dataset) -> int:
+    """The most calls of ``progress`` that one fit makes: chunks in all rounds, or trees; 0 if unknown."""
+    if isinstance(trees := getattr(model, "trees", None), int):
+        return trees
+    if learner_of(model).name == "ensemble":
+        return 0
+    rounds = getattr(model, "rounds", 1)
+    return len(dataset.plan()) * (rounds if isinstance(rounds, int) else 1)
+
+
 def fit_each(trials: Sequence[Trial], runner: Runner | None = None, progress: Progress = silent) -> list[Params]:
     """Fit every trial.
 
