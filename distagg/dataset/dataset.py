@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,19 +17,19 @@ import pyarrow.compute as pc
 
 from distagg.arrow import as_numpy, as_words
 from distagg.covariates import DesignColumn, design, terms_of
+from distagg.dataset.check import check_chunk, check_tables
 from distagg.dataset.chunk import Chunk, chunk_from_tables
-from distagg.dataset.manifest import Block, Kind, Manifest, Partition, load_manifest
+from distagg.dataset.manifest import EXPERTS_FILE, ITEMS_FILE, Block, Kind, Manifest, Partition, load_manifest
 from distagg.dataset.select import audience, drawn
+from distagg.dataset.verified import AGAIN, read_groups, read_whole
 from distagg.errors import InputError, UsageError, unknown
-from distagg.storage.parquet import open_parquet
-from distagg.storage.paths import Place, Store, place, reason
+from distagg.storage.paths import Place, Store, absolute, place
 from distagg.times import span_of, time_of, time_text
 from distagg.types import PAIR_ORDER, PAIR_TIME, PAIRS_TABLE
 
 if TYPE_CHECKING:
     from distagg.dataset.expand import Piece
 
-ITEMS_FILE = "items.parquet"
 CHUNK_ENTRIES = 1 << 20  # about 12 MB of ranks; tens of milliseconds of work for a linear model
 
 
@@ -94,6 +94,7 @@ class ChunkRef:
     where: Selection = EVERYTHING
     held: Chunk | None = None
     pieces: tuple[Piece, ...] = ()  # of a view (``expanded``): how to make each block
+    footers: tuple[tuple[str, str], ...] = ()  # hashes of the footers of the blocks' files, by name
 
     @property
     def entries(self) -> int:
@@ -126,40 +127,41 @@ class ChunkRef:
                 stored = dict.fromkeys(name for column in wanted for name in column.columns)
                 columns = [*PAIRS_TABLE.names, PAIR_TIME.name, PAIR_ORDER.name, *stored]
         if self.partition == "expert":  # every block has lists of the same query
-            queries = read_groups(place(self.path) / "queries-00000.parquet", [0], query_columns)
+            queries = self._groups(table_file("queries", 0), [0], query_columns)
         else:
             queries = self._rows("queries", query_columns)
         rows = self._rows(self.kind, columns)
-        return chunk_from_tables(
+        return self._checked(queries, rows)
+
+    def _checked(self, queries: pa.Table, rows: pa.Table) -> Chunk:
+        """The chunk of two tables; an InputError if kernels could not rely on its numbers."""
+        where = str(place(self.path) / table_file(self.kind, self.blocks[0].file))
+        check_tables(queries, rows, self.kind, where)
+        chunk = chunk_from_tables(
             queries,
             rows if self.kind == "lists" else None,
             rows if self.kind == "pairs" else None,
             n_experts=self.n_experts,
             first_query=self.blocks[0].first_query,
         )
+        check_chunk(chunk, rows["query"], where)
+        return chunk
 
     def _rows(self, table: str, columns: list[str] | None) -> pa.Table:
         """The blocks' row groups of one of the tables, in order."""
         pieces = []
         for file in dict.fromkeys(block.file for block in self.blocks):
             groups = [block.group for block in self.blocks if block.file == file]
-            pieces.append(read_groups(place(self.path) / f"{table}-{file:05d}.parquet", groups, columns))
+            pieces.append(self._groups(table_file(table, file), groups, columns))
         return pa.concat_tables(pieces)
 
+    def _groups(self, name: str, groups: list[int], columns: list[str] | None) -> pa.Table:
+        return read_groups(place(self.path) / name, groups, columns, dict(self.footers).get(name, ""))
 
-def read_groups(file: Place, groups: list[int] | None, columns: list[str] | None) -> pa.Table:
-    """Read row groups (None: all) of a Parquet file; a damaged file is an InputError that names it."""
-    try:
-        with open_parquet(file) as parquet:
-            wanted = list(range(parquet.num_row_groups)) if groups is None else groups
-            return parquet.read_row_groups(wanted, columns=columns, use_threads=False)
-    except (OSError, pa.ArrowException) as error:
-        raise reason(file, error) or InputError(
-            str(file),
-            found=f"an unreadable Parquet file ({error})",
-            expected="the part that the manifest names",
-            remedy="the dataset is damaged; import it again",
-        ) from error
+
+def table_file(table: str, number: int) -> str:
+    """The name of a file of one of the tables: queries, lists or pairs."""
+    return f"{table}-{number:05d}.parquet"
 
 
 def _sizes(directory: Place, names: list[str]) -> dict[str, int | None]:
@@ -214,10 +216,17 @@ class Dataset:
                     str(directory / file.path),
                     found="no such file" if size is None else f"{size} bytes",
                     expected=f"the {file.bytes} bytes that the manifest names",
-                    remedy="the dataset is damaged; import it again",
+                    remedy=AGAIN,
                 )
-        experts = read_groups(directory / "experts.parquet", [0], ["expert"])["expert"].to_pylist()
-        return cls(str(directory), manifest, tuple(experts))
+        names = read_whole(directory / EXPERTS_FILE, manifest.sha256(EXPERTS_FILE))["expert"]
+        if len(names) != manifest.experts:
+            raise InputError(
+                str(directory / EXPERTS_FILE),
+                found=f"{len(names)} experts",
+                expected=f"the {manifest.experts} that the manifest names",
+                remedy=AGAIN,
+            )
+        return cls(str(directory), manifest, tuple(names.to_pylist()))
 
     @classmethod
     def from_arrow(
@@ -378,13 +387,13 @@ class Dataset:
         """Attributes of items (item, title and others) if they were imported, else None."""
         if all(file.path != ITEMS_FILE for file in self.manifest.files):
             return None
-        return read_groups(place(self.path) / ITEMS_FILE, None, None)
+        return read_whole(place(self.path) / ITEMS_FILE, self.manifest.sha256(ITEMS_FILE))
 
     def plan(self, chunk_entries: int = CHUNK_ENTRIES) -> tuple[ChunkRef, ...]:
         """Chunk references in dataset order: consecutive blocks up to the budget make a chunk."""
         make = functools.partial(
             ChunkRef,
-            self.path,
+            absolute(self.path),
             self.manifest.kind,
             self.manifest.partition,
             n_experts=self.manifest.experts,
@@ -408,7 +417,21 @@ class Dataset:
                 groups.append([block])
                 cost = weight
         pieces = dict(zip(self.manifest.blocks, self.pieces, strict=True)) if self.pieces else {}
-        return tuple(make(tuple(group), pieces=tuple(pieces[b] for b in group if pieces)) for group in groups)
+        hashes = {file.path: file.footer for file in self.manifest.files if file.footer and not self.pieces}
+        return tuple(
+            make(
+                tuple(group),
+                pieces=tuple(pieces[b] for b in group if pieces),
+                footers=tuple((name, hashes[name]) for name in self._files(group) if name in hashes),
+            )
+            for group in groups
+        )
+
+    def _files(self, blocks: Sequence[Block]) -> list[str]:
+        """The names of the files of these blocks."""
+        numbers = dict.fromkeys(block.file for block in blocks)
+        queries = numbers if self.manifest.partition == "query" else (0,)
+        return [table_file("queries", n) for n in queries] + [table_file(self.manifest.kind, n) for n in numbers]
 
     def chunks(self, *, ids: bool = True) -> Iterator[Chunk]:
         """Load the chunks of the plan one at a time; without ``ids`` the item ids stay on disk."""

@@ -40,8 +40,8 @@ from distagg.dataset.build.writer import (
     make_manifest,
 )
 from distagg.dataset.chunk import Chunk, chunk_from_tables, spans
-from distagg.dataset.dataset import EVERYTHING, ITEMS_FILE, ChunkRef, Dataset
-from distagg.dataset.manifest import MANIFEST, Block, Manifest, Partition
+from distagg.dataset.dataset import EVERYTHING, ChunkRef, Dataset
+from distagg.dataset.manifest import ITEMS_FILE, MANIFEST, Block, Manifest, Partition
 from distagg.errors import InfrastructureError, UsageError
 from distagg.storage.atomic import staged_directory
 from distagg.storage.paths import Place, place

@@ -7,18 +7,23 @@ A block is one row group of each table, the smallest unit to read. The commit ma
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+import re
+from dataclasses import asdict, dataclass, fields
+from pathlib import PurePosixPath
+from typing import Any, Literal, TypeVar, get_args
 
 from distagg.covariates import Covariate
 from distagg.errors import InputError
 from distagg.storage.atomic import ATTEMPT, MARKER
 from distagg.storage.paths import P, Place
+from distagg.storage.sealed import check_seal, sealed
 from distagg.types import SCHEMA_VERSION
 
 MANIFEST = "manifest.json"
 HIDDEN_MANIFEST = "_manifest.json"  # of rankings: readers of Parquet directories skip it
-FORMAT = "distagg-dataset"
+FORMAT, DATASET = "distagg-dataset", "a dataset made by 'distagg import'"
+ITEMS_FILE, EXPERTS_FILE = "items.parquet", "experts.parquet"
+FILE_LISTS = ("files", "fits", "tables")  # lists of files in manifests
 
 Partition = Literal["query", "expert"]
 Kind = Literal["lists", "pairs"]
@@ -47,6 +52,7 @@ class File:
     rows: int
     bytes: int
     sha256: str
+    footer: str = ""  # a hash of the footer; "" if an earlier version wrote the file
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,26 +93,41 @@ class Manifest:
         more = {"times": self.times, "moved": self.moved, "covariates": self.covariates}
         body = {"format": FORMAT, "schema": SCHEMA_VERSION, **asdict(self)}
         body = {name: value for name, value in body.items() if more.get(name, True)}  # only where there are some
-        return json.dumps(body, indent=1, sort_keys=True) + "\n"
+        return sealed(body).decode()
+
+    def sha256(self, name: str) -> str:
+        """The SHA-256 of a file, which must be one of the dataset's."""
+        return {file.path: file.sha256 for file in self.files}[name]
 
 
 def load_manifest(directory: P) -> tuple[P, Manifest]:
     """Read and check the manifest of a committed dataset directory; also returns the folder of its files."""
-    directory, body = read_committed_json(directory, FORMAT, "a dataset made by 'distagg import'")
+    directory = committed(directory, DATASET)
+    return directory, manifest_in(directory)
+
+
+def manifest_in(directory: Place) -> Manifest:
+    """Read and check the manifest of a dataset beside its files."""
+    body = read_manifest_json(directory, FORMAT, DATASET)
     del body["format"], body["schema"]
     try:
-        body["files"] = tuple(File(**f) for f in body["files"])
-        body["blocks"] = tuple(Block(**{**b, "parts": tuple(b["parts"])}) for b in body["blocks"])
+        body["files"] = tuple(typed(File, f) for f in body["files"])
+        body["blocks"] = tuple(typed(Block, {**b, "parts": tuple(b["parts"])}) for b in body["blocks"])
         body["parts"] = tuple(body["parts"])
         for name in ("list_lengths", "query_sizes"):
-            body[name] = {key: body[name][key] for key in ("min", "median", "max")}
-        body["times"] = tuple(body["times"]) if body.get("times") else None
+            body[name] = {key: _count(body[name][key], name) for key in ("min", "median", "max")}
+        body["labels"] = {str(int(label)): _count(n, "labels") for label, n in body["labels"].items()}
+        body["times"] = tuple(int(time) for time in body["times"]) if body.get("times") else None
         body["covariates"] = tuple(
             Covariate(**{**each, "source": tuple(each["source"]), "levels": tuple(each["levels"])})
             for each in body.get("covariates", ())
         )
-        return directory, Manifest(**body)
-    except (KeyError, TypeError) as error:
+        manifest = typed(Manifest, body)
+        if manifest.kind not in get_args(Kind) or manifest.partition not in get_args(Partition):
+            raise ValueError(f"kind {manifest.kind!r}, partition {manifest.partition!r}")
+        manifest.sha256(EXPERTS_FILE)
+        return manifest
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(
             str(directory / MANIFEST),
             found=f"fields that do not fit ({error})",
@@ -115,9 +136,34 @@ def load_manifest(directory: P) -> tuple[P, Manifest]:
         ) from error
 
 
+T = TypeVar("T")
+
+
+def typed(kind: type[T], body: dict[str, Any]) -> T:
+    """A record of a manifest; a TypeError if a number, a text or a truth value is something else."""
+    for field in fields(kind):  # type: ignore[arg-type]
+        value = body.get(field.name, field.default)
+        if field.type == "int":
+            _count(value, field.name)
+        elif field.type in ("str", "bool") and type(value).__name__ != field.type:
+            raise TypeError(f"{field.name} {value!r}")
+    return kind(**body)
+
+
+def _count(value: Any, name: str) -> int:
+    if type(value) is not int or value < 0:
+        raise TypeError(f"{name} {value!r}")
+    return value
+
+
 def read_committed_json(directory: P, fmt: str, what: str, version: int = SCHEMA_VERSION) -> tuple[P, dict[str, Any]]:
-    """The folder of a committed directory's files, and its manifest, with format and version checked."""
+    """The folder of a committed directory's files, and its manifest."""
     directory = committed(directory, what)
+    return directory, read_manifest_json(directory, fmt, what, version)
+
+
+def read_manifest_json(directory: Place, fmt: str, what: str, version: int = SCHEMA_VERSION) -> dict[str, Any]:
+    """The manifest beside some files, with format, version and checksum checked."""
     file = manifest_file(directory)
     try:
         body = json.loads(file.read_text(encoding="utf-8"))
@@ -126,14 +172,35 @@ def read_committed_json(directory: P, fmt: str, what: str, version: int = SCHEMA
     if not isinstance(body, dict) or body.get("format") != fmt:
         actual = body.get("format") if isinstance(body, dict) else type(body).__name__
         raise InputError(str(file), found=f"format {actual!r}", expected=f"'{fmt}', {what}")
-    if not isinstance(body.get("schema"), int) or body["schema"] > version:
+    if type(body.get("schema")) is not int or body["schema"] > version:
         raise InputError(
             str(file),
             found=f"schema version {body.get('schema')}",
             expected=f"at most {version}",
             remedy="a newer distagg wrote it; upgrade this one",
         )
-    return directory, body
+    body = check_seal(body, file)
+    for entry in listed(body, file):
+        if not _is_inside(entry["path"]) or not re.fullmatch("[0-9a-f]{64}", entry["sha256"]):
+            raise InputError(str(file), found=f"the file {entry['path']!r}", expected="a file of this directory")
+    return body
+
+
+def listed(body: dict[str, Any], file: Place) -> list[dict[str, Any]]:
+    """The files that a manifest names, each with path, bytes and SHA-256."""
+    entries = [entry for key in FILE_LISTS for entry in body.get(key) or ()]
+    if "files" not in body or not all(
+        isinstance(entry, dict) and [type(entry.get(name)) for name in ("path", "bytes", "sha256")] == [str, int, str]
+        for entry in entries
+    ):
+        raise InputError(str(file), found="no list of files", expected="path, bytes and sha256 of each file")
+    return entries
+
+
+def _is_inside(path: str) -> bool:
+    """Whether a path in a manifest stays in the manifest's directory."""
+    parts = PurePosixPath(path).parts
+    return bool(parts) and not path.startswith("/") and ".." not in parts
 
 
 def manifest_file(directory: P) -> P:
@@ -163,7 +230,7 @@ def committed(directory: P, what: str) -> P:
             expected=what,
             remedy="it was never completed; delete it and run again",
         )
-    attempt = marker.read_text(encoding="utf-8").strip()
+    attempt = marker.read_text(encoding="utf-8", errors="replace").strip()
     if not attempt:
         return directory
     if not ATTEMPT.fullmatch(attempt):

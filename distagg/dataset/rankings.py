@@ -11,7 +11,6 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
-import json
 import shutil
 import uuid
 from collections.abc import Iterable
@@ -25,15 +24,18 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from distagg.arrow import as_arrow, as_numpy, as_scalar, as_words, one_array
-from distagg.dataset.dataset import read_groups
 from distagg.dataset.manifest import HIDDEN_MANIFEST, read_committed_json
+from distagg.dataset.verified import read_whole
 from distagg.errors import InputError
+from distagg.storage.parquet import CHECKSUMS
 from distagg.storage.paths import Place, Store, explained
+from distagg.storage.sealed import sealed
 from distagg.types import RANKINGS_TABLE, SCHEMA_VERSION
 
 Format = Literal["parquet", "trec", "csv"]
 FORMATS: tuple[Format, ...] = ("parquet", "trec", "csv")
 RANKINGS_FORMAT = "distagg-rankings"
+RANK_AGAIN = "the rankings are damaged; rank again"
 EXPERTS = "_experts.parquet"  # the table about experts, of models that learn how reliable they are
 FITS = "_fits"  # the folder of tables about fits
 EXPONENT = 1e10  # Arrow and Python write smaller numbers without an exponent
@@ -97,7 +99,7 @@ def _write_attempt(folder: Place, stem: str, body: bytes, rows: int) -> Written:
 
 def as_parquet(table: pa.Table, dictionary: list[str] | bool = False) -> bytes:
     sink = io.BytesIO()
-    pq.write_table(table, sink, compression="zstd", compression_level=1, use_dictionary=dictionary)
+    pq.write_table(table, sink, compression="zstd", compression_level=1, use_dictionary=dictionary, **CHECKSUMS)
     return sink.getvalue()
 
 
@@ -115,10 +117,16 @@ def publish_directory(
     for file in (*folder.glob("part-*"), *(folder / FITS).glob("fits-*")):
         if str(file) not in accepted:
             file.unlink()
-    if experts is not None and len(experts):
-        (folder / EXPERTS).write_bytes(as_parquet(experts))
     body = {"format": RANKINGS_FORMAT, "schema": SCHEMA_VERSION, **about, "files": files, "fits": fits}
-    (folder / HIDDEN_MANIFEST).write_text(json.dumps(body, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    if experts is not None and len(experts):
+        body["tables"] = [written_whole(folder / EXPERTS, as_parquet(experts))]
+    (folder / HIDDEN_MANIFEST).write_bytes(sealed(body))
+
+
+def written_whole(file: Place, body: bytes) -> dict[str, Any]:
+    """Write a small file; returns its entry in the manifest."""
+    file.write_bytes(body)
+    return {"path": file.name, "bytes": len(body), "sha256": hashlib.sha256(body).hexdigest()}
 
 
 def _accept(folder: Place, written: Written, stem: str) -> dict[str, Any]:
@@ -206,5 +214,5 @@ def _shortest(column: pa.ChunkedArray) -> pa.Array:
 def read_ranked_parts(path: Place) -> pa.Table:
     """All rows of a directory written by 'distagg rank'."""
     folder, body = read_committed_json(path, RANKINGS_FORMAT, "rankings made by 'distagg rank'")
-    pieces = [read_groups(folder / file["path"], None, None) for file in body["files"]]
+    pieces = [read_whole(folder / file["path"], file["sha256"], remedy=RANK_AGAIN) for file in body["files"]]
     return pa.concat_tables(pieces or [RANKINGS_TABLE.empty_table()])

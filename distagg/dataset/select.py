@@ -15,6 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from distagg.dataset.manifest import EXPERTS_FILE, manifest_in
+from distagg.dataset.verified import read_whole
 from distagg.errors import UsageError, unknown
 from distagg.storage.paths import place
 from distagg.types import Offsets
@@ -162,9 +164,8 @@ def matches(text: str, experts: pa.Table) -> Offsets:
 @functools.lru_cache(maxsize=8)
 def audience(path: str, text: str) -> Offsets:
     """Whether each expert of the dataset at ``path`` matches the condition, as 1 or 0."""
-    from distagg.dataset.dataset import read_groups
-
-    return matches(text, read_groups(place(path) / "experts.parquet", None, None))
+    folder = place(path)
+    return matches(text, read_whole(folder / EXPERTS_FILE, manifest_in(folder).sha256(EXPERTS_FILE)))
 
 
 @functools.lru_cache(maxsize=8)

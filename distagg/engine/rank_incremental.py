@@ -21,9 +21,10 @@ from typing import Any
 
 import numpy as np
 
-from distagg.dataset.dataset import ChunkRef, Dataset, read_groups
+from distagg.dataset.dataset import ChunkRef, Dataset
 from distagg.dataset.manifest import Block
 from distagg.dataset.rankings import FITS, Format, RankedPart, Written
+from distagg.dataset.verified import read_groups
 from distagg.engine.runner import Runner
 from distagg.models import Model, Params, draws
 from distagg.storage.atomic import digest, write_whole

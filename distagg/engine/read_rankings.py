@@ -13,9 +13,10 @@ from typing import cast
 import pyarrow as pa
 
 from distagg.columns import RANKING_NAMES, known_columns
-from distagg.dataset.dataset import Dataset, read_groups
+from distagg.dataset.dataset import Dataset
 from distagg.dataset.manifest import is_dataset, read_committed_json
 from distagg.dataset.rankings import RANKINGS_FORMAT, read_ranked_parts
+from distagg.dataset.verified import read_groups
 from distagg.errors import InputError
 from distagg.sources.cells import Column, typed
 from distagg.sources.tables import FORMATS, open_long_table, suffix
@@ -52,7 +53,7 @@ def read_rankings(path: Place, columns: Mapping[str, str] | None = None) -> pa.T
     if path.is_dir() or not path.exists():
         return read_ranked_parts(path)
     if path.suffix == ".parquet":
-        table = read_groups(path, None, None)
+        table = read_groups(path, None, None, remedy="make the file again")
         names = _names(path, table.column_names, columns)
         return table.select(list(names)).rename_columns(list(names.values()))
     file = cast("Path", path)  # files in an object store have the same methods

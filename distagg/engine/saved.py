@@ -8,9 +8,7 @@ the order of the rows of the arrays named expert_*.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import io
-import json
 import logging
 import math
 from collections.abc import Sequence
@@ -23,16 +21,21 @@ import pyarrow.parquet as pq
 
 from distagg.arrow import as_lists, as_words
 from distagg.dataset.chunk import Chunk
-from distagg.dataset.dataset import Dataset, read_groups
+from distagg.dataset.dataset import Dataset
 from distagg.dataset.manifest import MANIFEST, read_committed_json
+from distagg.dataset.rankings import written_whole
+from distagg.dataset.verified import read_whole
 from distagg.engine.runner import InlineRunner, Runner, Work
 from distagg.errors import InputError, UsageError
 from distagg.models import MODELS, Model, Params, is_model, model_named
 from distagg.storage.atomic import staged_directory
+from distagg.storage.parquet import CHECKSUMS
 from distagg.storage.paths import Place, place
+from distagg.storage.sealed import sealed
 
 MODEL_FORMAT = "distagg-model"
 MODEL_VERSION = 1
+FIT_AGAIN = "fit the model again"
 SHOWN = 12  # names in a message
 WARN_SHARE, REFUSE_SHARE = 0.1, 0.5  # of entries by unseen experts
 
@@ -179,15 +182,13 @@ def save_model(target: str | Place, fitted: Fitted, about: dict[str, Any] | None
             "about": about or {},
             "files": files,
         }
-        (folder / MANIFEST).write_text(json.dumps(body, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        (folder / MANIFEST).write_bytes(sealed(body))
 
 
 def _write(file: Place, table: pa.Table) -> dict[str, Any]:
     sink = io.BytesIO()
-    pq.write_table(table, sink)
-    body = sink.getvalue()
-    file.write_bytes(body)
-    return {"path": file.name, "bytes": len(body), "sha256": hashlib.sha256(body).hexdigest()}
+    pq.write_table(table, sink, **CHECKSUMS)
+    return written_whole(file, sink.getvalue())
 
 
 def load_model(where: str | Place) -> Fitted:
@@ -200,9 +201,14 @@ def load_model(where: str | Place) -> Fitted:
         model = model_named(name, settings or {})
     except UsageError as error:
         raise _damaged(path / MANIFEST, f"settings that do not fit ({error})", f"those of {name}") from error
-    table = read_groups(path / "params.parquet", None, None)
+    hashes = {entry["path"]: entry["sha256"] for entry in body["files"]}
+    absent = [file for file in ("params.parquet", "experts.parquet") if file not in hashes]
+    if absent:
+        raise _damaged(path / MANIFEST, f"no {absent[0]}", "the files of a model")
+    table = read_whole(path / "params.parquet", hashes["params.parquet"], remedy=FIT_AGAIN)
     rows = table.to_pylist()
-    experts = read_groups(path / "experts.parquet", None, ["expert"])["expert"].to_pylist()
+    names = read_whole(path / "experts.parquet", hashes["experts.parquet"], ["expert"], remedy=FIT_AGAIN)
+    experts = names["expert"].to_pylist()
     for row in rows:
         values, shape = row["values"], tuple(row["shape"])
         if len(values) != math.prod(shape):
@@ -217,7 +223,7 @@ def load_model(where: str | Place) -> Fitted:
 
 
 def _damaged(file: Place, found: str, expected: str) -> InputError:
-    return InputError(str(file), found=found, expected=expected, remedy="fit the model again")
+    return InputError(str(file), found=found, expected=expected, remedy=FIT_AGAIN)
 
 
 def params_table(params: Params) -> pa.Table:

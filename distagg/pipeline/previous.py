@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from distagg.dataset.dataset import read_groups
 from distagg.dataset.manifest import MANIFEST, manifest_file
+from distagg.dataset.verified import read_groups
 from distagg.engine.read_rankings import read_rankings
 from distagg.engine.saved import Fitted, load_model
 from distagg.errors import DistaggError

@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from distagg.dataset.manifest import manifest_file
 from distagg.engine.read_rankings import read_rankings
 from distagg.errors import InputError
@@ -19,6 +17,7 @@ from distagg.pipeline.spec import Job, Step, make_job
 from distagg.reports import compare_report, write_report
 from distagg.reports.run_page import run_report
 from distagg.reports.terminal import counted_by
+from distagg.storage.parquet import open_parquet
 
 IN_SAMPLE = (
     "measured on the queries that the model was trained on, so too optimistic for new queries; "
@@ -154,7 +153,7 @@ def _top(step: Step, folder: RunFolder) -> list[dict[str, Any]]:
         parts = json.loads(manifest_file(output).read_text(encoding="utf-8"))["files"]
         if not parts:
             return []
-        batch = next(pq.ParquetFile(output / parts[0]["path"]).iter_batches(READ_ROWS), None)
+        batch = next(open_parquet(output / parts[0]["path"]).iter_batches(READ_ROWS), None)
         rows = batch.to_pylist() if batch is not None else []
     else:
         rows = read_rankings(output).slice(0, READ_ROWS).to_pylist()

@@ -1,17 +1,22 @@
-"""Parquet files on disk or in an object store."""
+"""Parquet files on disk or in an object store, with checksums of their pages."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pyarrow.parquet as pq
 
 from distagg.storage.paths import Place, Store
 
+CHECKSUMS: dict[str, Any] = {"write_page_checksum": True}  # of every Parquet file that is written
+VERIFY: dict[str, Any] = {"page_checksum_verification": True}  # of every Parquet file that is read, where it has them
 
-def open_parquet(file: Place) -> pq.ParquetFile:
-    """Open a Parquet file on disk or in an object store."""
+
+def open_parquet(file: Place, metadata: Any = None) -> pq.ParquetFile:
+    """Open a Parquet file on disk or in an object store; ``metadata`` is its footer, if that was read already."""
     if isinstance(file, Store):  # joins many small reads into a few
-        return pq.ParquetFile(file.inside, filesystem=file.filesystem, pre_buffer=True)
-    return pq.ParquetFile(file, memory_map=False)
+        return pq.ParquetFile(file.inside, filesystem=file.filesystem, pre_buffer=True, metadata=metadata, **VERIFY)
+    return pq.ParquetFile(file, memory_map=False, metadata=metadata, **VERIFY)
 
 
 def groups_between(parquet: pq.ParquetFile, start: int, stop: int) -> tuple[list[int], int]:

@@ -228,6 +228,16 @@ def stamp_of(file: Place) -> tuple[int, int]:
     return file.stat().st_size, file.stat().st_mtime_ns
 
 
+def absolute(where: str) -> str:
+    """A path that means the same in every process; URLs, and the empty path of data in memory, stay as they are.
+
+    >>> absolute("s3://bucket/a"), absolute(""), absolute("/a/b")
+    ('s3://bucket/a', '', '/a/b')
+    """
+    found = place(where)
+    return str(found.absolute()) if where and isinstance(found, Path) else where
+
+
 def is_url(where: str) -> bool:
     """Whether this is a URL of an object store."""
     return isinstance(place(where), Store)
@@ -268,11 +278,11 @@ class Sink:
     """A writable object of a store that hashes and counts its bytes, so that they need not be read again."""
 
     def __init__(self, target: Store) -> None:
-        self._target, self._stream, self._hash = target, target.open("wb"), hashlib.sha256()
+        self.target, self._stream, self._hash = target, target.open("wb"), hashlib.sha256()
         self.bytes, self.closed = 0, False
 
     def write(self, body: Any) -> int:
-        with explained(self._target):
+        with explained(self.target):
             self._stream.write(body)
         self._hash.update(body)
         self.bytes += len(body)
@@ -289,12 +299,12 @@ class Sink:
 
     def close(self) -> None:
         self.closed = True
-        with explained(self._target):
+        with explained(self.target):
             self._stream.close()
 
     @property
     def name(self) -> str:
-        return self._target.name
+        return self.target.name
 
     @property
     def sha256(self) -> str:

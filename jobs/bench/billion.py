@@ -26,8 +26,9 @@ from pathlib import Path
 from typing import Any
 
 from distagg.dataset import Dataset
-from distagg.dataset.dataset import ChunkRef, read_groups
+from distagg.dataset.dataset import ChunkRef
 from distagg.dataset.expand import expand_dataset
+from distagg.dataset.verified import read_groups
 from distagg.engine.dask import local_cluster
 from distagg.engine.fitting.fit import fit
 from distagg.engine.progress import Meter

@@ -29,7 +29,7 @@ from typing import Any
 from goals import print_table
 
 from distagg.dataset import Dataset, write_dataset
-from distagg.dataset.dataset import read_groups
+from distagg.dataset.verified import read_groups
 from distagg.engine import runner as place
 from distagg.engine.dask import local_cluster
 from distagg.engine.rank import solve

@@ -16,6 +16,7 @@ import pytest
 from distagg.dataset.rankings import publish_directory, write_part
 from distagg.engine.rank_incremental import Earlier, Recipe
 from distagg.engine.read_rankings import read_rankings
+from distagg.storage.sealed import sealed
 from distagg.types import RANKINGS_TABLE
 
 
@@ -83,7 +84,7 @@ def test_directories_with_fits_beside_the_parts_are_read(ranked: Path, tmp_path:
         name = Path(file["path"]).name
         (tmp_path / name).write_bytes((ranked / file["path"]).read_bytes())
         file["path"] = name
-    (tmp_path / "manifest.json").write_text(json.dumps(body))
+    (tmp_path / "manifest.json").write_bytes(sealed(body))
     (tmp_path / "_SUCCESS").touch()
     assert read_rankings(tmp_path).equals(expected)
 

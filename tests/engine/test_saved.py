@@ -17,6 +17,8 @@ from distagg.errors import InputError, UsageError
 from distagg.models.crf.model import Crf
 from distagg.models.scorers.scorer import LambdaRank
 from distagg.models.trained import Trained
+from distagg.storage.atomic import digest
+from distagg.storage.sealed import sealed
 
 EXPERTS = ("google", "bing", "duck")
 
@@ -61,7 +63,13 @@ def test_the_directory_is_versioned_and_holds_no_pickle(saved: Path) -> None:
 
 def change(saved: Path, **changes: object) -> None:
     body = json.loads((saved / "manifest.json").read_text())
-    (saved / "manifest.json").write_text(json.dumps({**body, **changes}))
+    (saved / "manifest.json").write_bytes(sealed({**body, **changes}))
+
+
+def relist(saved: Path, name: str) -> None:
+    """Let the manifest hold the hash of a file as it is now."""
+    files = json.loads((saved / "manifest.json").read_text())["files"]
+    change(saved, files=[{**f, "sha256": digest(saved / name)} if f["path"] == name else f for f in files])
 
 
 @pytest.mark.parametrize(
@@ -86,6 +94,9 @@ def test_manifests_that_do_not_fit(saved: Path, changes: dict[str, object], said
 
 def test_experts_that_do_not_fit_the_weights(saved: Path) -> None:
     pq.write_table(pa.table({"expert": ["google", "bing"]}), saved / "experts.parquet")
+    with pytest.raises(InputError, match=r"experts.parquet: found another SHA-256"):
+        load_model(saved)
+    relist(saved, "experts.parquet")
     with pytest.raises(
         InputError, match=r"params.parquet: found expert_weights of shape \(3, 4\), expected 2 experts'"
     ):
@@ -96,6 +107,7 @@ def test_damaged_files(saved: Path) -> None:
     table = pq.read_table(saved / "params.parquet")
     shapes = pa.array([[7]] * len(table), pa.list_(pa.int64()))
     pq.write_table(table.set_column(1, "shape", shapes), saved / "params.parquet")
+    relist(saved, "params.parquet")
     with pytest.raises(InputError, match=r"params.parquet: found 0 numbers in curve, expected the shape \(7,\)"):
         load_model(saved)
     (saved / "params.parquet").write_bytes(b"PAR1")

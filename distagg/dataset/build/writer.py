@@ -26,17 +26,18 @@ from distagg.covariates import Covariate
 from distagg.dataset.build.block import BlockCounts, BlockTables, lists_schema, pairs_schema
 from distagg.dataset.build.intake import Progress, Regroup, RowSource
 from distagg.dataset.build.regroup import MEMORY_BYTES, no_progress, regroup
-from distagg.dataset.dataset import ITEMS_FILE
-from distagg.dataset.manifest import MANIFEST, Block, File, Kind, Manifest, Partition
+from distagg.dataset.manifest import EXPERTS_FILE, ITEMS_FILE, MANIFEST, Block, File, Kind, Manifest, Partition
+from distagg.dataset.verified import footer_hash
 from distagg.errors import DistaggError, InfrastructureError
 from distagg.storage.atomic import digest, scratch, staged_directory
+from distagg.storage.parquet import CHECKSUMS
 from distagg.storage.paths import Place, Sink, Store, place
 from distagg.types import PAIR_TIME, PAIRS_TABLE, QUERIES_TABLE
 
 BLOCK_ENTRIES = 1 << 17
 FILE_BLOCKS = 64
 
-_SHARED: dict[str, Any] = {"compression": "lz4", "write_statistics": False}
+_SHARED: dict[str, Any] = {"compression": "lz4", "write_statistics": False, **CHECKSUMS}
 _OPTIONS: dict[str, dict[str, Any]] = {
     "queries": {"use_dictionary": ["part", "label.list.element", "missed.list.element"]},
     "lists": {
@@ -234,7 +235,7 @@ class DatasetWriter:
 
     def write_about(self, users: pa.Table | None, ids: pa.Array | None, items: pa.Table | None) -> None:
         """Write the tables of experts and, if they have attributes, of items."""
-        self._about("experts.parquet", as_words(self._layout.experts), "expert", users)
+        self._about(EXPERTS_FILE, as_words(self._layout.experts), "expert", users)
         if items is not None and ids is not None:
             self._about(ITEMS_FILE, ids, "item", items)
 
@@ -295,8 +296,10 @@ def _sink(file: Place) -> Path | Sink:
 def _describe(written: Path | Sink, rows: int) -> File:
     """The manifest's entry for a file."""
     if isinstance(written, Sink):
-        return File(path=written.name, rows=rows, bytes=written.bytes, sha256=written.sha256)
-    return File(path=written.name, rows=rows, bytes=written.stat().st_size, sha256=digest(written))
+        size, sha256, footer = written.bytes, written.sha256, footer_hash(written.target)
+    else:
+        size, sha256, footer = written.stat().st_size, digest(written), footer_hash(written)
+    return File(path=written.name, rows=rows, bytes=size, sha256=sha256, footer=footer)
 
 
 def spread(histogram: Counter[int]) -> dict[str, int]:

@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from distagg.engine.saved import params_of, params_table
 from distagg.models import Params
 from distagg.storage.atomic import write_whole
+from distagg.storage.parquet import CHECKSUMS
 
 KEPT = 2
 _NAME = re.compile(r"round-(\d+)-([0-9a-f]{16})\.parquet")
@@ -83,7 +84,7 @@ class Checkpoints:
             return
         number, state = self.pending
         sink = io.BytesIO()
-        pq.write_table(params_table(state), sink)
+        pq.write_table(params_table(state), sink, **CHECKSUMS)
         body = sink.getvalue()
         self.folder.mkdir(parents=True, exist_ok=True)
         write_whole(self.folder / f"round-{number:08d}-{hashlib.sha256(body).hexdigest()[:16]}.parquet", body)

@@ -22,6 +22,7 @@ from distagg.engine.runner import InlineRunner, Runner, Work
 from distagg.errors import UsageError
 from distagg.models.scorers.features import FeatureSettings, feature_table
 from distagg.storage.atomic import staged_directory
+from distagg.storage.parquet import CHECKSUMS
 
 BINS = 24
 MOST_EXPERTS = 60  # with more, a chart of each expert's coverage is unreadable
@@ -153,6 +154,6 @@ def _write_task(chunk: Chunk, index: int, payload: tuple[Any, ...]) -> int:
     # Two workers may write the same part: a rename leaves a complete one.
     part = Path(folder) / f"part-{index:05d}.parquet"
     staging = part.with_name(f".{part.name}-{uuid.uuid4().hex[:8]}")
-    pq.write_table(table.replace_schema_metadata(about), staging)
+    pq.write_table(table.replace_schema_metadata(about), staging, **CHECKSUMS)
     os.replace(staging, part)
     return table.num_rows

@@ -22,6 +22,7 @@ from distagg.errors import UsageError
 from distagg.models import Model, Params, is_model, model_named
 from distagg.models.scorers.scorer import LambdaRank, Stagg
 from distagg.models.trained import MODES
+from distagg.storage.sealed import sealed
 
 
 def value(model: Model, params: Params, dataset: Dataset) -> float:
@@ -86,7 +87,7 @@ def test_the_command_line_and_saved_models_take_the_alias(
     saved = tmp_path / "model"
     assert main(["fit", "rankagg", str(planted), "-p", "rounds=1", "-o", str(saved)]) == 0
     manifest = json.loads((saved / "manifest.json").read_text(encoding="utf-8"))
-    (saved / "manifest.json").write_text(json.dumps(manifest | {"model": "rankagg"}), encoding="utf-8")
+    (saved / "manifest.json").write_bytes(sealed(manifest | {"model": "rankagg"}))
     assert load_model(saved).model == LambdaRank(rounds=1)  # as one that was saved under its own name
 
 

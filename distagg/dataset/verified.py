@@ -1,0 +1,179 @@
+"""Parquet files of datasets, models and rankings, checked when they are read.
+
+No flipped bit of a file goes unnoticed:
+
+- pages have checksums (CRC-32), which Arrow verifies as it reads them;
+- the footer has a hash, which the manifest holds;
+- headers of pages have neither. A changed header gives an error, or another number of values than the footer says, and
+  the numbers are compared.
+
+Files of earlier versions have no checksums and no hash of their footer, and are read without these checks. A file that
+is read whole can be checked by the SHA-256 of all its bytes, which the manifest has always held.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from distagg.arrow import as_numpy
+from distagg.errors import DistaggError, InfrastructureError, InputError
+from distagg.storage.parquet import VERIFY, open_parquet
+from distagg.storage.paths import Place, Store, explained, reason
+from distagg.types import Offsets
+
+TAIL = 8  # bytes behind the footer: its length, and Parquet's magic number
+FIRST_READ = 1 << 16  # bytes of a file's end that are read at once; most footers are shorter
+AGAIN = "the dataset is damaged; import it again"
+_UNREADABLE = (OSError, pa.ArrowException, ValueError, IndexError, KeyError, OverflowError)
+
+
+@dataclass(frozen=True, slots=True)
+class Footer:
+    """A footer: Arrow's metadata, and the number of rows, and of values of list columns, by row group."""
+
+    metadata: Any
+    rows: Offsets  # (G,)
+    values: dict[str, Offsets]  # by list column, (G,); an empty list counts as one value
+
+
+def read_groups(
+    file: Place, groups: Sequence[int] | None, columns: list[str] | None, footer: str = "", remedy: str = AGAIN
+) -> pa.Table:
+    """Read row groups (None: all) of a Parquet file; a damaged file is an InputError that names it.
+
+    ``footer`` is the hash of the footer that the manifest holds, or empty; ``remedy`` says what to do about damage.
+    """
+    try:
+        stored = known_footer(file, footer) if footer else None
+        with open_parquet(file, stored.metadata if stored is not None else None) as parquet:
+            known = stored if stored is not None else footer_of(parquet.metadata)
+            wanted = list(range(len(known.rows))) if groups is None else list(groups)
+            table = parquet.read_row_groups(wanted, columns=columns, use_threads=False)
+            _check_counts(table, known, wanted)
+            return table
+    except _UNREADABLE as error:
+        raise unreadable(file, error, remedy) from error
+
+
+def read_whole(file: Place, sha256: str, columns: list[str] | None = None, remedy: str = AGAIN) -> pa.Table:
+    """Read a Parquet file that has this SHA-256."""
+    try:
+        body = file.read_bytes()
+        if hashlib.sha256(body).hexdigest() != sha256:
+            raise InputError(str(file), found="another SHA-256", expected="that of the manifest", remedy=remedy)
+        with pq.ParquetFile(pa.BufferReader(body), **VERIFY) as parquet:
+            return parquet.read(columns, use_threads=False)
+    except _UNREADABLE as error:
+        raise unreadable(file, error, remedy) from error
+
+
+def footer_hash(file: Place) -> str:
+    """The hash of a file's footer, as the manifest holds it."""
+    return _hash(_footer_bytes(file))
+
+
+@functools.lru_cache(maxsize=16)
+def known_footer(file: Place, expected: str) -> Footer:
+    """The footer of a file, if it has the expected hash; kept for the file's other row groups."""
+    body = _footer_bytes(file)
+    if _hash(body) != expected:
+        raise OSError("its footer is not the one that was written")
+    return footer_of(pq.read_metadata(pa.BufferReader(body)))
+
+
+def footer_of(metadata: Any) -> Footer:
+    groups = [metadata.row_group(n) for n in range(metadata.num_row_groups)]
+    values: dict[str, list[int]] = {}
+    for group in groups:
+        for n in range(group.num_columns):
+            column = group.column(n)
+            name, dot, _ = column.path_in_schema.partition(".list.")
+            if dot:
+                values.setdefault(name, []).append(column.num_values)
+    counts = {name: np.array(counted) for name, counted in values.items()}
+    return Footer(metadata, np.array([group.num_rows for group in groups], dtype=np.int64), counts)
+
+
+def unreadable(file: Place, error: Exception, remedy: str) -> DistaggError:
+    """The error for a file that cannot be read: nothing to see from here, or a damaged file."""
+    if isinstance(file, Store):
+        known = reason(file, error)
+        if known is not None:
+            return known
+    elif isinstance(error, FileNotFoundError | NotADirectoryError | PermissionError):
+        if isinstance(error, PermissionError) or not file.parent.is_dir():
+            return unseen(file.parent)
+        return InputError(str(file), found="no such file", expected="the part that the manifest names", remedy=remedy)
+    return InputError(
+        str(file),
+        found=f"an unreadable Parquet file ({error})",
+        expected="the part that the manifest names",
+        remedy=remedy,
+    )
+
+
+def unseen(folder: Place) -> InfrastructureError:
+    """The error for data that this host cannot see."""
+    return InfrastructureError(
+        f"host {socket.gethostname()} cannot read {folder}; data must be readable at the same path on every host of a "
+        "cluster: put it on a shared file system or in an object store (s3://), then run again"
+    )
+
+
+def _check_counts(table: pa.Table, footer: Footer, groups: list[int]) -> None:
+    """Refuse a table with more or fewer values than the footer says."""
+    rows = int(footer.rows[groups].sum())
+    if len(table) != rows:
+        raise ValueError(f"{len(table)} rows, but its footer says {rows}")
+    for name in table.column_names:
+        if name not in footer.values or not pa.types.is_list(table[name].type):
+            continue
+        lengths = list_lengths(table[name])
+        values = int(lengths.sum()) + int((lengths == 0).sum())
+        expected = int(footer.values[name][groups].sum())
+        if values != expected:
+            raise ValueError(f"{values} values in column {name}, but its footer says {expected}")
+
+
+def list_lengths(column: pa.ChunkedArray) -> Offsets:
+    """The lengths of the lists of a column."""
+    pieces = [np.diff(as_numpy(piece.offsets)) for piece in column.chunks]
+    return pieces[0] if len(pieces) == 1 else np.concatenate([np.zeros(0, np.int32), *pieces])
+
+
+def _footer_bytes(file: Place) -> bytes:
+    if isinstance(file, Store):
+        with explained(file):
+            stream = file.filesystem.open_input_file(file.inside)
+        with stream:  # what it holds is the caller's to judge
+            return _from_end(stream, stream.size())
+    with file.open("rb") as opened:
+        return _from_end(opened, file.stat().st_size)
+
+
+def _from_end(stream: BinaryIO | Any, size: int) -> bytes:
+    """A file's footer, with its length and magic number."""
+    stream.seek(max(0, size - FIRST_READ))
+    end: bytes = stream.read()
+    if len(end) < TAIL or end[-4:] != b"PAR1":
+        raise OSError("it does not end as Parquet files do")
+    length = int.from_bytes(end[-8:-4], "little") + TAIL
+    if length > size:
+        raise OSError(f"its footer should have {length} bytes, more than the file")
+    if length > len(end):
+        stream.seek(size - length)
+        end = stream.read()
+    return end[-length:]
+
+
+def _hash(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()[:16]
