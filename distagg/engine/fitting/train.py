@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from distagg.dataset.chunk import Chunk
-from distagg.dataset.dataset import Dataset
+from distagg.dataset.dataset import CHUNK_ENTRIES, Dataset
 from distagg.engine.fitting.checkpoint import packed, saving_on_stop, unpacked
 from distagg.engine.fitting.learner import Goal, Training, goal_values, split_query
 from distagg.engine.progress import Progress, silent
@@ -47,7 +47,15 @@ def evaluate_candidates(
     return values_of(model, runner.map_reduce(todo.work, todo.refs, todo.reduce, progress))
 
 
-def judging(model: Model, candidates: list[Params], dataset: Dataset, goal: Goal, *, repeated: bool = True) -> Round:
+def judging(
+    model: Model,
+    candidates: list[Params],
+    dataset: Dataset,
+    goal: Goal,
+    *,
+    repeated: bool = True,
+    chunk_entries: int = CHUNK_ENTRIES,
+) -> Round:
     """The round that sums every candidate's metric; ``values_of`` turns the sums into means."""
     if split_query(dataset):
         raise UsageError(
@@ -56,7 +64,7 @@ def judging(model: Model, candidates: list[Params], dataset: Dataset, goal: Goal
     goal = goal.on(dataset)
     payload = (model, candidates, goal, highest_label(dataset.manifest))
     work = Work(_candidates_task, payload, ids=goal.protocol == "trec", repeated=repeated)
-    return Round(work, dataset.plan(), np.add)
+    return Round(work, dataset.plan(chunk_entries), np.add)
 
 
 def values_of(model: Model, total: np.ndarray | None) -> np.ndarray:
@@ -107,18 +115,21 @@ def train(model: Trained, data: Training) -> Params:
         curve = [float(point) for point in kept["curve"]]
         reached = int(kept["reached"][0])
         value = curve[reached - 1] if reached else value
-    ahead: Iterator[Any] = runner.rounds([_learning(state, train)])
+    # Training queries that serve for validation are planned and cached once: the same chunks, with the same columns.
+    chunk_entries = TRAIN_ENTRIES if judged is train else CHUNK_ENTRIES
+    ids = judged is train and data.goal.on(judged).protocol == "trec"
+    ahead: Iterator[Any] = runner.rounds([_learning(state, train, ids=ids)])
     with saving_on_stop(keeper):
         while not state.done and len(curve) - reached < model.patience:
-            state = _round(state, train, ahead, data.progress)
+            state = _round(state, train, ahead, data.progress, ids=ids)
             finite, now = all(np.isfinite(weights).all() for weights in state.weights.values()), -np.inf
             if finite:
                 params = model.after(best, state)
                 aligned = align_experts(model, params, train.experts, judged.experts)
                 # Validation does not wait for the next round, nor the next round for it: send both in one message.
                 last = model.mode == "serial" or state.done
-                validation = judging(model, [aligned], judged, data.goal)
-                ahead = runner.rounds([validation] if last else [validation, _learning(state, train)])
+                validation = judging(model, [aligned], judged, data.goal, chunk_entries=chunk_entries)
+                ahead = runner.rounds([validation] if last else [validation, _learning(state, train, ids=ids)])
                 now = float(values_of(model, next(ahead))[0])
             if now == -np.inf:
                 not_converged(
@@ -162,13 +173,15 @@ def expert_quality(data: Training) -> Floats:
     return np.asarray(weight / max(float(weight.sum()), np.finfo(float).tiny))
 
 
-def _round(state: TrainingState, dataset: Dataset, ahead: Iterator[Any], progress: Progress) -> TrainingState:
+def _round(
+    state: TrainingState, dataset: Dataset, ahead: Iterator[Any], progress: Progress, *, ids: bool = False
+) -> TrainingState:
     """One round: through all chunks one after the other (serial), or with the next sums from the workers."""
     refs = dataset.plan(TRAIN_ENTRIES)
     if state.model.mode == "serial":
         learned = 0
         for n, ref in enumerate(refs):
-            weights, count = next(run_span(Work(_learn_task, state, repeated=True), [ref], n))
+            weights, count = next(run_span(Work(_learn_task, state, ids=ids, repeated=True), [ref], n))
             state, learned = replace(state, weights=weights), learned + count
             progress(1)
         state = replace(state, round=state.round + 1)
@@ -185,8 +198,8 @@ def _round(state: TrainingState, dataset: Dataset, ahead: Iterator[Any], progres
     return state
 
 
-def _learning(state: TrainingState, dataset: Dataset) -> Round:
-    return Round(Work(_map_task, state.sent(), repeated=True), dataset.plan(TRAIN_ENTRIES), state.reduce)
+def _learning(state: TrainingState, dataset: Dataset, *, ids: bool = False) -> Round:
+    return Round(Work(_map_task, state.sent(), ids=ids, repeated=True), dataset.plan(TRAIN_ENTRIES), state.reduce)
 
 
 def _learn_task(chunk: Chunk, index: int, state: TrainingState) -> tuple[Params, int]:

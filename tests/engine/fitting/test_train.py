@@ -11,21 +11,24 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from distagg.dataset import Dataset, expanded
+from distagg.dataset import Dataset, expanded, write_dataset
 from distagg.dataset.chunk import Chunk
 from distagg.dataset.expand import expand_dataset
+from distagg.engine import runner as runners
 from distagg.engine.dask import DaskRunner
+from distagg.engine.fitting import train
 from distagg.engine.fitting.fit import fit
 from distagg.engine.fitting.learner import Goal
 from distagg.engine.fitting.train import evaluate_candidates
 from distagg.engine.progress import Progress, silent
 from distagg.engine.rank import solve
-from distagg.engine.runner import InlineRunner, Round
+from distagg.engine.runner import Cache, InlineRunner, Round
 from distagg.errors import UsageError
 from distagg.models import NotConvergedWarning
 from distagg.models.base import Params
 from distagg.models.crf.model import Crf
 from distagg.models.trained import MODES, Trained, TrainingState
+from distagg.sources.synthetic import SyntheticSource
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,3 +242,18 @@ def test_an_expanded_view_trains_and_ranks_as_the_copy(planted: Path, tmp_path: 
     assert found[0][0] == found[1][0]
     assert found[0][1].equals(found[1][1])
     assert len(found[0][0]) > 0
+
+
+@pytest.mark.parametrize("protocol", ["letor", "trec"])
+def test_training_queries_that_validate_are_planned_and_cached_once(
+    protocol: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_dataset(SyntheticSource(queries=40, shape="mq2008", seed=3), tmp_path / "data", block_entries=1 << 9)
+    dataset, cache = Dataset.open(tmp_path / "data"), Cache()
+    assert len(dataset.plan(1 << 10)) > len(dataset.plan())
+    monkeypatch.setattr(runners, "_cache", cache)
+    monkeypatch.setattr(train, "TRAIN_ENTRIES", 1 << 10)
+    fit(Votes(rounds=3, mode="average"), dataset, goal=Goal("map", protocol))
+    assert len(cache.held) == len(dataset.plan(1 << 10))
+    fit(Votes(rounds=3, mode="average"), dataset, valid=dataset.select(fold=(2, {0})), goal=Goal("map", protocol))
+    assert len(cache.held) > len(dataset.plan(1 << 10))
