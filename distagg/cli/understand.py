@@ -25,7 +25,7 @@ from distagg.engine.compare import evaluate_model
 from distagg.engine.fitting.fit import Goal
 from distagg.engine.inspect.attribution import explain
 from distagg.engine.inspect.describe import features_to
-from distagg.engine.inspect.quality import Quality, as_rows, drop_experts, judge_experts, weight_rows
+from distagg.engine.inspect.quality import Quality, as_rows, drop_experts, judge_experts, learning_curve, weight_rows
 from distagg.engine.inspect.quality import retrain as retrain_without
 from distagg.engine.progress import Meter
 from distagg.engine.runner import Runner
@@ -81,6 +81,7 @@ def experts_command(
             "goal": goal.metric,
             "experts": as_rows(qualities),
             "weights": weight_rows(fitted),
+            "curve": learning_curve(fitted),
         }
         if retrain and dataset is not None:
             result["retrained"] = _retrain(call, fitted, qualities, dataset, validation, goal, runner, retrain)

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from distagg.dataset.manifest import manifest_file
+from distagg.engine.inspect.quality import learning_curve, weight_rows
 from distagg.engine.read_rankings import read_rankings
+from distagg.engine.saved import load_model
 from distagg.errors import InputError
 from distagg.pipeline.folder import MEASURE, RunFolder, means_of, measured
 from distagg.pipeline.spec import Job, Step, make_job
@@ -107,6 +109,7 @@ def write_run_report(job: Job, folder: RunFolder) -> Path:
     for step, _ in _results(job, folder, *MEASURE):
         figures[step.name] = means_of(folder.output(step), step)
     tops = [top for step in job.steps if step.do == "rank" and folder.done(step) for top in _top(step, folder)]
+    fitted = [step for step in job.steps if step.do in ("fit", "tune") and folder.done(step)]
     run = {
         **status(folder.path),
         "job": job.to_dict(),
@@ -114,6 +117,7 @@ def write_run_report(job: Job, folder: RunFolder) -> Path:
         "figures": figures,
         "counted": how_counted(job, folder),
         "pages": pages,
+        "models": {step.name: _model(step, folder) for step in fitted},
         "boards": {name: f"output/{name}/board.html" for name in made},
         "rankings": tops,
         "notes": [n for step in job.steps for n in folder.notes(step)],
@@ -123,6 +127,13 @@ def write_run_report(job: Job, folder: RunFolder) -> Path:
     }
     write_report(run_report(run), folder.path / "report.html", overwrite=True)
     return folder.path / "report.html"
+
+
+def _model(step: Step, folder: RunFolder) -> dict[str, Any]:
+    """The model of a step, its weights and its learning curve, for pictures."""
+    fitted = load_model(folder.output(step))
+    about = {"model": fitted.model.name, "goal": step.values["goal"]}
+    return about | {"weights": weight_rows(fitted), "curve": learning_curve(fitted)}
 
 
 def how_counted(job: Job, folder: RunFolder) -> dict[str, str]:

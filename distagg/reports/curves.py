@@ -55,6 +55,25 @@ def clouds(series: Mapping[str, Points], *, x: Axis, y: Axis, title: str, desc: 
     return _drawn(series, x, y, title, desc, clouds=True)
 
 
+def training_curve(points: Points, kept: Points, *, x: Axis, y: Axis, title: str, desc: str = "") -> Markup:
+    """One thin curve without dots, but for large ones at the points ``kept``.
+
+    >>> training_curve([(1, 2), (2, 4)], [(2, 4)], x=Axis("round"), y=Axis("map"), title="t").count("<circle")
+    1
+    """
+    shown = [p for p in points if _fits(p[0], x) and _fits(p[1], y)]
+    ticks_x, ticks_y = x.ticks([p[0] for p in shown]), y.ticks([p[1] for p in shown])
+    left = 12.0 + max((advance(tick_text(tick)) for tick in ticks_y), default=0.0)
+    right, bottom = WIDTH - 14.0, HEIGHT - BOTTOM
+    across, up = Scale(ticks_x, x.log, left, right), Scale(ticks_y, y.log, bottom, TOP)
+    path = " ".join(f"{coordinate(across(a))},{coordinate(up(b))}" for a, b in thinned(shown, _MOST))
+    parts: list[Child] = [element("text", y.name, class_="tick", x=4, y=12)]
+    parts += _axes(ticks_x, ticks_y, across, up, left, right, bottom, x)
+    parts.append(element("polyline", class_="line-0", points=path))
+    parts += [element("circle", class_="line-1", cx=across(a), cy=up(b), r=4) for a, b in kept]
+    return picture(HEIGHT, title, desc, parts)
+
+
 def _drawn(series: Mapping[str, Points], x: Axis, y: Axis, title: str, desc: str, *, clouds: bool) -> Markup:
     kept = {name: [p for p in points if _fits(p[0], x) and _fits(p[1], y)] for name, points in series.items()}
     kept = {name: points for name, points in kept.items() if points}

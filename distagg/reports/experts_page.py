@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from distagg.reports.charts import Bar, bars, hinton
+from distagg.reports.curves import Axis, training_curve
 from distagg.reports.html import Markup, facts, figure, figures, folded, page, section, table
 from distagg.reports.terminal import render_table
 from distagg.reports.text import NOTHING, count, number, percent, plural, signed
@@ -61,6 +62,7 @@ def experts_report(result: Mapping[str, Any]) -> str:
             section("At a glance", facts(totals)),
             reliability_section(rows),
             section("Weights", hinton_figure(result.get("weights") or {}), note=WEIGHTS),
+            section("Training", learning_figure(result.get("curve") or {}, str(result.get("goal", "metric")))),
             section(
                 "Every expert",
                 table(_headings(result), _quality_rows(result)[:TABLED], label="Experts", left=(0, 1)),
@@ -120,6 +122,22 @@ def hinton_figure(weights: Mapping[str, Any]) -> Markup:
     omitted = len(weights["rows"]) - len(rows)
     more = f" The {omitted:,} experts with the smallest weights are omitted." if omitted else ""
     return figures([figure("Weights of experts", drawn, note=f"Blue above 0, brown below.{more}")])
+
+
+def learning_figure(curve: Mapping[str, Any], goal: str) -> Markup:
+    """The learning curve of a model that is trained in rounds, with a dot at the round whose weights are kept.
+
+    >>> learning_figure({"values": [0.41, 0.44, 0.43], "kept": 2}, "map").count("<polyline")
+    1
+    """
+    points = list(enumerate((100.0 * value for value in curve.get("values", ())), 1))
+    points = [(0, 100.0 * curve["start"]), *points] if "start" in curve else points
+    if not points:
+        return Markup("")
+    kept = [(a, b) for a, b in points if a == curve["kept"]]
+    drawn = training_curve(points, kept, x=Axis("round"), y=Axis(f"{goal} on validation queries, %"), title="Learning")
+    note = f"Weights of round {curve['kept']:,} of {len(curve['values']):,} are kept."
+    return figures([figure(f"{goal} after each round", drawn, note=note)])
 
 
 def _natural(name: str) -> list[str | int]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from distagg.reports.curves import Axis, clouds
 from distagg.reports.dataset_page import rankings_section
+from distagg.reports.experts_page import hinton_figure, learning_figure
 from distagg.reports.html import (
     Child,
     Markup,
@@ -126,6 +127,7 @@ def run_report(run: Mapping[str, Any]) -> str:
         section("Steps", _steps(run.get("steps") or ()), _anew(run.get("events") or ())),
         *changes_sections(run.get("changes")),
         *(_figures(name, models, run) for name, models in (run.get("figures") or {}).items()),
+        *(_fitted(name, model) for name, model in (run.get("models") or {}).items()),
         *(part for name, found in (run.get("scaling") or {}).items() for part in scaling_sections(name, found)),
         section("Boards", *(_board(name, link) for name, link in (run.get("boards") or {}).items())),
         rankings_section(run.get("rankings") or ()),
@@ -134,6 +136,15 @@ def run_report(run: Mapping[str, Any]) -> str:
     drivers = int(run.get("drivers") or 1)
     told = "in one go" if drivers == 1 else f"by {drivers} drivers, one after the other"
     return page(str(run.get("name", "Run")), f"Run · {told}", sections)
+
+
+def _fitted(name: str, model: Mapping[str, Any]) -> Markup:
+    """The learning curve and the weights of a fitted model; nothing for a model that has neither."""
+    pictures = [
+        learning_figure(model.get("curve") or {}, str(model["goal"])),
+        hinton_figure(model.get("weights") or {}),
+    ]
+    return section(f"Model of {name}: {model['model']}", *pictures)
 
 
 def _board(name: str, link: str) -> Markup:

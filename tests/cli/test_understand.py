@@ -49,7 +49,7 @@ def test_experts_draws_a_report(model: Path, tmp_path: Path, capsys: Capture) ->
     assert main(["experts", str(model), "--report", str(tmp_path / "r.html")]) == 0
     assert "useful (" in capsys.readouterr().out
     page = (tmp_path / "r.html").read_text()
-    assert page.count("<svg") == 1
+    assert page.count("<svg") == 2  # weights and the learning curve
     assert "good-0, log won: " in page
 
 

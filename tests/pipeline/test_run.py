@@ -51,6 +51,15 @@ def test_figures_on_training_queries_are_said_to_be_such(small: Path, capsys: py
     assert (Path("runs/told/latest") / "report.html").read_text().count("the model was trained on") == 1
 
 
+def test_the_report_draws_how_a_model_was_trained_and_its_weights(small: Path) -> None:
+    settings = {"rounds": 3, "validation": "given", "prior": 0.0}
+    steps = {"model": {"do": "fit", "model": "crf", "dataset": str(small), "settings": settings}}
+    assert main(["run", write({"name": "drawn", "steps": steps})]) == 0
+    report = (Path("runs/drawn/latest") / "report.html").read_text()
+    for told in ("Model of model: crf", "map after each round", "of 3 are kept", "Weights of experts"):
+        assert told in report, told
+
+
 def test_a_tuned_rule_ranks_and_its_held_out_figures_are_reported(
     small: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -109,6 +109,13 @@ def scaled() -> dict[str, Any]:
     }  # fmt: skip
 
 
+def trained() -> dict[str, Any]:
+    """The weights and the learning curve of a model."""
+    weights = {"columns": ["missing", "log won"], "rows": {f"engine-{n}": [0.1 * n, -0.5] for n in range(12)}}
+    values = (0.5 - 0.2 / np.arange(1, 90) ** 0.5 + 0.004 * np.sin(np.arange(1, 90))).tolist()
+    return {"weights": weights, "curve": {"values": values, "kept": 71, "start": 0.31}}
+
+
 def ran() -> str:
     items = [{"item": f"doc-{n}", "rank": n, "score": 1 / n, "label": n % 3} for n in range(1, 14)]
     return run_report(
@@ -125,6 +132,7 @@ def ran() -> str:
             "rankings": [{"query": f"q{n}", "model": "crf", "items": items} for n in range(4)],
             "job": {"name": "nightly", "steps": {"data": {"do": "import", "files": ["/data/" + "long/" * 30]}}},
             "changes": changed(),
+            "models": {"fitted": {"model": "crf", "goal": "map", **trained()}},
             "scaling": {"scaled": scaled()},
             "environment": {"python": "3.11"},
             "events": [{"event": "began", "at": n} for n in range(20)],

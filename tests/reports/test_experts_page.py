@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from itertools import pairwise
 from xml.etree import ElementTree
 
@@ -12,7 +13,13 @@ from hypothesis import strategies as st
 
 from distagg.reports import charts as svg
 from distagg.reports.charts import hinton
-from distagg.reports.experts_page import experts_report, explanation_report, explanation_text, quality_text
+from distagg.reports.experts_page import (
+    experts_report,
+    explanation_report,
+    explanation_text,
+    learning_figure,
+    quality_text,
+)
 from tests.reports.reading import Report
 
 HOSTILE = "<script>alert(1)</script>"
@@ -134,3 +141,15 @@ def test_nothing_to_draw() -> None:
     empty = {"query": "q", "model": "crf", "consensus": "rrf", "experts": [], "exact": True, "items": []}
     assert not Report(explanation_report([empty])).pictures
     assert "0 items" in explanation_text(empty)
+
+
+def test_a_learning_curve_shows_every_round_and_the_one_that_is_kept() -> None:
+    drawn = learning_figure({"values": [0.40, 0.45, 0.43], "kept": 2, "start": 0.35}, "map")
+    root = ElementTree.fromstring(re.search(r"<svg.*</svg>", drawn, flags=re.DOTALL).group())
+    (curve,) = root.iter("polyline")
+    (dot,) = root.iter("circle")
+    points = [tuple(map(float, point.split(","))) for point in curve.get("points").split()]
+    assert len(points) == 4
+    assert min(points, key=lambda point: point[1]) == (float(dot.get("cx")), float(dot.get("cy")))
+    assert "Weights of round 2 of 3 are kept." in drawn
+    assert learning_figure({}, "map") == ""

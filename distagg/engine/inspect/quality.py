@@ -192,19 +192,42 @@ def as_rows(qualities: list[Quality]) -> list[dict[str, Any]]:
 
 
 def weight_rows(fitted: Fitted) -> dict[str, Any]:
-    """The weights of a trained model by expert, for a chart; empty for other models.
+    """The weights of a model by expert, for a chart; empty for models without.
 
     Weights that all experts share, or that apply to unseen experts, have a row named ``all``.
     """
     model = fitted.model
     if not model.weight_names:
-        return {}
+        return _one_weight(fitted)
     rows: dict[str, list[float]] = {}
     for name in model.weight_names:
         value, names = fitted.params[name], fitted.experts if name.startswith("expert_") else ("all",)
         if value.size == len(names) * len(model.weight_columns):
             rows.update(zip(names, value.reshape(len(names), -1).tolist(), strict=True))
     return {"columns": list(model.weight_columns), "rows": rows}
+
+
+def _one_weight(fitted: Fitted) -> dict[str, Any]:
+    """The weights of a rule that has one for each expert; empty without."""
+    value = fitted.params.get("expert_weight")
+    if value is None or value.shape != (len(fitted.experts),):
+        return {}
+    return {
+        "columns": ["weight"],
+        "rows": {name: [float(one)] for name, one in zip(fitted.experts, value, strict=True)},
+    }
+
+
+def learning_curve(fitted: Fitted) -> dict[str, Any]:
+    """The metric on validation queries after each round of training, and the round that is kept; empty without rounds.
+
+    ``start`` is the value before the first round, if training starts from the quality of experts.
+    """
+    params = fitted.params
+    if "curve" not in params or not params["curve"].size:
+        return {}
+    start = {"start": float(params["start"][0])} if "start" in params else {}
+    return {"values": params["curve"].tolist(), "kept": int(params["round"][0]), **start}
 
 
 def _typical(values: Floats) -> float:
