@@ -6,7 +6,36 @@ A message says what was found, where, what was expected and what to do about it.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
+
+FOUND, MESSAGE = 200, 1000  # characters of what was found in a file, and of a message on one line
+# What would move the cursor, end the line, or hide or reverse the text around it: control characters, halves of
+# surrogate pairs, separators of lines, and marks of direction.
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
+
+
+def escaped(text: str, *, lines: bool = False) -> str:
+    """The text with control characters as escapes, for terminals and logs; ``lines`` keeps the ends of lines.
+
+    >>> print(escaped("a\\x1b[2J"))
+    a\\x1b[2J
+    """
+    return _CONTROL.sub(lambda one: one[0] if lines and one[0] == "\n" else ascii(one[0])[1:-1], text)
+
+
+def one_line(text: str) -> str:
+    """A message on one line, without control characters, cut at ``MESSAGE`` characters."""
+    return escaped(cut(" ".join(line.strip() for line in text.splitlines()), MESSAGE))
+
+
+def cut(text: str, most: int) -> str:
+    """The text, or its beginning and dots.
+
+    >>> cut("abcdefgh", 5), cut("abc", 5)
+    ('abcde...', 'abc')
+    """
+    return text if len(text) <= most else f"{text[:most]}..."
 
 
 class DistaggError(Exception):
@@ -32,6 +61,7 @@ class InputError(DistaggError):
 
     def __init__(self, file: str, *, found: str, expected: str, line: int | None = None, remedy: str = "") -> None:
         where = f"{file}:{line}" if line is not None else str(file)
+        found = cut(found, FOUND)
         super().__init__(f"{where}: found {found}, expected {expected}" + (f"; {remedy}" if remedy else ""))
         self.file, self.line = str(file), line
         self.found, self.expected, self.remedy = found, expected, remedy

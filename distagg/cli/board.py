@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from distagg.cli.commands import Call, command, option, say
-from distagg.cli.options import PLAIN_DATA, Data, step_options, within
+from distagg.cli.options import PLAIN_DATA, SAFE_CSV, Data, step_options, within
 from distagg.engine.leaderboard import as_json, board_model, boards, boards_by, refuse_empty
 from distagg.errors import UsageError
 from distagg.pipeline.boards import write_board, write_table
@@ -33,6 +33,7 @@ SHOWN_BOARDS = 5
     *step_options(
         "board", "model", "scale", "anchor", "level", "settings", "min_battles", "query", "since", "until", "by"
     ),
+    SAFE_CSV,
     examples=(
         "distagg board battles.csv -o board.html",
         "distagg board battles.parquet --anchor gpt-4:1200 -o board.html -o board.csv --matrix chances.csv",
@@ -56,6 +57,7 @@ def board_command(
     since: str | None,
     until: str | None,
     by: str | None,
+    safe_csv: bool,
 ) -> None:
     _refuse_files(outputs, matrix)
     if min_battles < 0:
@@ -76,10 +78,10 @@ def board_command(
             over_time = boards_by(made, dataset, by, query=found[0].query, min_battles=min_battles, runner=runner)
     values = as_json(found, over_time)
     for output in outputs:
-        write_board(output, found, over_time, values, str(data))
+        write_board(output, found, over_time, values, str(data), safe_csv=safe_csv)
         say(f"wrote {output}")
     if matrix:
-        write_table(matrix, found[0].matrix)
+        write_table(matrix, found[0].matrix, safe_csv=safe_csv)
         say(f"wrote {matrix}")
     texts = []
     for board in values["boards"][:SHOWN_BOARDS]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import distagg
-from distagg.errors import UsageError, unknown
+from distagg.errors import UsageError, escaped, unknown
 
 if TYPE_CHECKING:
     from distagg.engine.runner import Runner
@@ -119,7 +119,8 @@ def run_in(workers: int | None, scheduler: str | None) -> Iterator[Runner]:
 
 
 def say(text: str) -> None:
-    print(text, file=sys.stderr)
+    """Print a message on stderr; names from files cannot change the terminal."""
+    print(escaped(text, lines=True), file=sys.stderr)
 
 
 PATH = click.Path()  # text for which shells complete names of files

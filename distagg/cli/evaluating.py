@@ -26,6 +26,7 @@ from distagg.cli.options import (
     goal_options,
     is_dataset,
     matching,
+    names_of,
     refuse_unlabelled,
     step_options,
 )
@@ -250,7 +251,9 @@ def compare_command(
     _refuse_result(output)
     dataset = data.open()
     refuse_unlabelled(data, dataset)
-    names = [known_name(name) for name in models.split(",")] if models else all_models(dataset, folds)
+    names = (
+        all_models(dataset, folds) if models is None else [known_name(name) for name in names_of(models, "--models")]
+    )
     by_model: dict[str, dict[str, str]] = {}
     for key, value in settings.items():
         model, dot, name = key.partition(".")

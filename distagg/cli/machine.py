@@ -52,16 +52,16 @@ def warm_command(call: Call, models: tuple[str, ...]) -> None:
 @command(
     "certificates",
     Argument("folder", metavar="FOLDER", help="the folder to create; DASK_CONFIG=FOLDER uses it"),
-    option("--hosts", metavar="a,b,...", default="", help="host names and addresses in the certificate"),
+    option("--hosts", metavar="a,b,...", help="host names and addresses in the certificate"),
     option("--days", type=int, default=365, metavar="N", help="days of validity (default 365)"),
     option("--at", metavar="PATH", help="path to which FOLDER will be copied on the hosts (default: FOLDER)"),
     cluster=False,
     examples=("distagg certificates certificates --hosts node-1.example,node-2.example",),
 )
-def certificates_command(call: Call, folder: str, hosts: str, days: int, at: str | None) -> None:
+def certificates_command(call: Call, folder: str, hosts: str | None, days: int, at: str | None) -> None:
     from distagg.engine.certificates import make_certificates
 
-    names = [host for host in hosts.split(",") if host]
+    names = [] if hosts is None else [host.strip() for host in hosts.split(",")]
     make_certificates(local(folder, "certificates"), names, days=days, at=at)
     call.show(
         {"folder": folder, "hosts": names, "days": days},

@@ -28,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _open_standard_streams()
         _watch_signals()
         return _run(words)
-    except (Exception, KeyboardInterrupt) as error:
+    except BaseException as error:  # also those that some extension modules raise in a panic
         if debug:
             _print_traceback(error)
         return _explain(error)
@@ -41,13 +41,18 @@ def _run(words: list[str]) -> int:
     import click
 
     from distagg.cli.commands import DISTAGG
-    from distagg.errors import NotConvergedWarning
+    from distagg.errors import NotConvergedWarning, one_line
+
+    class _OneLine(logging.Formatter):
+        def format(self, record: logging.LogRecord) -> str:
+            return one_line(super().format(record))
 
     if "_DISTAGG_COMPLETE" in os.environ:  # set by the script that 'distagg --help' names
         from click.shell_completion import shell_complete
 
         return shell_complete(DISTAGG, {}, "distagg", "_DISTAGG_COMPLETE", os.environ["_DISTAGG_COMPLETE"])
     talk = logging.StreamHandler(sys.stderr)
+    talk.setFormatter(_OneLine())
     log = logging.getLogger("distagg")
     log.addHandler(talk)
     log.setLevel(logging.INFO)
@@ -66,21 +71,23 @@ def _run(words: list[str]) -> int:
         log.removeHandler(talk)
     unfinished = dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, NotConvergedWarning))
     for message in unfinished:
-        _say(f"warning: {message}")
+        _say(one_line(f"warning: {message}"))
     return 1 if unfinished else 0
 
 
 def _explain_usage(error: click.UsageError) -> int:
     """Print on stderr how the command is called and what was wrong; returns the exit code."""
+    from distagg.errors import one_line
+
     if error.ctx is not None:
         _say(f"{error.ctx.get_usage()}\nhelp: {error.ctx.command_path} --help", "")
-    _say(error.format_message())
+    _say(one_line(error.format_message()))
     return 2
 
 
 def _explain(error: BaseException) -> int:
     """Print on stderr what ended the command; returns the exit code."""
-    from distagg.errors import DistaggError
+    from distagg.errors import FOUND, DistaggError, cut, one_line
 
     if (
         isinstance(error, KeyboardInterrupt) or _signals
@@ -88,19 +95,18 @@ def _explain(error: BaseException) -> int:
         _say("interrupted; no incomplete output was left")
         return 143 if signal.SIGTERM in _signals else 130
     if isinstance(error, DistaggError):
-        _say(str(error))
+        _say(one_line(str(error)))
         return error.exit_code
     if isinstance(error, BrokenPipeError) and _stdout_is_broken():
         return 0  # the reader of the pipe has read enough
     if isinstance(error, MemoryError):
-        _say(f"out of memory ({error or 'no details'}); use smaller chunks or fewer workers, then run again")
+        _say(one_line(f"out of memory ({error or 'no details'}); use smaller chunks or fewer workers, then run again"))
         return 4
     if isinstance(error, OSError):
-        _say(f"{error}; free space or fix the path, then run again")
+        _say(one_line(f"{error}; free space or fix the path, then run again"))
         return 4
-    message = " ".join(str(error).split()) or "no message"
-    what = f"{type(error).__name__}: {message}"
-    _say(f"this is a bug in distagg: {what}; --debug or DISTAGG_DEBUG=1 prints the traceback")
+    what = cut(f"{type(error).__name__}: {str(error) or 'no message'}", FOUND)
+    _say(one_line(f"this is a bug in distagg: {what}; --debug or DISTAGG_DEBUG=1 prints the traceback"))
     return BUG
 
 
@@ -132,8 +138,10 @@ def _print_traceback(error: BaseException) -> None:
 
 
 def _say(text: str, prefix: str = "distagg: ") -> None:
+    from distagg.errors import escaped
+
     try:
-        print(f"{prefix}{text}", file=sys.stderr)
+        print(escaped(f"{prefix}{text}", lines=True), file=sys.stderr)
     except OSError:  # stderr is closed; the exit code still tells the error
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 

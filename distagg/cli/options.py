@@ -46,6 +46,14 @@ def columns_of(ctx: click.Context, param: click.Parameter, text: str | None) -> 
     return columns
 
 
+def names_of(text: str, option: str) -> list[str]:
+    """The names ``a,b,...`` of an option; refuses an empty one."""
+    names = text.split(",")
+    if not all(name.strip() for name in names):
+        raise UsageError(f"{option}: found {text!r}, expected names separated by commas, such as rrf,borda")
+    return names
+
+
 @dataclass(frozen=True)
 class Data:
     """The data of a command: a dataset, or source files that are read into memory."""
@@ -268,5 +276,10 @@ RESULT = option(
     help="write the output of --json to a new file, with the values of every query",
 )
 REPORT = option("--report", metavar="FILE.html", help="write a self-contained page")
+SAFE_CSV = flag(
+    "--safe-csv",
+    help="in CSV, write an apostrophe before text that begins with = + - @ or a tab, which a spreadsheet would run as "
+    "a formula",
+)
 ALLOW_UNSEEN = step_options("rank", "allow_unseen")[0]
 SHORTCUTS = step_options("rank", "depth", "weights")

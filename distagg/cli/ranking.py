@@ -17,6 +17,7 @@ from distagg.cli.options import (
     DATA,
     GOAL,
     MODEL_OR_FITTED,
+    SAFE_CSV,
     Completion,
     Data,
     complete_model,
@@ -159,6 +160,7 @@ def _tried_table(tried: list[dict[str, Any]], metric: str) -> str:
         help="write a page with the top and bottom of the first query's ranking, its uncertainty, and the reliability "
         "of experts",
     ),
+    SAFE_CSV,
     ALLOW_UNSEEN,
     examples=(
         "distagg rank rrf bm25.run dense.run --weights dense:2 --top 100 > fused.run",
@@ -188,6 +190,7 @@ def rank_command(
     completion: Completion,
     experts: str | None,
     report: str | None,
+    safe_csv: bool,
     allow_unseen: bool,
     **columns: Any,
 ) -> None:
@@ -210,7 +213,7 @@ def rank_command(
     learned: list[pa.Table] = []
     with call.runner() as runner, metered("rank", len(dataset.plan())) as progress:
         ready, params = ready_model(call, model, settings, data, dataset, runner, allow_unseen=allow_unseen)
-        worth = _reliabilities(ready, params, dataset, experts)
+        worth = _reliabilities(ready, params, dataset, experts, safe_csv=safe_csv)
         through = completion.fit(dataset, call.seed, runner)
         options: dict[str, Any] = {"shown": shown, "through": through, "runner": runner, "progress": progress}
         options["learned"] = learned
@@ -223,11 +226,11 @@ def rank_command(
                 if len(worth):
                     print("\n" + reliability_text(worth.to_pylist()))
             else:
-                _print_lines(tables, fmt or _format_of_pipe(dataset, shown), ready.name)
+                _print_lines(tables, _safe(fmt or _format_of_pipe(dataset, shown), safe_csv), ready.name)
             say_coefficients(learned)
             return
         fmt = fmt or SUFFIXES.get(target.suffix, "parquet")
-        rows = rank_to(target, ready, params, dataset, fmt=fmt, **options)
+        rows = rank_to(target, ready, params, dataset, fmt=_safe(fmt, safe_csv), **options)
     coefficients = say_coefficients(learned)
     if report:
         _report_ranking(target, ready.name, report, worth, coefficients)
@@ -237,7 +240,7 @@ def rank_command(
     call.show(about, note=f"ranked {rows:,} items with {ready.name}: {target}")
 
 
-def _reliabilities(model: Model, params: Params, dataset: Dataset, target: str | None) -> pa.Table:
+def _reliabilities(model: Model, params: Params, dataset: Dataset, target: str | None, *, safe_csv: bool) -> pa.Table:
     """The table about experts, written to a file if one is named; refuses that for models that learn no reliability."""
     worth = expert_table(model, params, dataset.experts)
     if target is None:
@@ -248,7 +251,8 @@ def _reliabilities(model: Model, params: Params, dataset: Dataset, target: str |
         )
     file = place(target)
     with staged_file(file) as staging:
-        staging.write_bytes(as_csv(worth, header=True) if file.suffix == ".csv" else as_parquet(worth))
+        is_csv = file.suffix == ".csv"
+        staging.write_bytes(as_csv(worth, header=True, safe=safe_csv) if is_csv else as_parquet(worth))
     say(f"wrote the reliability of {len(worth):,} experts: {file}")
     return worth
 
@@ -275,6 +279,10 @@ def _refuse_formats(target: Place | None, fmt: Format | None, report: str | None
         raise UsageError("--report needs columns that TREC runs do not have; write parquet or csv")
 
 
+def _safe(fmt: Format, safe_csv: bool) -> Format:
+    return "safe-csv" if safe_csv and fmt == "csv" else fmt
+
+
 def _format_of_pipe(dataset: Dataset, shown: Shown) -> Format:
     """The format on stdout: TREC runs if the data are runs; CSV for other data, and for columns that runs lack."""
     return "trec" if dataset.manifest.source == "trec" and not shown.columns else "csv"
@@ -283,7 +291,7 @@ def _format_of_pipe(dataset: Dataset, shown: Shown) -> Format:
 def _print_lines(tables: Iterator[pa.Table], fmt: Format, tag: str) -> None:
     """Print all lines, chunk by chunk."""
     for number, table in enumerate(tables):
-        lines = as_csv(table, header=number == 0) if fmt == "csv" else as_trec(table, tag)
+        lines = as_trec(table, tag) if fmt == "trec" else as_csv(table, header=number == 0, safe=fmt == "safe-csv")
         sys.stdout.write(lines.decode())
 
 

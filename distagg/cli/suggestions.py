@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from distagg.cli.commands import Call, command, option, say
-from distagg.cli.options import PLAIN_DATA, Data
+from distagg.cli.options import PLAIN_DATA, SAFE_CSV, Data
 from distagg.dataset.rankings import as_csv
 from distagg.reports.terminal import render_table
 from distagg.storage.atomic import staged_file
@@ -24,13 +24,14 @@ SHOWN = 20  # suggestions on a terminal
         metavar="FILE.csv",
         help="the file to create; default: print CSV on stdout, on a terminal a table of the first ones",
     ),
+    SAFE_CSV,
     cluster=False,
     examples=(
         "distagg suggest battles.csv -n 100",
         "distagg suggest battles -n 50 -o ask-next.csv",
     ),
 )
-def suggest_command(call: Call, data: Data, number: int, output: str | None) -> None:
+def suggest_command(call: Call, data: Data, number: int, output: str | None, safe_csv: bool) -> None:
     from distagg.engine.suggest import suggest
 
     table = suggest(data.open(), number)
@@ -39,7 +40,7 @@ def suggest_command(call: Call, data: Data, number: int, output: str | None) -> 
         say(f"found only {len(rows):,} pairs of items to suggest")
     if output:
         with staged_file(place(output)) as file:
-            file.write_bytes(as_csv(table, header=True))
+            file.write_bytes(as_csv(table, header=True, safe=safe_csv))
         call.show({"suggestions": rows}, note=f"wrote {len(rows):,} suggestions: {output}")
     elif call.json:
         call.show({"suggestions": rows}, "")
@@ -50,7 +51,7 @@ def suggest_command(call: Call, data: Data, number: int, output: str | None) -> 
         if len(rows) > SHOWN:
             say(f"the first {SHOWN} of {len(rows):,}; for all: '-o FILE.csv' or '| cat'")
     else:
-        sys.stdout.write(as_csv(table, header=True).decode())
+        sys.stdout.write(as_csv(table, header=True, safe=safe_csv).decode())
 
 
 def _shown(value: object) -> str:

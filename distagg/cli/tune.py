@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from distagg.cli.commands import Call, command, option, say
-from distagg.cli.options import DATA, Data, step_options
+from distagg.cli.options import DATA, Data, names_of, step_options
 from distagg.engine.export import PRODUCTS
 from distagg.engine.fitting.folds import count_folds
 from distagg.engine.fitting.tune import Tuned, tune
@@ -45,12 +45,12 @@ def tune_command(
         refuse_existing(place(output))
     dataset = data.open()
     first, *more = metrics or ("ndcg@10",)
-    others = beside.split(",") if beside else []
-    fits = len(models.split(",")) + len(others) * count_folds(folds)
+    rules, others = names_of(models, "--models"), [] if beside is None else names_of(beside, "--beside")
+    fits = len(rules) + len(others) * count_folds(folds)
     with call.runner() as runner, metered("tune, rules and fits", fits) as progress:
         tuned = tune(
             dataset,
-            models.split(","),
+            rules,
             folds=folds,
             metric=first,
             metrics=more,

@@ -32,7 +32,7 @@ from distagg.storage.paths import Place, Store, explained
 from distagg.storage.sealed import sealed
 from distagg.types import RANKINGS_TABLE, SCHEMA_VERSION
 
-Format = Literal["parquet", "trec", "csv"]
+Format = Literal["parquet", "trec", "csv", "safe-csv"]
 FORMATS: tuple[Format, ...] = ("parquet", "trec", "csv")
 RANKINGS_FORMAT = "distagg-rankings"
 RANK_AGAIN = "the rankings are damaged; rank again"
@@ -81,7 +81,7 @@ def write_part(
     if fmt == "parquet":
         body = as_parquet(table, ["query", "status"])
     else:
-        body = as_csv(table, header=False) if fmt == "csv" else as_trec(table, tag)
+        body = as_trec(table, tag) if fmt == "trec" else as_csv(table, header=False, safe=fmt == "safe-csv")
     ranking = _write_attempt(folder, f"part-{index:05d}", body, len(table))
     written_fits = None
     if fits is not None and fmt == "parquet":
@@ -141,7 +141,7 @@ def publish_file(folder: Place, parts: Iterable[RankedPart], target: Place, fmt:
     """Join the accepted attempts into one file."""
     parts = list(parts)
     with explained(target), target.open("wb") as out:
-        if fmt == "csv":
+        if fmt != "trec":
             names = parts[0].columns if parts else RANKINGS_TABLE.names
             out.write((",".join(names) + "\n").encode())
         for part in parts:
@@ -184,14 +184,30 @@ def _blanks(words: pa.StringArray) -> bool:
     return bool((_bytes(words) <= ord(" ")).any())
 
 
-def as_csv(table: pa.Table, *, header: bool) -> bytes:
+def as_csv(table: pa.Table, *, header: bool, safe: bool = False) -> bytes:
+    """Rows as CSV; with ``safe``, text that a spreadsheet would run as a formula begins with an apostrophe.
+
+    >>> as_csv(pa.table({"item": ["=1+1", "b"], "score": [-1.5, 2.0]}), header=False, safe=True)
+    b"'=1+1,-1.5\\nb,2.0\\n"
+    """
     sink = io.StringIO(newline="")
     writer = csv.writer(sink, lineterminator="\n")
     if header:
         writer.writerow(table.column_names)
     columns = [_shortest(column) if pa.types.is_floating(column.type) else column for column in table.columns]
+    if safe:
+        columns = [
+            _harmless(own) if pa.types.is_string(named.type) else own
+            for own, named in zip(columns, table.columns, strict=True)
+        ]
     writer.writerows(zip(*(column.to_pylist() for column in columns), strict=True))
     return sink.getvalue().encode()
+
+
+def _harmless(words: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Words that no spreadsheet takes for a formula."""
+    formula = pc.match_substring_regex(words, r"^[=+\-@\t\r]")
+    return pc.if_else(formula, pc.binary_join_element_wise(as_scalar("'"), words, as_scalar("")), words)
 
 
 def _shortest(column: pa.ChunkedArray) -> pa.Array:

@@ -7,6 +7,7 @@ certificate later. The folder is a Dask configuration folder: a process only nee
 
 from __future__ import annotations
 
+import ipaddress
 import re
 import subprocess
 import uuid
@@ -15,13 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from distagg.engine.dask import SETTINGS
-from distagg.errors import InfrastructureError, UsageError
+from distagg.errors import InfrastructureError, UsageError, cut
 from distagg.storage.atomic import staged_directory
 
 CONFIGURATION = "distagg.yaml"
 CURVE = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes"
-HOST = re.compile(r"[A-Za-z0-9*]([A-Za-z0-9.-]*[A-Za-z0-9])?$")
-ADDRESS = re.compile(r"[0-9.]+$|[0-9A-Fa-f:]*:[0-9A-Fa-f:.]*$")
+MOST_DAYS = 3650
+_LABEL = r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+_HOST = re.compile(rf"(\*\.)?{_LABEL}(\.{_LABEL})*")
+_ADDRESS = re.compile(r"[0-9.]+|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
 
 
 def make_certificates(folder: Path, hosts: Sequence[str] = (), *, days: int = 365, at: str | None = None) -> None:
@@ -29,9 +32,9 @@ def make_certificates(folder: Path, hosts: Sequence[str] = (), *, days: int = 36
 
     Dask checks who signed a certificate, not the host names in it; ``hosts`` are for programs that check them.
     """
-    if days < 1:
-        raise UsageError(f"--days: found {days}, expected a whole number of at least 1")
-    names = [_alternative(host) for host in hosts]
+    if not 1 <= days <= MOST_DAYS:
+        raise UsageError(f"--days: found {days}, expected a whole number from 1 to {MOST_DAYS}")
+    names = [alternative_name(host) for host in hosts]
     with staged_directory(folder) as staging:
         staging.chmod(0o700)
         usage = "extendedKeyUsage=serverAuth,clientAuth\n"
@@ -64,12 +67,20 @@ def configuration(folder: str) -> str:
     return yaml.safe_dump(nested)
 
 
-def _alternative(host: str) -> str:
-    if ADDRESS.match(host):
-        return f"IP:{host}"
-    if not HOST.match(host):
-        raise UsageError(f"--hosts: found '{host}', expected host names or addresses separated by commas")
-    return f"DNS:{host}"
+def alternative_name(host: str) -> str:
+    """A host name or address as certificates name it; a UsageError for anything else.
+
+    >>> alternative_name("node-1.example"), alternative_name("::1")
+    ('DNS:node-1.example', 'IP:::1')
+    """
+    if _ADDRESS.fullmatch(host):
+        try:
+            return f"IP:{ipaddress.ip_address(host)}"
+        except ValueError:
+            pass
+    elif _HOST.fullmatch(host) and len(host) <= 253:
+        return f"DNS:{host}"
+    raise UsageError(f"--hosts: found '{cut(host, 80)}', expected host names or addresses separated by commas")
 
 
 def _openssl(folder: Path, words: str, *last: str) -> None:

@@ -46,6 +46,7 @@ T = TypeVar("T")
 NO_WORKERS_SECONDS = 60.0
 POLL_SECONDS = 1.0
 LONG_ROUND_SECONDS = 2.0  # the cost of tasks, tens of milliseconds, is small beside it
+WORKERS_PER_CORE = 16  # at most, of a local cluster
 SPANS_PER_THREAD = 4  # of a single pass: small enough to balance, large enough to hide the scheduler's overhead
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 SETTINGS = {
@@ -206,8 +207,12 @@ def local_cluster(workers: int) -> Iterator[DaskRunner]:
     import dask
     from distributed import Client, LocalCluster
 
-    if workers < 1:
-        raise UsageError(f"--workers: found {workers}, expected a whole number of at least 1")
+    most = WORKERS_PER_CORE * (os.cpu_count() or 1)
+    if not 1 <= workers <= most:
+        raise UsageError(
+            f"--workers: found {workers}, expected a whole number from 1 to {most}, {WORKERS_PER_CORE} for each core "
+            "of this machine"
+        )
     with (
         dask.config.set(SETTINGS),
         LocalCluster(
@@ -226,13 +231,19 @@ def local_cluster(workers: int) -> Iterator[DaskRunner]:
 
 def _refuse_unreadable_certificates(address: str) -> None:
     """Refuse certificates that are missing or no certificates: Dask would try to connect until it times out."""
+    from ssl import cert_time_to_seconds
+
     from distributed import Security
 
     security = Security()
     files = security.get_tls_config_for_role("client")
     try:
-        if security.get_connection_args("client")["ssl_context"] is None:
+        context = security.get_connection_args("client")["ssl_context"]
+        if context is None:
             raise OSError("the settings name no certificate of clients")
+        ended = [ca["notAfter"] for ca in context.get_ca_certs() if cert_time_to_seconds(ca["notAfter"]) < time.time()]
+        if ended:
+            raise OSError(f"they expired on {ended[0]}")
     except OSError as error:  # includes those of ssl
         missing = [str(file) for file in files.values() if isinstance(file, str) and not os.path.isfile(file)]
         found = f"no {', '.join(missing)}" if missing else f"certificates that cannot be used ({error})"

@@ -18,7 +18,13 @@ from distagg.storage.paths import place
 
 
 def write_board(
-    output: str, found: list[Board], over_time: list[tuple[str, Board]], values: dict[str, Any], source: str
+    output: str,
+    found: list[Board],
+    over_time: list[tuple[str, Board]],
+    values: dict[str, Any],
+    source: str,
+    *,
+    safe_csv: bool = False,
 ) -> None:
     """Write boards by the ending of the file: .html, .csv, .parquet or .json."""
     suffix = place(output).suffix.lower()
@@ -31,7 +37,7 @@ def write_board(
         tables = [board.table for board in found]
         if over_time:
             tables = [_dated(board.table, period) for period, board in [("all", found[0]), *over_time]]
-        write_table(output, pa.concat_tables(tables))
+        write_table(output, pa.concat_tables(tables), safe_csv=safe_csv)
 
 
 def _dated(table: pa.Table, period: str) -> pa.Table:
@@ -39,11 +45,11 @@ def _dated(table: pa.Table, period: str) -> pa.Table:
     return table.add_column(0, "period", pa.array([period] * len(table), pa.string()))
 
 
-def write_table(output: str, table: pa.Table) -> None:
+def write_table(output: str, table: pa.Table, *, safe_csv: bool = False) -> None:
     """Write a table as CSV or Parquet, by the ending of the file."""
     with staged_file(place(output)) as staging:
         is_csv = place(output).suffix.lower() == ".csv"
-        staging.write_bytes(as_csv(table, header=True) if is_csv else as_parquet(table))
+        staging.write_bytes(as_csv(table, header=True, safe=safe_csv) if is_csv else as_parquet(table))
 
 
 def contents(found: list[Board], values: dict[str, Any], source: str) -> dict[str, Any]:

@@ -124,6 +124,7 @@ def drive(
     key = resume_key(job)
     path = target if target is not None else Path(job.runs) / job.name / short(key)
     folder = RunFolder(path)
+    _refuse_links(folder)
     _refuse_other(folder, key)
     among = point or target is None
     path.mkdir(parents=True, exist_ok=True)
@@ -144,15 +145,24 @@ def drive(
     return folder
 
 
+def _refuse_links(folder: RunFolder) -> None:
+    """Refuse a run directory, or a folder or file of it, that is a symbolic link: runs write and delete in them."""
+    inside = [*folder.path.iterdir(), *folder.path.glob("*/*")] if folder.path.is_dir() else []
+    for path in (folder.path, *inside):
+        if path.is_symlink():
+            remedy = f"give {path.resolve()} itself" if path == folder.path else "remove the link"
+            raise UsageError(f"{path} is a symbolic link, which runs do not follow; {remedy}")
+
+
 def _refuse_other(folder: RunFolder, key: dict[str, Any]) -> None:
     """Refuse a folder that is not a run directory, or that belongs to a different job."""
     if folder.begun:
         lines = difference(folder.read("key.json"), key)
         if lines:
             raise UsageError(
-                f"{folder.path} was created by a different job; cannot resume:\n  "
-                + "\n  ".join(lines)
-                + "\nundo these changes, or run the job in another directory"
+                f"{folder.path} was created by a different job; cannot resume; "
+                + "; ".join(lines)
+                + "; undo these changes, or run the job in another directory"
             )
     elif folder.path.exists() and (
         not folder.path.is_dir() or any(not _ours(entry.name) for entry in folder.path.iterdir())

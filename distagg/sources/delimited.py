@@ -135,6 +135,8 @@ def _parse_fast(text: bytes, layout: Layout) -> pa.Table | None:
     delimiter = _plain_delimiter(text, layout)
     if delimiter is None or text.startswith(MARK):  # Arrow would drop a byte order mark
         return None
+    if any(delimiter + sign + b"0" + x in text for x in (b"x", b"X") for sign in (b"", b"-")):  # hexadecimal, for Arrow
+        return None
     if len(layout.delimiter) > 1:
         text = text.replace(layout.delimiter, delimiter)
     types = {name: kind.type if isinstance(kind, Number) else kind for name, kind in layout.keep.items()}
@@ -198,8 +200,8 @@ def _plain_delimiter(text: bytes, layout: Layout) -> bytes | None:
 
 
 def _blank_at_edges(text: bytes, delimiter: bytes) -> bool:
-    """Whether a line, or a field between commas, begins or ends with a blank, which the line parser removes."""
-    edges = (b"\n", b"\r", b",", b'"') if delimiter == b"," else (b"\n", b"\r")
+    """Whether a field begins or ends with a blank, which one of the parsers might remove."""
+    edges = (b"\n", b"\r", b'"', delimiter)
     return any(
         text.startswith(blank)
         or text.endswith(blank)

@@ -245,7 +245,7 @@ def _parquet_tables(file: Place, span: Span | None) -> Iterator[pa.Table]:
             for batch in parquet.iter_batches(_PARQUET_ROWS, row_groups=groups, columns=columns, use_threads=False):
                 yield pa.table({name: _checked(file, row, name, batch[column]) for name, column in names.items()})
                 row += batch.num_rows
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         raise InputError(
             str(file), found=f"a damaged file ({error})", expected="a Parquet file", remedy="write it again"
         ) from error
@@ -284,7 +284,8 @@ def read_about(file: Place) -> pa.Table:
         try:
             with open_parquet(file) as parquet:
                 table = parquet.read()
-        except (OSError, pa.ArrowException) as error:
+            table.validate(full=True)  # text is UTF-8
+        except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
             raise InputError(str(file), found=f"a damaged file ({error})", expected="a Parquet file") from error
         if not table.num_columns:
             raise InputError(str(file), found="no columns", expected="ids in the first column")

@@ -201,7 +201,7 @@ class LongTable:
                     return
                 for batch in parquet.iter_batches(BLOCK_ROWS, row_groups=groups, columns=names, use_threads=False):
                     yield laid_out(pa.Table.from_batches([batch]))
-        except (OSError, pa.ArrowException) as error:
+        except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
             raise _unreadable(self.file, "Parquet file", error) from error
 
     def _rows_before(self) -> int:
@@ -412,7 +412,7 @@ def _header(file: Place, kind: str) -> tuple[str, ...]:
         try:
             with open_parquet(file) as parquet:
                 names = laid_out(no_rows(parquet.schema_arrow)).column_names
-        except (OSError, pa.ArrowException) as error:
+        except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
             raise _unreadable(file, "Parquet file", error) from error
         return tuple(name for name in names if not name.startswith("__index_level_"))  # pandas' row index
     if kind == "json":

@@ -180,12 +180,13 @@ def campaign(names: Sequence[str], inputs: int, seed: int, keep: Path | None) ->
     """Share the inputs among the targets, and run one after the other."""
     every = []
     shared = Path("/dev/shm")
+    shares = sum(TARGETS[name].share for name in names)
     for name in names:
         folder = Path(tempfile.mkdtemp(prefix="distagg-fuzz-", dir=shared if shared.is_dir() else None))
         try:
-            began = time.process_time(), os.times()
-            found = in_a_process(TARGETS[name], -(-inputs // len(names)), seed, folder)
-            spent = sum(os.times()[2:4]) - sum(began[1][2:4])
+            began = os.times()
+            found = in_a_process(TARGETS[name], -(-inputs * TARGETS[name].share // shares), seed, folder)
+            spent = sum(os.times()[2:4]) - sum(began[2:4])
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         rate = found.inputs / max(spent, 0.01)

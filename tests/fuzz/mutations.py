@@ -180,11 +180,12 @@ def mutated_parquet(draw: random.Random, body: bytes, others: Sequence[bytes]) -
         return mutated(draw, body, others)
     try:
         table = pq.read_table(io.BytesIO(body))
+        names = table.column_names
     except (OSError, pa.ArrowException, ValueError):
         return mutated(draw, draw.choice(others), others)
     rows = draw.choice((0, 1, 2, 3, 3, 3))
     columns = {name: pa.concat_arrays(column.chunks)[:rows] if column.num_chunks else column.combine_chunks()
-               for name, column in zip(table.column_names, table.columns, strict=True)}  # fmt: skip
+               for name, column in zip(names, table.columns, strict=True)}  # fmt: skip
     rows = min([rows, *(len(column) for column in columns.values())])
     for _ in range(draw.randrange(1, 4)):
         name = draw.choice([*columns, "label", "score", "time", "", "x", "expert.name", "__index_level_0__"])

@@ -55,6 +55,7 @@ class Target:
     file: str
     read: Callable[[Path], Any]
     mutate: Mutate = mutated
+    share: int = 1  # of all inputs; more where reading one is quick
 
     def seeds(self) -> list[bytes]:
         """The inputs to start from, and those that once did harm."""
@@ -231,7 +232,7 @@ def read_names(file: Path) -> str:
     """The small languages of options: metrics, spans of time, settings of models, covariates, hosts."""
     from distagg.cli.options import columns_of
     from distagg.covariates import terms_of
-    from distagg.engine.certificates import _alternative
+    from distagg.engine.certificates import alternative_name
     from distagg.metrics import parse_metric
     from distagg.storage.paths import place
     from distagg.times import span_of, time_of
@@ -243,7 +244,7 @@ def read_names(file: Path) -> str:
         "time": lambda word: time_of(word, "--since"),
         "covariates": terms_of,
         "weights": lambda word: model_named("rrf", {"weights": word}),
-        "host": _alternative,
+        "host": alternative_name,
         "place": place,
         "columns": lambda word: columns_of(None, None, word),  # type: ignore[arg-type]
         "number": lambda word: model_named("rrf", {"c": word}),
@@ -305,30 +306,30 @@ TARGETS = {
         Target("trec", "x.run", read_trec),
         Target("trec-gzip", "x.run.gz", read_trec, mutated_gzip),
         Target("qrels", "x.txt", read_judgements),
-        Target("qrels-tsv", "x.tsv", read_judgements),
+        Target("qrels-tsv", "x.tsv", read_judgements, share=3),
         Target("ratings", "u.data", read_ratings),
         Target("ratings-parquet", "x.parquet", read_ratings, mutated_parquet),
         Target("rankings-csv", "x.csv", _table("rankings")),
         Target("rankings-tsv", "x.tsv", _table("rankings")),
-        Target("rankings-jsonl", "x.jsonl", _table("rankings")),
+        Target("rankings-jsonl", "x.jsonl", _table("rankings"), share=3),
         Target("rankings-json", "x.json", _table("rankings"), mutated_json),
         Target("rankings-parquet", "x.parquet", _table("rankings"), mutated_parquet),
         Target("preflib", "x.toc", read_preflib),
         Target("pairs-csv", "x.csv", _table("pairs")),
-        Target("pairs-jsonl", "x.jsonl", _table("pairs")),
+        Target("pairs-jsonl", "x.jsonl", _table("pairs"), share=3),
         Target("pairs-parquet", "x.parquet", _table("pairs"), mutated_parquet),
-        Target("about", "u.user", read_people),
-        Target("about-csv", "x.csv", read_people),
+        Target("about", "u.user", read_people, share=3),
+        Target("about-csv", "x.csv", read_people, share=3),
         Target("about-parquet", "x.parquet", read_people, mutated_parquet),
-        Target("kind", "x.dat", tell_kind),
-        Target("kind-csv", "x.csv", tell_kind),
-        Target("ranked-csv", "x.csv", ranked),
+        Target("kind", "x.dat", tell_kind, share=6),
+        Target("kind-csv", "x.csv", tell_kind, share=6),
+        Target("ranked-csv", "x.csv", ranked, share=6),
         Target("ranked-parquet", "x.parquet", ranked, mutated_parquet),
-        Target("where", "x", ask_where),
-        Target("names", "x", read_names),
-        Target("job-toml", "x.toml", read_jobs),
-        Target("job-json", "x.json", read_jobs, mutated_json),
-        Target("run-job", "x.json", _manifest("run", "job.json", _status), mutated_json),
-        Target("run-events", "x.jsonl", _manifest("run", "events.jsonl", _status)),
+        Target("where", "x", ask_where, share=6),
+        Target("names", "x", read_names, share=6),
+        Target("job-toml", "x.toml", read_jobs, share=6),
+        Target("job-json", "x.json", read_jobs, mutated_json, share=6),
+        Target("run-job", "x.json", _manifest("run", "job.json", _status), mutated_json, share=6),
+        Target("run-events", "x.jsonl", _manifest("run", "events.jsonl", _status), share=6),
     )
 }
