@@ -75,3 +75,12 @@ def test_a_planted_interval_that_is_too_short_is_noticed(load_job: Callable[[str
         "boards by ranks": 0.9,
     }
     assert bench.missed([row]) == ["missed: 20 items, no ties, standard: scores, boards by ranks"]
+
+
+def test_a_load_that_grows_is_seen(load_job: Callable[[str], ModuleType]) -> None:
+    load = load_job("bench/load.py")
+    steady = [{"driver MB": 200.0 + n % 3, "driver sockets": 4.0, "left in outputs": 0.0} for n in range(40)]
+    assert not any(row["grew"] for row in load.growth(steady))
+    for name, each in (("driver MB", 2.0), ("driver sockets", 0.5), ("left in outputs", 1.0)):
+        leaking = [{**row, name: row[name] + each * n} for n, row in enumerate(steady)]
+        assert [row["what"] for row in load.growth(leaking) if row["grew"]] == [name]
