@@ -159,7 +159,7 @@ def test_a_broken_manifest(content: str, planted: Path, tmp_path: Path, capsys: 
         (["rank", "rrf", "DATA", "-o", "OUT", "-p", "c=auto"], "must be fitted first"),
         (["rank", "rrf", "DATA", "-o", "DATA"], "exists already"),
         (["rank", "rrf", "DATA", "-o", "out.run.gz"], "write out.run and gzip it afterwards"),
-        (["rank", "rrf", "DATA", "-o", "OUT", "--workers", "0"], "at least 1"),
+        (["rank", "rrf", "DATA", "-o", "OUT", "--workers", "0"], "a whole number from 1 to"),
         (["compare", "DATA", "--models", "rrf", "-m", "ndgc@5"], "ndcg"),
         (["compare", "DATA", "--models", "rrf,rrf"], "twice"),
         (["compare", "DATA", "--models", "bestinput"], "--folds"),

@@ -134,11 +134,11 @@ def test_options_that_mean_nothing(words: list[str], planted: Path, tmp_path: Pa
 
 def test_expired_certificates_are_said_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import dask
+    import distributed  # noqa: F401 (its defaults have to be there before some are set for a while)
 
     make_certificates(tmp_path / "c", ["localhost", "127.0.0.1", "::1", "*.example"], days=30)
-    tls = {"ca-file": str(tmp_path / "c" / "ca.pem")}
-    tls |= {"client": {name: str(tmp_path / "c" / f"{name}.pem") for name in ("cert", "key")}}
-    with dask.config.set({"distributed.comm.tls": tls}):
+    files = {"ca-file": "ca.pem", "client.cert": "cert.pem", "client.key": "key.pem"}
+    with dask.config.set({f"distributed.comm.tls.{key}": str(tmp_path / "c" / name) for key, name in files.items()}):
         engine_dask._refuse_unreadable_certificates("tls://127.0.0.1:1")
         later = engine_dask.time.time() + 31 * 86_400
         monkeypatch.setattr(engine_dask.time, "time", lambda: later)
