@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-SAMPLE_BYTES = 1 << 18
+SAMPLE_BYTES, UNPACKED_BYTES = 1 << 18, 1 << 24
 PARQUET = (".parquet", ".pq")
 
 
@@ -23,6 +23,8 @@ def estimated_rows(files: Sequence[Path], kind: str | None) -> int:
     total = 0.0
     with suppress(OSError, ValueError, zlib.error):  # the import itself says what is wrong with a file
         for file in files:
+            if not file.is_file():  # a pipe would wait for its writer
+                return 0
             total += _parquet_rows(file) if file.suffix in PARQUET else _text_rows(file, kind)
         return round(total)
     return 0
@@ -40,7 +42,7 @@ def _text_rows(file: Path, kind: str | None) -> float:
         sample = raw.read(SAMPLE_BYTES)
     taken = len(sample)
     if file.suffix == ".gz":
-        sample = zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(sample)
+        sample = zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(sample, UNPACKED_BYTES)
     lines = sample.count(b"\n")
     if not lines:
         return 0.0

@@ -116,10 +116,11 @@ def _held(kind: str, file: Path, **options: Any) -> str:
 
 
 def read_letor(file: Path) -> str:
-    for first, block in letor._blocks(file):
+    count = letor.LineCount(file, None)
+    for first, block in letor._blocks(file, None):
         block += b"" if block.endswith(b"\n") else b"\n"
-        fast = letor._parse_block(block, first)
-        agree(fast, lambda: letor._parse_lines(file, block, first), _same_lines)  # noqa: B023
+        fast = letor._parse_block(block, first, count)
+        agree(fast, lambda: letor._parse_lines(file, block, first, count), _same_lines)  # noqa: B023
     return _held("letor", file)
 
 
