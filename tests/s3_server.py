@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 START_SECONDS = 60
+BUCKET = "s3://distagg-tests"
 WITHOUT_PROFILE = {
     "AWS_ACCESS_KEY_ID": "somebody",
     "AWS_SECRET_ACCESS_KEY": "something",

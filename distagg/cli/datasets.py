@@ -34,8 +34,8 @@ TARGET = option("-o", "--output", required=True, metavar="DATASET", help="the da
         metavar="[KIND] FILE...",
         nargs=-1,
         required=True,
-        help="files (plain or .gz), directories of files, or patterns such as 'runs/*.run'; KIND is "
-        "detected from their content unless you give it\n\n" + "\n\n".join(ABOUT),
+        help="files (plain or .gz), directories of files, or patterns such as 'runs/*.run', by path or URL (s3://, "
+        "gs://, abfs://, https://); KIND is detected from their content unless you give it\n\n" + "\n\n".join(ABOUT),
     ),
     TARGET,
     *step_options("import", "kind", "qrels", "columns", "expert", "by", "users", "items", "covariates", "scale"),
@@ -45,7 +45,7 @@ TARGET = option("-o", "--output", required=True, metavar="DATASET", help="the da
         "distagg import ratings u.data --users u.user --items u.item --scale 1,5 -o movies",
         "distagg import lists.parquet --columns site=item,place=rank -o lists",
         "distagg import pairs battles.csv --covariates length_a-length_b,position -o battles",
-        "distagg import trec 'runs/*.run' -o runs --workers 8",
+        "distagg import trec 's3://bucket/runs/*.run' -o s3://bucket/dataset --workers 8",
     ),
 )
 def import_command(

@@ -67,7 +67,9 @@ class Data:
     covariates: str = ""
 
     def __str__(self) -> str:
-        return " ".join(self.sources)
+        from distagg.storage.paths import place
+
+        return " ".join(str(place(source)) if "://" in source else source for source in self.sources)
 
     def open(self) -> Dataset:
         """Open the dataset or read the files, with the expansion that the options ask for."""
@@ -89,11 +91,16 @@ class Data:
 
 
 def is_dataset(path: str) -> bool:
-    """Whether a path leads to a dataset, complete or not. A URL always does: source files must be local."""
+    """Whether a path leads to a dataset, complete or not; so does a URL where there is nothing."""
     from distagg.dataset import manifest
-    from distagg.storage.paths import Store, place
+    from distagg.storage.paths import HTTP, Store, place
 
-    return isinstance(place(path), Store) or manifest.is_dataset(place(path))
+    where = place(path)
+    if not isinstance(where, Store):
+        return manifest.is_dataset(where)
+    if where.scheme in HTTP or "*" in where.key or "[" in where.key:
+        return False
+    return not where.exists() or manifest.is_dataset(where)
 
 
 def open_data(
@@ -130,7 +137,8 @@ def refuse_unlabelled(data: Data, dataset: Dataset) -> None:
 
 def note_size(sources: Sequence[str]) -> None:
     """Recommend 'distagg import' if the files are large in memory."""
-    files = [file for source in map(Path, sources) for file in (source.iterdir() if source.is_dir() else (source,))]
+    local = (Path(source) for source in sources if "://" not in source)
+    files = [file for source in local for file in (source.iterdir() if source.is_dir() else (source,))]
     size = sum(file.stat().st_size * (UNZIPPED if file.suffix == ".gz" else 1) for file in files if file.is_file())
     if size < SMALL:
         return

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeVar, get_args
 from distagg.covariates import Covariate
 from distagg.errors import InputError
 from distagg.storage.atomic import ATTEMPT, MARKER
-from distagg.storage.paths import P, Place
+from distagg.storage.paths import P, Place, Store
 from distagg.storage.sealed import check_seal, sealed
 from distagg.types import SCHEMA_VERSION
 
@@ -213,6 +213,8 @@ def is_dataset(where: Place) -> bool:
     """Whether this is the directory of a dataset, complete or not, rather than of source files."""
     if not where.is_dir():
         return False
+    if isinstance(where, Store) and any(ATTEMPT.fullmatch(name) for name in where.sizes()):
+        return True
     marker = where / MARKER  # it is empty, or names an attempt; other tools leave an empty one beside Parquet files
     return manifest_file(where).is_file() or (marker.is_file() and bool(marker.read_bytes()))
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import glob
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from distagg.engine.progress import Progress, silent
 from distagg.engine.runner import Runner
 from distagg.errors import InputError, UsageError, unknown
 from distagg.storage.atomic import refuse_existing
-from distagg.storage.paths import Place, local, place
+from distagg.storage.paths import HTTP, Place, Store, place
 
 OWNERS = {  # the kinds of source that have an option
     "qrels": ("letor", "trec", "ratings", "rankings", "pairs"),
@@ -35,7 +37,7 @@ FOLDER_NAMES = {word for name in ("query", "expert", "item") for word in (name, 
 
 def import_dataset(
     kind: str | None,
-    sources: str | Path | Sequence[str | Path],
+    sources: str | Place | Sequence[str | Place],
     target: str | Place | None = None,
     *,
     runner: Runner | None = None,
@@ -50,7 +52,7 @@ def import_dataset(
         ``letor``, ``trec``, ``ratings``, ``rankings`` or ``pairs``; None tells it by the files' content, and refuses to
         guess. Files of judgements among them are then taken as ``qrels``.
     sources
-        Files, patterns, or directories of files.
+        Files, patterns, or directories of files, by path or URL (``s3://``, ``gs://``, ``abfs://``, ``https://``).
     target
         The directory (or URL) to create; it must not exist yet. None keeps the dataset in memory, at some 25 bytes an
         entry. Chunks are then smaller than on disk, so that sums over queries may differ in their last bits; models
@@ -82,16 +84,16 @@ def import_dataset(
     options = {name: value for name, value in options.items() if value is not None}
     on_cluster = runner is not None and runner.client is not None and target is not None
     files = source_files(sources, options.get("columns"))
-    named = {str(file.absolute()): str(file) for file in files}
+    named = {str(file.absolute()): str(file) for file in files if isinstance(file, Path)}
     if on_cluster:  # workers may be in another folder
-        files = [file.absolute() for file in files]
+        files = [file.absolute() if isinstance(file, Path) else file for file in files]
     if kind is None:
         kind, files, judgements = _tell_kind(files, options.get("qrels"), options.get("columns"))
         options |= {"qrels": judgements} if judgements else {}
     for name in options:
         if kind not in OWNERS.get(name, (kind,)):
             raise UsageError(f"{name} is an option of {', '.join(OWNERS[name])}, found it with {kind}")
-    about = {name: read_about(Path(options[name])) for name in ("users", "items") if options.get(name) is not None}
+    about = {name: read_about(place(options[name])) for name in ("users", "items") if options.get(name) is not None}
     judged = options.pop("qrels", None)
     source = SOURCES[kind](files, **{**options, **about})
     if judged is not None:
@@ -109,7 +111,7 @@ def import_dataset(
     from distagg.engine.import_parallel import import_in_pieces
 
     try:
-        given = {**options, **about, "qrels": judged, "kind": kind}
+        given = {**options, **about, "kind": kind, **({"qrels": judged} if isinstance(judged, pa.Table) else {})}
         import_in_pieces(source, place(target), runner, options=given, progress=progress, **about)
     except InputError as error:
         file = named.get(error.file, error.file)
@@ -120,10 +122,10 @@ def import_dataset(
 
 
 def read_dataset(
-    sources: str | Path | Sequence[str | Path],
+    sources: str | Place | Sequence[str | Place],
     *,
     kind: str | None = None,
-    qrels: str | Path | Sequence[str | Path] | pa.Table | None = None,
+    qrels: str | Place | Sequence[str | Place] | pa.Table | None = None,
     columns: Mapping[str, str] | None = None,
     progress: Progress = silent,
     **options: Any,
@@ -153,12 +155,12 @@ def read_dataset(
     ...     read_dataset(folder).info()["labels"]
     {'1': 1}
     """
-    if len(as_paths(sources)) == 1 and is_dataset(place(str(as_paths(sources)[0]))):
-        return Dataset.open(str(as_paths(sources)[0]))
+    if len(as_paths(sources)) == 1 and is_dataset(as_paths(sources)[0]):
+        return Dataset.open(as_paths(sources)[0])
     return import_dataset(kind, sources, progress=progress, qrels=qrels, columns=columns or None, **options)
 
 
-def _tell_kind(files: Sequence[Path], qrels: Any, columns: Mapping[str, str] | None) -> tuple[str, list[Path], Any]:
+def _tell_kind(files: Sequence[Place], qrels: Any, columns: Mapping[str, str] | None) -> tuple[str, list[Place], Any]:
     """The kind of files, those that are to be ranked, and the judgements: those given, or those among the files."""
     from distagg.sources.detect import QRELS, kind_of, kind_of_file
 
@@ -176,54 +178,75 @@ def _tell_kind(files: Sequence[Path], qrels: Any, columns: Mapping[str, str] | N
     return kind_of(ranked, columns), ranked, judged if qrels is None else qrels
 
 
-def as_paths(paths: str | Path | Sequence[str | Path]) -> list[Path]:
-    """One path or several."""
-    return [Path(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
+def as_paths(paths: str | Place | Sequence[str | Place]) -> list[Place]:
+    """One path or URL, or several."""
+    return [place(path) for path in ([paths] if isinstance(paths, str | Path | Store) else paths)]
 
 
-def source_files(sources: str | Path | Sequence[str | Path], columns: Mapping[str, str] | None = None) -> list[Path]:
-    """The files that paths stand for, in name order: files, the files in folders, and files that match a pattern.
+def source_files(sources: str | Place | Sequence[str | Place], columns: Mapping[str, str] | None = None) -> list[Place]:
+    """The files of paths and URLs, in name order: files, the files in folders, and files that match a pattern.
 
     A folder inside a folder is read if its name sets a column, such as ``expert=bm25`` (the layout of Hive and Spark).
     """
-    paths = [sources] if isinstance(sources, str | Path) else sources
-    return [file for source in paths for file in _files(local(str(source), "source files"), columns or {})]
+    return [file for source in as_paths(sources) for file in _files(source, columns or {})]
 
 
-def expected_rows(kind: str | None, sources: str | Path | Sequence[str | Path]) -> int:
+def expected_rows(kind: str | None, sources: str | Place | Sequence[str | Place]) -> int:
     """About as many rows as ``import_dataset`` will read and write, for its progress; 0 if unknown."""
     from distagg.sources.estimate import estimated_rows
 
     try:
-        return estimated_rows(source_files(sources), kind)
+        paths = [path for path in as_paths(sources) if isinstance(path, Path)]
+        if len(paths) < len(as_paths(sources)):
+            return 0  # a URL: reading samples may take as long as the import
+        return estimated_rows([file for file in source_files(paths) if isinstance(file, Path)], kind)
     except (InputError, UsageError):
         return 0  # the import itself says what is wrong
 
 
-def is_pattern(path: Path) -> bool:
+def is_pattern(path: Place) -> bool:
     """Whether a path is a pattern (``runs/*.run``) and not the name of a file that exists.
 
     >>> is_pattern(Path("runs/*.run")), is_pattern(Path("runs/a.run"))
     (True, False)
     """
+    if isinstance(path, Store):  # of a URL, a question mark begins the query
+        return any(letter in path.key for letter in "*[")
     return any(letter in str(path) for letter in "*?[") and not path.exists()
 
 
-def _files(source: Path, columns: Mapping[str, str]) -> list[Path]:
+def _matching(pattern: Store) -> list[Store]:
+    """The objects that match: ``*`` and ``[...]`` inside a folder, ``**/`` over folders."""
+    if pattern.scheme in HTTP:
+        raise UsageError(f"{pattern}: found a pattern, but {pattern.scheme}:// cannot list files; name each of them")
+    words = re.split(r"(\*\*/|\*|\[[^]]*\])", pattern.key)
+    special = {"**/": "(?:.*/)?", "*": "[^/]*"}
+    wanted = re.compile("".join(special.get(w, w if w.startswith("[") else re.escape(w)) for w in words))
+    folder = replace(pattern, key=re.split(r"[*[]", pattern.key)[0].rpartition("/")[0])
+    return [file for file in folder.tree() if wanted.fullmatch(file.key)]
+
+
+def _files(source: Place, columns: Mapping[str, str]) -> list[Place]:
+    matched: list[Place]
     if is_pattern(source):
-        matched = sorted(Path(file) for file in glob.glob(str(source), recursive=True) if Path(file).is_file())
+        if isinstance(source, Store):
+            matched = [*_matching(source)]
+        else:
+            matched = [*sorted(Path(file) for file in glob.glob(str(source), recursive=True) if Path(file).is_file())]
         if not matched:
             raise InputError(str(source), found="no file that matches the pattern", expected="source files")
         return matched
-    files = list(_inside(source, columns)) if source.is_dir() else [source]
+    folder = source.is_dir() if isinstance(source, Path) or source.scheme not in HTTP else False
+    files = list(_inside(source, columns)) if folder else [source]
     if not files:
         raise InputError(str(source), found="an empty directory", expected="source files")
     return files
 
 
-def _inside(folder: Path, columns: Mapping[str, str]) -> Iterator[Path]:
+def _inside(folder: Place, columns: Mapping[str, str]) -> Iterator[Place]:
     """The files of a folder, and of the folders in it whose names give a column."""
-    for path in sorted(folder.iterdir()):
+    inside: list[Place] = sorted(folder.iterdir(), key=str)
+    for path in inside:
         if path.name.startswith((".", "_")):
             continue
         if path.is_file():

@@ -32,7 +32,7 @@ from distagg.metrics import parse_metric
 from distagg.models import MODELS, is_model
 from distagg.pipeline.fields import CHECKPOINTS, MAKES, PLACE, STEPS, TOP
 from distagg.pipeline.options import REQUIRED, Field, with_shortcuts
-from distagg.storage.paths import is_url, place
+from distagg.storage.paths import Store, is_url, place
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
@@ -216,8 +216,10 @@ def _word(kind: str, value: Any) -> list[Any]:
     """One value of a list field; a pattern stands for all files that match."""
     if kind == "counts":
         return [_number(Field("whole", "", least=1), value)]
+    if kind == "paths" and is_url(_text(value)):
+        return [_path(str(file)) for file in source_files(_path(value))]
     if kind == "paths" and is_pattern(path := Path(_text(value)).expanduser()):
-        return [str(file.absolute()) for file in source_files(path)]
+        return [str(file.absolute()) for file in source_files(path) if isinstance(file, Path)]
     return [_WORDS[kind[:-1]](_text(value))]
 
 
@@ -267,6 +269,9 @@ def _name(text: str) -> str:
 
 def _path(text: str) -> str:
     if is_url(text):
+        where = place(text)
+        if isinstance(where, Store) and where.secret:
+            raise UsageError(f"found {where}, a URL with a query, which a run would store; expected one without")
         return text
     path = Path(text).expanduser()
     if not path.exists():

@@ -70,7 +70,14 @@ def do_import(step: Step, site: Site) -> None:
     options |= {"scale": tuple(values["scale"])} if "scale" in values else {}
     rows = expected_rows(values["source"], values["files"])
     with metered(f"{step.name}, rows read and written", rows) as progress:
-        import_dataset(values["source"], values["files"], site.folder.output(step), progress=progress, **options)
+        import_dataset(
+            values["source"],
+            values["files"],
+            site.folder.output(step),
+            runner=site.runner(),
+            progress=progress,
+            **options,
+        )
 
 
 def do_expand(step: Step, site: Site) -> None:

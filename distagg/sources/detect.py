@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import isfinite
-from pathlib import Path
 
 from distagg.columns import LIST_NAMES, folder_columns, is_battles, known_columns
 from distagg.errors import InputError, UsageError
@@ -16,6 +15,7 @@ from distagg.sources.ratings import NAMES as RATING_NAMES
 from distagg.sources.ratings import ratings_columns
 from distagg.sources.source import open_bytes
 from distagg.sources.tables import FORMATS, open_long_table, suffix
+from distagg.storage.paths import Place, place
 
 QRELS = "qrels"
 LINES, LINE_BYTES = 50, 1 << 16  # looked at
@@ -23,19 +23,20 @@ BEIR_ITEM = ("corpus-id", "corpus_id")  # BEIR's qrels call the label 'score'
 _EPOCH = 100_000_000  # a timestamp in seconds is larger, a label is not
 
 
-def kind_of(paths: Sequence[str | Path], columns: Mapping[str, str] | None = None) -> str:
+def kind_of(paths: Sequence[str | Place], columns: Mapping[str, str] | None = None) -> str:
     """The one kind of all files: ``letor``, ``trec``, ``ratings``, ``rankings``, ``pairs`` or ``qrels``.
 
     ``columns`` are our names of columns that tables name otherwise.
 
     >>> import tempfile
+    >>> from pathlib import Path
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = Path(folder) / "bm25"
     ...     _ = file.write_text("7 Q0 x 1 9.5 bm25\\n")
     ...     kind_of([file])
     'trec'
     """
-    kinds = {Path(path): kind_of_file(Path(path), columns) for path in paths}
+    kinds = {place(path): kind_of_file(place(path), columns) for path in paths}
     if not kinds:
         raise UsageError("no files given; give at least one")
     first = next(iter(kinds))
@@ -48,7 +49,7 @@ def kind_of(paths: Sequence[str | Path], columns: Mapping[str, str] | None = Non
     return kinds[first]
 
 
-def kind_of_file(file: Path, columns: Mapping[str, str] | None = None) -> str:
+def kind_of_file(file: Place, columns: Mapping[str, str] | None = None) -> str:
     """The kind of one file: a UsageError if its content fits several kinds, an InputError if it fits none."""
     if suffix(file) in PREFLIB_SUFFIXES:
         return "rankings"
@@ -71,7 +72,7 @@ def kind_of_file(file: Path, columns: Mapping[str, str] | None = None) -> str:
     )
 
 
-def _kinds_of_header(file: Path, header: Sequence[str], columns: Mapping[str, str] | None) -> list[str]:
+def _kinds_of_header(file: Place, header: Sequence[str], columns: Mapping[str, str] | None) -> list[str]:
     """The kinds of table that have such columns."""
     names = {*map(str.lower, header), *(columns or {}).values()}
     if {"winner", "loser"} <= names or is_battles(header, columns):
@@ -91,7 +92,7 @@ def _kinds_of_header(file: Path, header: Sequence[str], columns: Mapping[str, st
     return ["rankings"] if ordered and "query" in known else []
 
 
-def _first_lines(file: Path) -> list[str]:
+def _first_lines(file: Place) -> list[str]:
     lines: list[str] = []
     with open_bytes(file) as stream:
         if stream.peek(4)[:4] == b"PAR1":  # type: ignore[attr-defined]  # buffered, or gzip

@@ -30,7 +30,7 @@ from distagg.sources.delimited import FINITE, REPEATED, Layout, find_lines, head
 from distagg.sources.source import Source, SourceTable, open_bytes, refuse_wide
 from distagg.sources.spans import Span, share_files
 from distagg.storage.parquet import groups_between, open_parquet
-from distagg.storage.paths import Place, place
+from distagg.storage.paths import Place, error_text, place, reason
 from distagg.types import ITEMS
 
 QUERY = "all"
@@ -246,9 +246,10 @@ def _parquet_tables(file: Place, span: Span | None) -> Iterator[pa.Table]:
                 yield pa.table({name: _checked(file, row, name, batch[column]) for name, column in names.items()})
                 row += batch.num_rows
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
-        raise InputError(
-            str(file), found=f"a damaged file ({error})", expected="a Parquet file", remedy="write it again"
-        ) from error
+        found = f"a damaged file ({error_text(file, error)})"
+        raise reason(file, error) or InputError(
+            str(file), found=found, expected="a Parquet file", remedy="write it again"
+        ) from None
 
 
 def _checked(file: Place, first_row: int, name: str, column: pa.Array) -> pa.Array:
@@ -286,7 +287,8 @@ def read_about(file: Place) -> pa.Table:
                 table = parquet.read()
             table.validate(full=True)  # text is UTF-8
         except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
-            raise InputError(str(file), found=f"a damaged file ({error})", expected="a Parquet file") from error
+            found = f"a damaged file ({error_text(file, error)})"
+            raise reason(file, error) or InputError(str(file), found=found, expected="a Parquet file") from None
         if not table.num_columns:
             raise InputError(str(file), found="no columns", expected="ids in the first column")
         try:

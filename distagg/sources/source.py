@@ -21,7 +21,7 @@ from typing import IO, Any, Literal, Protocol, cast
 import pyarrow as pa
 
 from distagg.errors import InputError, UsageError
-from distagg.storage.paths import Place, Store
+from distagg.storage.paths import Place, Store, explained
 
 BATCH_BYTES = 32 << 20
 # Limits of what any file may cost. A gzip file may unpack to FREE_BYTES, or beyond that to MOST_TIMES its size.
@@ -97,7 +97,8 @@ class Guarded(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        text = self._stream.read(min(len(buffer), BUFFER_BYTES))
+        with explained(self._file):
+            text = self._stream.read(min(len(buffer), BUFFER_BYTES))
         buffer[: len(text)] = text
         if self._lines and len(text):
             self._check_line(text)

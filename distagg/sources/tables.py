@@ -24,7 +24,7 @@ import pyarrow.json
 
 from distagg.arrow import no_rows
 from distagg.columns import Names, folder_columns, known_columns, not_understood
-from distagg.errors import InputError
+from distagg.errors import DistaggError, InputError
 from distagg.sources.cells import (
     DELIMITER,
     Column,
@@ -39,7 +39,7 @@ from distagg.sources.cells import (
 from distagg.sources.source import BATCH_BYTES, open_bytes, refuse_wide
 from distagg.sources.spans import IndivisibleError, LineCount, Span, line_blocks
 from distagg.storage.parquet import groups_between, open_parquet
-from distagg.storage.paths import Place
+from distagg.storage.paths import Place, error_text, reason
 
 log = logging.getLogger("distagg")
 BLOCK_BYTES = BATCH_BYTES // 4
@@ -202,7 +202,7 @@ class LongTable:
                 for batch in parquet.iter_batches(BLOCK_ROWS, row_groups=groups, columns=names, use_threads=False):
                     yield laid_out(pa.Table.from_batches([batch]))
         except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
-            raise _unreadable(self.file, "Parquet file", error) from error
+            raise _unreadable(self.file, "Parquet file", error) from None
 
     def _rows_before(self) -> int:
         """Rows of a Parquet file before its span."""
@@ -413,7 +413,7 @@ def _header(file: Place, kind: str) -> tuple[str, ...]:
             with open_parquet(file) as parquet:
                 names = laid_out(no_rows(parquet.schema_arrow)).column_names
         except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
-            raise _unreadable(file, "Parquet file", error) from error
+            raise _unreadable(file, "Parquet file", error) from None
         return tuple(name for name in names if not name.startswith("__index_level_"))  # pandas' row index
     if kind == "json":
         for row in json_records(file):
@@ -439,8 +439,9 @@ def laid_out(table: pa.Table) -> pa.Table:
     return table
 
 
-def _unreadable(file: Place, what: str, error: Exception) -> InputError:
-    return InputError(str(file), found=f"a damaged file ({error})", expected=f"a {what}", remedy="write it again")
+def _unreadable(file: Place, what: str, error: Exception) -> DistaggError:
+    found = f"a damaged file ({error_text(file, error)})"
+    return reason(file, error) or InputError(str(file), found=found, expected=f"a {what}", remedy="write it again")
 
 
 def _objects(block: bytes) -> int:

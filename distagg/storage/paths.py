@@ -4,6 +4,10 @@ A local place is a plain ``pathlib.Path``. A ``Store`` has the few methods of ``
 models need, on top of pyarrow's file systems. A store has no rename, and a failed write may leave a truncated object.
 Files are therefore written under unique names and become visible by one small write (``atomic.py``).
 
+The file system is pyarrow's (s3, gs, abfs) or fsspec's (https and others). URLs never contain credentials: user names
+and passwords in them are refused, and of the query after ``?`` only harmless options are ever shown, because that of a
+signed https address is a credential.
+
 Endpoint and region come from the URL (``?endpoint_override=HOST:PORT&scheme=http&region=R``) or the usual variables
 (AWS_ENDPOINT_URL, AWS_REGION), credentials from variables or profile. A request has three attempts, each
 with a timeout of five seconds to connect and ten seconds without data.
@@ -18,17 +22,19 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 import pyarrow as pa
 
 from distagg.errors import DistaggError, InfrastructureError, InputError, UsageError
 
 _URL = re.compile(r"([a-zA-Z][\w+.-]*)://")
+HTTP = ("http", "https")
+SHOWN_OPTIONS = {"endpoint_override", "scheme", "region"}  # of URLs; the values of others may be secret
 CONNECT_SECONDS = 5.0
 SILENT_SECONDS = 10.0  # timeout without data
 TRIES = 3
@@ -42,14 +48,24 @@ _NETWORK = re.compile(r"NETWORK_CONNECTION|curlCode|REQUEST_TIMEOUT|timed? ?out|
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """A place in an object store; ``/`` joins paths, ``str`` returns the URL."""
+    """A place in an object store; ``/`` joins paths, ``str`` returns the URL without what may be secret."""
 
     root: str  # scheme and bucket: s3://bucket
     key: str = ""
-    query: str = ""
+    query: str = field(default="", repr=False)
 
     def __str__(self) -> str:
-        return f"{self.root}/{self.key}".rstrip("/") + (f"?{self.query}" if self.query else "")
+        shown = self.query if {name for name, _ in parse_qsl(self.query)} <= SHOWN_OPTIONS else "..."
+        return f"{self.root}/{self.key}".rstrip("/") + (f"?{shown}" if self.query else "")
+
+    @property
+    def secret(self) -> bool:
+        """Whether the URL may contain a secret, which ``str`` does not show."""
+        return str(self).endswith("?...")
+
+    @property
+    def scheme(self) -> str:
+        return self.root.partition("://")[0]
 
     def __truediv__(self, name: str) -> Store:
         return replace(self, key=f"{self.key}/{name}".strip("/"))
@@ -94,6 +110,8 @@ class Store:
     @property
     def inside(self) -> str:
         """The path in the file system."""
+        if self.scheme in HTTP:
+            return f"{self.root}/{self.key}" + (f"?{self.query}" if self.query else "")
         with explained(self):
             return f"{filesystem_of(self.root, self.query, endpoint())[1]}/{self.key}".rstrip("/")
 
@@ -117,6 +135,8 @@ class Store:
 
     def _check_bucket(self) -> None:
         """Raise an error if the bucket, and not only the name in it, does not exist."""
+        if self.scheme in HTTP:
+            return
         top = Store(self.root, "", self.query).inside
         if top and self.filesystem.get_file_info(top).type.name == "NotFound":
             raise OSError("NO_SUCH_BUCKET")
@@ -130,6 +150,15 @@ class Store:
             if not objects:
                 self._check_bucket()
             return {o.base_name: o.size if o.type.name == "File" else 0 for o in objects}
+
+    def tree(self) -> list[Store]:
+        """Every object inside, at any depth, by name."""
+        from pyarrow.fs import FileSelector
+
+        with explained(self):
+            objects = self.filesystem.get_file_info(FileSelector(self.inside, recursive=True, allow_not_found=True))
+            names = sorted(o.path for o in objects if o.type.name == "File")
+            return [self / name[len(self.inside) :].lstrip("/") for name in names]
 
     def iterdir(self) -> list[Store]:
         return [self / name for name in sorted(self.sizes())]
@@ -204,9 +233,27 @@ def place(where: str | Place) -> Place:
         if split.netloc not in ("", "localhost"):
             raise UsageError(f"{where}: found the host '{split.netloc}', expected file:///PATH")
         return Path(unquote(split.path))
+    _refuse_credentials(split)
     if not split.netloc and split.scheme == "s3":
         raise UsageError(f"{where}: found no bucket, expected s3://BUCKET/PREFIX")
     return Store(f"{split.scheme}://{split.netloc}", split.path.strip("/"), split.query)
+
+
+def _refuse_credentials(split: SplitResult) -> None:
+    """Refuse a password in a URL, and a user name where it can only be one of a credential; the error shows neither."""
+    if split.password is None and (split.username is None or split.scheme not in ("s3", *HTTP)):
+        return
+    variables = {
+        "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or AWS_PROFILE)",
+        "gs": "GOOGLE_APPLICATION_CREDENTIALS",
+        "http": "a signed address, or a folder that the server protects otherwise",
+        "https": "a signed address, or a folder that the server protects otherwise",
+    }
+    remedy = variables.get(split.scheme, "the variables of its provider")
+    raise UsageError(
+        f"{split.scheme}://...@{split.netloc.rpartition('@')[2]}{split.path}: found credentials in a URL, which may be "
+        f"stored and shown; expected {remedy}"
+    )
 
 
 def size_of(file: Place) -> int:
@@ -261,17 +308,31 @@ def explained(where: Place) -> Iterator[None]:
     """Translate a store's errors into distagg's; errors of a local disk pass unchanged."""
     try:
         yield
-    except OSError as error:
-        if isinstance(where, Path):
+    except DistaggError:
+        raise
+    except Exception as error:
+        if isinstance(where, Path) or not (isinstance(error, OSError) or where.scheme in HTTP):
             raise
-        raise meaning(str(where), error) or InfrastructureError(
-            f"{where}: {error}; check the store, then run again"
-        ) from error
+        known = reason(where, error)
+        text = error_text(where, error)
+        raise known or InfrastructureError(f"{where}: {text}; check the store, then run again") from (
+            None if where.secret else error
+        )
+
+
+def error_text(where: Place, error: Exception) -> str:
+    """What an error says; only its kind if the address is secret, which libraries put into their errors."""
+    return type(error).__name__ if isinstance(where, Store) and where.secret else str(error)
 
 
 def reason(where: Place, error: Exception) -> DistaggError | None:
     """The distagg error for a common error of a store; None for others and for local disks."""
-    return meaning(str(where), error) if isinstance(where, Store) else None
+    if not isinstance(where, Store):
+        return None
+    if where.secret:
+        kind = FileNotFoundError if isinstance(error, FileNotFoundError) else OSError
+        error = kind(error_text(where, error))
+    return meaning(str(where), error)
 
 
 class Sink:
@@ -322,13 +383,18 @@ def filesystem_of(root: str, query: str, given: str) -> tuple[Any, str]:
 
     split = urlsplit(root)
     if split.scheme != "s3":
+        if split.scheme in HTTP:
+            return _fsspec(split.scheme, root), ""
         try:
             filesystem, top = fs.FileSystem.from_uri(f"{root}/" + (f"?{query}" if query else ""))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError, ImportError) as error:
-            raise UsageError(
-                f"{root}: found '{split.scheme}://' ({str(error).splitlines()[0]}), expected a path, s3://, file:// or "
-                "another scheme that pyarrow knows"
-            ) from error
+            try:
+                filesystem, top = _fsspec(split.scheme, root), split.netloc
+            except UsageError:
+                raise UsageError(
+                    f"{root}: found '{split.scheme}://' ({str(error).splitlines()[0]}), expected a path, s3://, gs://, "
+                    "abfs://, https://, file:// or another scheme that pyarrow or fsspec knows"
+                ) from error
         return filesystem, top.rstrip("/")
     options = dict(parse_qsl(query))
     for name in options:
@@ -353,6 +419,24 @@ def filesystem_of(root: str, query: str, given: str) -> tuple[Any, str]:
         retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=TRIES),
     )
     return filesystem, split.netloc
+
+
+def _fsspec(scheme: str, root: str) -> Any:
+    """A file system of fsspec, as pyarrow's."""
+    from pyarrow import fs
+
+    try:
+        import fsspec  # type: ignore[import-untyped]
+
+        made = fsspec.filesystem(scheme, skip_instance_cache=False)
+    except (ImportError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        extra = "http" if scheme in HTTP else scheme
+        raise UsageError(
+            f"{root}: found '{scheme}://', which needs another package ({reason}): "
+            f"python -m pip install 'fsspec[{extra}]'"
+        ) from error
+    return fs.PyFileSystem(fs.FSSpecHandler(made))
 
 
 def meaning(url: str, error: Exception) -> DistaggError | None:

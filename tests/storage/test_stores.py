@@ -11,13 +11,12 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from s3_server import WITHOUT_PROFILE, ask_for_credentials, command, serving
+from s3_server import BUCKET, WITHOUT_PROFILE, ask_for_credentials
 from small_jobs import CHUNK, ranking_job, write_small
 
 from distagg.cli.main import main
@@ -32,28 +31,6 @@ from distagg.sources.synthetic import SyntheticSource
 from distagg.storage.atomic import staged_directory, staged_file
 from distagg.storage.paths import CONNECT_SECONDS, SILENT_SECONDS, Place, Sink, Store, place
 
-BUCKET = "s3://distagg-tests"
-
-
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    program = command()
-    if program is None:
-        pytest.skip("no S3 server: 'make test' installs moto into .venv-s3, or set DISTAGG_S3_SERVER to moto_server")
-    from pyarrow.fs import S3FileSystem
-
-    with serving(program) as address, pytest.MonkeyPatch.context() as patch:
-        for name, value in {**WITHOUT_PROFILE, "AWS_ENDPOINT_URL": address}.items():
-            patch.setenv(name, value)
-        maker = S3FileSystem(
-            endpoint_override=address.removeprefix("http://"),
-            scheme="http",
-            region="us-east-1",
-            allow_bucket_creation=True,
-        )
-        maker.create_dir(BUCKET.removeprefix("s3://"))
-        yield address
-
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -67,12 +44,6 @@ def there(address: str) -> str:
     target = f"{BUCKET}/shared/data"
     write_dataset(SyntheticSource(queries=120, shape="mq2008", seed=3), target, block_entries=CHUNK)
     return target
-
-
-@pytest.fixture
-def store(address: str, tmp_path: Path) -> str:
-    """An empty place for one test."""
-    return f"{BUCKET}/{tmp_path.name}"
 
 
 def bytes_of(target: str | Path) -> dict[str, str]:
@@ -158,8 +129,8 @@ def test_an_import_has_the_same_bytes(store: str, tmp_path: Path, capsys: pytest
     del mine["_SUCCESS"]
     assert mine == bytes_of(f"{store}/data")
     assert said(capsys, "info", f"file://{tmp_path}/data") == said(capsys, "info", f"{store}/data")
-    text = said(capsys, "import", "rankings", f"{store}/votes.csv", "-o", str(tmp_path / "other"), code=2)
-    assert "source files must be on a local disk" in text
+    text = said(capsys, "import", "rankings", f"{store}/votes.csv", "-o", str(tmp_path / "other"), code=3)
+    assert f"{store}/votes.csv: found nothing there" in text
 
 
 def test_fits_lie_apart_from_the_ranking(store: str) -> None:
