@@ -27,6 +27,21 @@ def as_arrow(values: NDArray[np.generic], valid: NDArray[np.bool_] | None = None
     return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [bits, data])
 
 
+_DTYPES = {  # that Arrow 25 and before imports pandas to tell
+    pa.from_numpy_dtype(dtype): np.dtype(dtype)
+    for dtype in ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8")
+}
+
+
+def dtype_of(kind: pa.DataType) -> Any:
+    """The numpy type of an Arrow type.
+
+    >>> dtype_of(pa.int32())
+    dtype('int32')
+    """
+    return _DTYPES.get(kind) or kind.to_pandas_dtype()
+
+
 def as_numpy(array: pa.Array) -> NDArray[Any]:
     """The numbers of an Arrow array without nulls, over the same memory, read-only; truth values are copied.
 
@@ -41,7 +56,7 @@ def as_numpy(array: pa.Array) -> NDArray[Any]:
             return np.zeros(0, dtype=np.bool_)
         flags = np.unpackbits(np.frombuffer(bits, np.uint8), count=array.offset + len(array), bitorder="little")
         return flags[array.offset :].view(np.bool_)
-    dtype = array.type.to_pandas_dtype()
+    dtype = dtype_of(array.type)
     data = array.buffers()[1]
     if data is None or not len(array):
         return np.zeros(0, dtype=dtype)

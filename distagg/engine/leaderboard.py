@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from distagg.arrow import as_arrow, as_words
+from distagg.arrow import as_arrow, as_words, dtype_of
 from distagg.dataset.chunk import Chunk
 from distagg.dataset.dataset import Dataset
 from distagg.dataset.interchange import in_kind, is_table
@@ -323,7 +323,7 @@ def _made(
         "component": found.component[rows],
     }
     arrays = [
-        column if isinstance(column, pa.Array) else as_arrow(column.astype(field.type.to_pandas_dtype()))
+        column if isinstance(column, pa.Array) else as_arrow(column.astype(dtype_of(field.type)))
         for field, column in zip(TABLE, columns.values(), strict=True)
     ]
     table = pa.Table.from_arrays(arrays, schema=TABLE)

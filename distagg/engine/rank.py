@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from distagg.arrow import as_arrow, as_lists, as_words, no_rows
+from distagg.arrow import as_arrow, as_lists, as_words, dtype_of, no_rows
 from distagg.dataset.chunk import Chunk
 from distagg.dataset.dataset import CHUNK_ENTRIES, ChunkRef, Dataset
 from distagg.dataset.interchange import as_pandas, as_polars
@@ -124,7 +124,7 @@ def ranking_of(
         elif field.name == "title":
             columns.append(shown.title_of(ids))
         else:
-            columns.append(as_arrow(items[field.name][rows].astype(field.type.to_pandas_dtype())))
+            columns.append(as_arrow(items[field.name][rows].astype(dtype_of(field.type))))
     return pa.Table.from_arrays(columns, schema=schema)
 
 
@@ -138,7 +138,7 @@ def fits_of(chunk: Chunk, outcome: Outcome, schema: pa.Schema) -> pa.Table:
         elif pa.types.is_list(field.type):
             columns.append(pa.array(outcome.queries[field.name], field.type))
         else:
-            columns.append(as_arrow(outcome.queries[field.name].astype(field.type.to_pandas_dtype())))
+            columns.append(as_arrow(outcome.queries[field.name].astype(dtype_of(field.type))))
     return pa.Table.from_arrays(columns, schema=schema)
 
 
