@@ -281,15 +281,17 @@ def compare_command(
     show_comparison(call, result, dataset, report)
 
 
-def show_comparison(call: Call, result: dict[str, Any], dataset: Dataset, report: str | None) -> None:
-    """Print the table (or JSON) on stdout, and write the page to a file."""
+def show_comparison(
+    call: Call, result: dict[str, Any], dataset: Dataset, report: str | None, *, tested: bool = True
+) -> None:
+    """Print the table (or JSON) on stdout, with paired tests if ``tested``, and write the page to a file."""
     if report:
         from distagg.engine.inspect.describe import describe
         from distagg.reports import compare_report, write_report
 
         write_report(compare_report({**result, "dataset": describe(dataset)}), report, overwrite=True)
         say(f"report: {report}")
-    call.show(_without_queries(result), _comparison_text(result, "model"))
+    call.show(_without_queries(result), _comparison_text(result if tested else {**result, "tests": []}, "model"))
 
 
 def _comparison_text(result: dict[str, Any], what: str) -> str:

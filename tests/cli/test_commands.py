@@ -190,7 +190,13 @@ def test_rank_is_byte_identical_inline_and_with_workers(planted: Path, tmp_path:
 def test_demo_leaves_a_table_and_a_report(tmp_path: Path, capsys: Capture) -> None:
     for _ in range(2):  # the second run replaces the first
         assert main(["demo", "--queries", "40", "-o", str(tmp_path / "demo")]) == 0
-        assert "rrf" in capsys.readouterr().out
+        told = capsys.readouterr()
+        assert "rrf" in told.out
+        assert "trec protocol" in told.out
+        first, _, rest = told.err.partition("now 3 models")
+        assert "rrf" in first, "the table of the quick rules comes before anything that compiles"
+        assert "crf" not in first
+        assert len(rest.partition("what this was:")[2].partition("what to type next:")[0].strip().splitlines()) == 8
     report = (tmp_path / "demo" / "report.html").read_text()
     for page in ("models.html", "experts.html"):
         assert f'href="{page}"' in report

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from distagg.cli.demo import QUICK
+
 SCRIPT = """
 import json, sys
 from distagg.cli.main import main
@@ -26,6 +28,12 @@ def loaded(*commands: list[str]) -> list[str]:
 def test_cheap_models_and_metrics_load_no_numba(planted: Path, tmp_path: Path) -> None:
     ranked = [["rank", name, str(planted), "-o", str(tmp_path / name)] for name in ("rrf", "borda", "combsum")]
     assert loaded(*ranked, ["evaluate", str(tmp_path / "rrf"), str(planted)]) == []
+
+
+def test_the_first_table_of_the_demo_needs_no_compiler(planted: Path) -> None:
+    """So it comes within seconds on a machine that has compiled nothing yet."""
+    models = ",".join(QUICK)
+    assert "numba" not in loaded(["compare", str(planted), "--models", models, "--folds", "letor5"])
 
 
 def test_fit_and_compare_load_no_pandas(planted: Path, tmp_path: Path) -> None:
