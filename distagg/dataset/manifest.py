@@ -188,10 +188,16 @@ def read_manifest_json(directory: Place, fmt: str, what: str, version: int = SCH
 
 def listed(body: dict[str, Any], file: Place) -> list[dict[str, Any]]:
     """The files that a manifest names, each with path, bytes and SHA-256."""
-    entries = [entry for key in FILE_LISTS for entry in body.get(key) or ()]
-    if "files" not in body or not all(
-        isinstance(entry, dict) and [type(entry.get(name)) for name in ("path", "bytes", "sha256")] == [str, int, str]
-        for entry in entries
+    lists = [body[key] for key in FILE_LISTS if key in body]
+    entries = [entry for entries in lists if isinstance(entries, list) for entry in entries]
+    if (
+        "files" not in body
+        or not all(isinstance(entries, list) for entries in lists)
+        or not all(
+            isinstance(entry, dict)
+            and [type(entry.get(name)) for name in ("path", "bytes", "sha256")] == [str, int, str]
+            for entry in entries
+        )
     ):
         raise InputError(str(file), found="no list of files", expected="path, bytes and sha256 of each file")
     return entries

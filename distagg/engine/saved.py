@@ -36,6 +36,7 @@ from distagg.storage.sealed import sealed
 MODEL_FORMAT = "distagg-model"
 MODEL_VERSION = 1
 FIT_AGAIN = "fit the model again"
+PARAMS = pa.schema([("name", pa.string()), ("shape", pa.list_(pa.int64())), ("values", pa.list_(pa.float64()))])
 SHOWN = 12  # names in a message
 WARN_SHARE, REFUSE_SHARE = 0.1, 0.5  # of entries by unseen experts
 
@@ -197,8 +198,10 @@ def load_model(where: str | Place) -> Fitted:
     name, settings = str(body.get("model")), body.get("settings")
     if not is_model(name):
         raise _damaged(path / MANIFEST, f"model '{name}'", f"one of {', '.join(MODELS)}")
+    if not isinstance(settings, dict):
+        raise _damaged(path / MANIFEST, f"settings {settings!r}", f"those of {name}, by name")
     try:
-        model = model_named(name, settings or {})
+        model = model_named(name, settings)
     except UsageError as error:
         raise _damaged(path / MANIFEST, f"settings that do not fit ({error})", f"those of {name}") from error
     hashes = {entry["path"]: entry["sha256"] for entry in body["files"]}
@@ -206,12 +209,14 @@ def load_model(where: str | Place) -> Fitted:
     if absent:
         raise _damaged(path / MANIFEST, f"no {absent[0]}", "the files of a model")
     table = read_whole(path / "params.parquet", hashes["params.parquet"], remedy=FIT_AGAIN)
+    if not table.schema.equals(PARAMS):
+        raise _damaged(path / "params.parquet", f"columns {_columns(table)}", f"{_columns(PARAMS.empty_table())}")
     rows = table.to_pylist()
     names = read_whole(path / "experts.parquet", hashes["experts.parquet"], ["expert"], remedy=FIT_AGAIN)
     experts = names["expert"].to_pylist()
     for row in rows:
-        values, shape = row["values"], tuple(row["shape"])
-        if len(values) != math.prod(shape):
+        values, shape = row["values"] or [], tuple(row["shape"] or ())
+        if None in (*values, *shape) or row["name"] is None or len(values) != math.prod(shape):
             raise _damaged(path / "params.parquet", f"{len(values)} numbers in {row['name']}", f"the shape {shape}")
         if row["name"].startswith("expert_") and shape[:1] != (len(experts),):
             raise _damaged(path / "params.parquet", f"{row['name']} of shape {shape}", f"{len(experts)} experts' rows")
@@ -220,6 +225,10 @@ def load_model(where: str | Place) -> Fitted:
     if missing:
         raise _damaged(path / "params.parquet", f"no {', '.join(missing)}", f"the weights of {name}")
     return Fitted(model, params, tuple(experts))
+
+
+def _columns(table: pa.Table) -> str:
+    return ", ".join(f"{field.name} ({field.type})" for field in table.schema)
 
 
 def _damaged(file: Place, found: str, expected: str) -> InputError:

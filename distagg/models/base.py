@@ -26,6 +26,7 @@ from distagg.models.rounds import Statistics as Statistics
 from distagg.optimise.convergence import FIT_COLUMNS
 from distagg.types import Floats
 
+LARGEST = float(np.finfo(np.float64).max)
 T = TypeVar("T")
 M = TypeVar("M", bound="Model")
 
@@ -368,7 +369,7 @@ def _check(model: str, field: dataclasses.Field[Any], value: Any) -> None:
         if not isinstance(value, bool):
             raise UsageError(f"{where} true or false")
         return
-    if not number or not np.isfinite(value):
+    if not number or not abs(value) <= LARGEST:  # nan is neither
         raise UsageError(f"{where} a finite number" + "".join(f" or '{c}'" for c in meta["choices"]))
     if isinstance(field.default, int) and value != int(value):
         raise UsageError(f"{where} a whole number" + "".join(f" or '{c}'" for c in meta["choices"]))

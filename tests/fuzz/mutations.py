@@ -171,6 +171,13 @@ COLUMNS: tuple[pa.Array, ...] = (
     pa.array([[("k", 1)], [], None], pa.map_(pa.string(), pa.int64())),
     pa.array(["model_a", "model_b", "tie"]),
     pa.array(["a", "b", "c"], pa.string_view()),
+    pa.array([[0, 1], [1, 0], [0]], pa.list_(pa.int32())),
+    pa.array([[0, 2_000_000_000], [-5, 1], []], pa.list_(pa.int32())),
+    pa.array([[0, 0], [None], None], pa.list_(pa.int32())),
+    pa.array([[1.0, 2.0], [2.0, 1.0], [1.0]], pa.list_(pa.float64())),
+    pa.array([[1.0, float("nan")], [-1.0, 2.0], [0.5]], pa.list_(pa.float64())),
+    pa.array([0, 1, 2], pa.int32()),
+    pa.array([2, 1, -7], pa.int32()),
 )
 
 

@@ -7,6 +7,7 @@ that do something new from those that repeat what others did.
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import shutil
@@ -36,6 +37,8 @@ from distagg.sources.ratings import read_about, text_layout
 from distagg.sources.synthetic import SyntheticSource
 from distagg.sources.tables import LongTable
 from distagg.sources.trec import QRELS_LINES, TrecSource, read_qrels
+from distagg.storage.atomic import digest
+from distagg.storage.sealed import sealed
 
 HELD_BYTES = 32 << 20
 CORPUS = Path(__file__).parent / "corpus"
@@ -273,6 +276,9 @@ def _made(folder: Path) -> Path:
     return made
 
 
+_MODELS = [model_named(name, {}) for name in ("rrf", "condorcet")]  # kernels that index by what was read
+
+
 def _manifest(what: str, name: str, read: Callable[[Path], Any]) -> Callable[[Path], str]:
     def reader(file: Path) -> str:
         folder = _made(file.parent) / what
@@ -282,10 +288,27 @@ def _manifest(what: str, name: str, read: Callable[[Path], Any]) -> Callable[[Pa
     return reader
 
 
+def _part(what: str, name: str, read: Callable[[Path], Any]) -> Callable[[Path], str]:
+    """A file of a dataset or model is replaced, and the manifest says that it is the right one."""
+
+    def reader(file: Path) -> str:
+        folder = _made(file.parent) / what
+        shutil.copyfile(file, folder / name)
+        body = json.loads((folder / "manifest.json").read_text())
+        for entry in body["files"]:
+            if entry["path"] == name:
+                entry |= {"bytes": file.stat().st_size, "sha256": digest(file), "footer": ""}
+        (folder / "manifest.json").write_bytes(sealed(body))
+        return str(read(folder))[:60]
+
+    return reader
+
+
 def _open_and_load(folder: Path) -> str:
     dataset = Dataset.open(folder)
     dataset.info()
-    return str([ref.load().n_items for ref in dataset.plan()[:2]])
+    chunks = [ref.load() for ref in dataset.plan()[:2]]
+    return str([(chunk.n_items, [len(model.score(chunk, {})) for model in _MODELS]) for chunk in chunks])
 
 
 def _load(folder: Path) -> str:
@@ -330,6 +353,11 @@ TARGETS = {
         Target("names", "x", read_names, share=6),
         Target("job-toml", "x.toml", read_jobs, share=6),
         Target("job-json", "x.json", read_jobs, mutated_json, share=6),
+        Target("manifest-dataset", "x.json", _manifest("dataset", "manifest.json", _open_and_load), mutated_json),
+        Target("manifest-model", "x.json", _manifest("model", "manifest.json", _load), mutated_json, share=3),
+        Target("manifest-rankings", "x.json", _manifest("rankings", "_manifest.json", _rows_of), mutated_json),
+        Target("lists-dataset", "x.parquet", _part("dataset", "lists-00000.parquet", _open_and_load), mutated_parquet),
+        Target("params-model", "x.parquet", _part("model", "params.parquet", _load), mutated_parquet),
         Target("run-job", "x.json", _manifest("run", "job.json", _status), mutated_json, share=6),
         Target("run-events", "x.jsonl", _manifest("run", "events.jsonl", _status), share=6),
     )
