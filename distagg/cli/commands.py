@@ -42,6 +42,7 @@ SECTIONS = {  # section: {command: (file in this folder, what it does)}
     "Data": {
         "import": ("datasets", "sort source files into a dataset, for data that is large or used again"),
         "info": ("datasets", "print the size, labels and other facts of files or of a dataset"),
+        "verify": ("datasets", "check every file of a dataset, a model, rankings or a run against its hashes"),
         "export": ("datasets", "write lists or rankings as PrefLib files"),
         "expand": ("datasets", "write a larger dataset: replicate each expert or item"),
         "synthetic": ("datasets", "draw a dataset with a planted truth: labels, good, random and adversarial experts"),

@@ -11,7 +11,7 @@ from distagg.cli.commands import Argument, Call, command, option, say
 from distagg.cli.options import DATASET, PLAIN_DATA, REPORT, Data, step_options
 from distagg.dataset import Dataset
 from distagg.engine.progress import metered
-from distagg.errors import UsageError
+from distagg.errors import InputError, UsageError
 from distagg.pipeline.options import KINDS
 from distagg.reports.terminal import render_table
 from distagg.storage.atomic import refuse_existing
@@ -91,7 +91,39 @@ def info_command(call: Call, data: Data, report: str | None) -> None:
 
         write_report(dataset_report(describe(opened)), report, overwrite=True)
         say(f"report: {report}")
-    call.show(opened.info(), info_table(opened.info()))
+    info = opened.info()
+    if opened.path:
+        from distagg.pipeline.verify import last_verified
+
+        info["verified"] = last_verified(place(opened.path))
+    call.show(info, info_table(info))
+
+
+@command(
+    "verify",
+    Argument("path", metavar="PATH", help="a dataset, a fitted model, rankings or a run directory, by path or URL"),
+    cluster=False,
+    examples=("distagg verify mq", "distagg verify runs/nightly/latest"),
+)
+def verify_command(call: Call, path: str) -> None:
+    from distagg.pipeline.verify import verify
+
+    with metered("verify, files", 0) as progress:
+        found = verify(place(path), progress)
+    size = f"{found.bytes / 1e6:,.1f} MB"
+    call.show(
+        {"path": path, "kind": found.kind, "files": found.files, "bytes": found.bytes, "damage": list(found.damage)},
+        "\n".join(found.damage) or f"{path}: {found.kind}, {found.files:,} files, {size}: all as they were written",
+        note="" if found.damage or found.noted else "the directory cannot be written to, so 'info' will not say when",
+    )
+    if found.damage:
+        more = f" and {len(found.damage) - 1:,} more" if len(found.damage) > 1 else ""
+        raise InputError(
+            path,
+            found=f"damage: {found.damage[0]}{more}",
+            expected="every file as it was written",
+            remedy="restore it from a copy, or make it again",
+        )
 
 
 @command(

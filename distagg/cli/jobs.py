@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from distagg.cli.commands import Argument, Call, command, flag, option, run_in, say
-from distagg.errors import UsageError
+from distagg.errors import InputError, UsageError
 from distagg.pipeline.fields import json_schema
 from distagg.pipeline.folder import RunFolder
 from distagg.pipeline.plan import plan
+from distagg.pipeline.records import record_pages
 from distagg.pipeline.run import drive
 from distagg.pipeline.spec import Job, read_job
 from distagg.pipeline.status import how_counted, job_of, status, write_run_report
+from distagg.pipeline.verify import damage_by_step
 from distagg.reports.scaling_page import scaling_tables
 from distagg.reports.terminal import render_table
 from distagg.storage.paths import local
@@ -80,23 +82,42 @@ def plan_command(call: Call, job: str | None, overrides: tuple[str, ...]) -> Non
     )
 
 
-@command("status", FOLDER, cluster=False, examples=("distagg status runs/nightly/latest",))
-def status_command(call: Call, folder: str) -> None:
+@command(
+    "status",
+    FOLDER,
+    flag("--verify", help="check the files of finished steps against their hashes"),
+    cluster=False,
+    examples=("distagg status runs/nightly/latest", "distagg status runs/nightly/latest --verify"),
+)
+def status_command(call: Call, folder: str, verify: bool) -> None:
     state = status(local(folder, RUN))
+    damaged: list[str] = []
+    if verify:
+        states = damage_by_step(RunFolder(local(folder, RUN)))
+        state["steps"] = [{**row, "files": states.get(row["step"], "none yet")} for row in state["steps"]]
+        damaged = [f"step {name}, {words}" for name, words in states.items() if words != "verified"]
     rest = [" ".join(f"{k} {v}" for k, v in s.items() if k not in ("step", "do", "state")) for s in state["steps"]]
     rows = [[s["step"], s["do"], s["state"], more] for s, more in zip(state["steps"], rest, strict=True)]
     driver = f", by {state['driver']}" if state["driver"] else ""
     call.show(
         state,
         f"{render_table(['step', 'does', 'state', ''], rows, 'llll')}\n\n{state['name']}: {state['state']}{driver}",
-        note=f"resume it with: distagg resume {folder}" if state["state"] == "stopped" else "",
+        note=f"resume it with: distagg resume {folder}" if state["state"] == "stopped" or damaged else "",
     )
+    if damaged:
+        raise InputError(
+            folder,
+            found="; ".join(damaged),
+            expected="files as they were written",
+            remedy=f"'distagg resume {folder}' makes them again",
+        )
 
 
 @command("report", FOLDER, cluster=False, examples=("distagg report runs/nightly/latest",))
 def report_command(call: Call, folder: str) -> None:
     begun = RunFolder(local(folder, RUN))
     file = write_run_report(job_of(begun), begun)
+    record_pages(begun)
     call.show({"report": str(file)}, f"report: {file}")
 
 

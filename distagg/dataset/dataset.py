@@ -19,7 +19,16 @@ from distagg.arrow import as_numpy, as_words
 from distagg.covariates import DesignColumn, design, terms_of
 from distagg.dataset.check import check_chunk, check_tables
 from distagg.dataset.chunk import Chunk, chunk_from_tables
-from distagg.dataset.manifest import EXPERTS_FILE, ITEMS_FILE, Block, Kind, Manifest, Partition, load_manifest
+from distagg.dataset.manifest import (
+    EXPERTS_FILE,
+    ITEMS_FILE,
+    Block,
+    Kind,
+    Manifest,
+    Partition,
+    load_manifest,
+    manifest_in,
+)
 from distagg.dataset.select import audience, drawn
 from distagg.dataset.verified import AGAIN, read_groups, read_whole
 from distagg.errors import InputError, UsageError, unknown
@@ -208,6 +217,12 @@ class Dataset:
     def open(cls, path: str | Place) -> Dataset:
         """Open a committed dataset directory, given by its path or URL."""
         directory, manifest = load_manifest(place(path))
+        return cls.in_folder(directory, manifest)
+
+    @classmethod
+    def in_folder(cls, directory: Place, manifest: Manifest | None = None) -> Dataset:
+        """Open the dataset whose files and manifest are in this folder; all files must have their size."""
+        manifest = manifest or manifest_in(directory)
         sizes = _sizes(directory, [file.path for file in manifest.files])
         for file in manifest.files:
             size = sizes[file.path]

@@ -23,6 +23,7 @@ MANIFEST = "manifest.json"
 HIDDEN_MANIFEST = "_manifest.json"  # of rankings: readers of Parquet directories skip it
 FORMAT, DATASET = "distagg-dataset", "a dataset made by 'distagg import'"
 ITEMS_FILE, EXPERTS_FILE = "items.parquet", "experts.parquet"
+VERIFIED = "_verified.json"  # when 'distagg verify' found everything whole
 FILE_LISTS = ("files", "fits", "tables")  # lists of files in manifests
 
 Partition = Literal["query", "expert"]

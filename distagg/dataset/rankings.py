@@ -11,7 +11,6 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
-import shutil
 import uuid
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -26,7 +25,7 @@ from numpy.typing import NDArray
 from distagg.arrow import as_arrow, as_numpy, as_scalar, as_words, one_array
 from distagg.dataset.manifest import HIDDEN_MANIFEST, read_committed_json
 from distagg.dataset.verified import read_whole
-from distagg.errors import InputError
+from distagg.errors import InfrastructureError, InputError
 from distagg.storage.parquet import CHECKSUMS
 from distagg.storage.paths import Place, Store, explained
 from distagg.storage.sealed import sealed
@@ -137,16 +136,27 @@ def _accept(folder: Place, written: Written, stem: str) -> dict[str, Any]:
     return {"path": name, **{key: value for key, value in asdict(written).items() if key != "attempt"}}
 
 
-def publish_file(folder: Place, parts: Iterable[RankedPart], target: Place, fmt: Format) -> None:
-    """Join the accepted attempts into one file."""
+def publish_file(folder: Place, parts: Iterable[RankedPart], target: Place, fmt: Format) -> tuple[str, int]:
+    """Join the accepted attempts into one file; returns its SHA-256 and its size. A damaged attempt is an error."""
     parts = list(parts)
+    total, size = hashlib.sha256(), 0
     with explained(target), target.open("wb") as out:
         if fmt != "trec":
             names = parts[0].columns if parts else RANKINGS_TABLE.names
-            out.write((",".join(names) + "\n").encode())
+            head = (",".join(names) + "\n").encode()
+            out.write(head)
+            total.update(head)
+            size += len(head)
         for part in parts:
-            with (folder / part.ranking.attempt).open("rb") as piece:
-                shutil.copyfileobj(piece, out)
+            body = (folder / part.ranking.attempt).read_bytes()
+            if hashlib.sha256(body).hexdigest() != part.ranking.sha256:
+                raise InfrastructureError(
+                    f"{folder / part.ranking.attempt} is not what was written; check the disk, then run again"
+                )
+            out.write(body)
+            total.update(body)
+            size += len(body)
+    return total.hexdigest(), size
 
 
 def as_trec(table: pa.Table, tag: str) -> bytes:

@@ -26,10 +26,12 @@ from distagg.dataset.manifest import Block
 from distagg.dataset.rankings import FITS, Format, RankedPart, Written
 from distagg.dataset.verified import read_groups
 from distagg.engine.runner import Runner
+from distagg.errors import InputError
 from distagg.models import Model, Params, draws
 from distagg.storage.atomic import digest, write_whole
 from distagg.storage.parquet import open_parquet
 from distagg.storage.paths import Place, place
+from distagg.storage.sealed import read_sealed, sealed
 from distagg.storage.staging import link
 
 NotedPart = tuple[RankedPart, list[str]]  # a part, and the model's notes on it (not converged)
@@ -74,7 +76,7 @@ class Recipe:
             for mine, (part, notes) in zip(self.blocks, parts, strict=True)
         ]
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(file, (json.dumps({"shared": self.shared, "parts": rows}, indent=1) + "\n").encode())
+        write_whole(file, sealed({"shared": self.shared, "parts": rows}, sort=False))
 
 
 def recipe_of(
@@ -162,9 +164,9 @@ class Earlier:
         if reuse.earlier is None or reuse.earlier_recipe is None:
             return None
         try:
-            body = json.loads(reuse.earlier_recipe.read_text(encoding="utf-8"))
+            body = read_sealed(reuse.earlier_recipe)
             return cls(reuse.earlier, Recipe(body["shared"], [row["blocks"] for row in body["parts"]]), body["parts"])
-        except (OSError, ValueError, KeyError, TypeError):
+        except (InputError, KeyError, TypeError):
             return None
 
     def find(self, recipe: Recipe) -> dict[int, int]:

@@ -32,6 +32,7 @@ from distagg.models import Model, Params
 from distagg.models.base import collecting, not_converged
 from distagg.storage.atomic import digest, staged_directory, staged_file, sync, write_whole
 from distagg.storage.paths import Place, Store, place
+from distagg.storage.sealed import read_sealed, sealed
 from distagg.storage.staging import claim, link_or_copy, remove
 
 
@@ -50,13 +51,15 @@ def rank_in_parts(
     progress: Progress = silent,
     say: Callable[..., None] = no_events,
     before_publishing: Callable[[list[str]], None] = lambda notes: None,
+    record: Callable[[str, int], None] = lambda sha256, size: None,
     reuse: Reuse | None = None,
 ) -> int:
     """Write rankings to ``target``, keeping finished parts in ``staging`` until then; returns the number of rows.
 
     ``shown`` and ``through`` are as in ``rank_to``. ``before_publishing`` is called with the models' notes (not
-    converged), including those of reused parts. ``reuse`` copies parts of an earlier ranking with the same inputs,
-    reports why the others are ranked, and writes the recipe.
+    converged), including those of reused parts; ``record`` with the SHA-256 and size of a ranking in one file (TREC,
+    CSV), before it appears. ``reuse`` copies parts of an earlier ranking with the same inputs, reports why the others
+    are ranked, and writes the recipe.
     """
     runner = runner or InlineRunner()
     top, columns = shown.top, _asked(shown)
@@ -84,7 +87,7 @@ def rank_in_parts(
     if reuse is not None and recipe is not None:
         recipe.write(reuse.recipe, [(_unnamed(part), part_notes) for part, part_notes in ordered])
     experts = expert_table(model, params, dataset.experts)
-    _publish(target, staging, [part for part, _ in ordered], fmt, model, dataset, experts)
+    _publish(target, staging, [part for part, _ in ordered], fmt, model, dataset, experts, record)
     remove(staging, quietly=True)  # a worker that lost its driver may still be writing
     for note in notes:
         not_converged(note)
@@ -120,7 +123,7 @@ def accepted_parts(staging: Place) -> tuple[dict[int, NotedPart], list[str]]:
     sidecars: list[Place] = sorted([*staging.glob("part-*.json")], key=str)
     for sidecar in sidecars:
         try:
-            body = json.loads(sidecar.read_text(encoding="utf-8"))
+            body = read_sealed(sidecar)
             fits = Written(**body["fits"]) if body["fits"] else None
             part = RankedPart(Written(**body["ranking"]), fits, tuple(body["columns"]), body["unfinished"])
             part = dataclasses.replace(part, coefficients=tuple(body.get("coefficients", ())))
@@ -148,7 +151,7 @@ def _part_task(chunk: Chunk, index: int, payload: tuple[Any, ...]) -> NotedPart:
 
 def _write_sidecar(folder: Place, number: int, part: RankedPart, notes: list[str]) -> None:
     sidecar = {"number": number, "notes": notes, **dataclasses.asdict(part)}
-    write_whole(folder / f"{part.ranking.attempt}.json", json.dumps(sidecar).encode())
+    write_whole(folder / f"{part.ranking.attempt}.json", sealed(sidecar))
 
 
 def _unnamed(part: RankedPart) -> RankedPart:
@@ -165,10 +168,11 @@ def _publish(
     model: Model,
     dataset: Dataset,
     experts: pa.Table,
+    record: Callable[[str, int], None],
 ) -> None:
     if fmt != "parquet":
         with staged_file(target) as file:
-            publish_file(staging, parts, file, fmt)
+            record(*publish_file(staging, parts, file, fmt))
         return
     with staged_directory(target) as folder:
         if any(part.fits for part in parts):

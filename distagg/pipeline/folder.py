@@ -5,11 +5,12 @@
     job.json key.json environment.json plan.json    the job and its environment, written before any step
     before.json                                     the previous run of the job in the same folder
     keys/STEP.json parts/STEP.json                  what a step's output, and a ranking's parts, depend on
+    made/STEP.json                                  the files of a step's output, by hash
     events.jsonl                                    one line per event
     staging/STEP/ checkpoints/STEP/ notes/          the state that a resumed run continues from
     output/STEP                                     the step's output: a dataset, a model, rankings, result.json
     metrics.json changes.json report.html           metrics, and the changes since the previous run
-    manifest.json _SUCCESS                          the end of the run
+    pages.json manifest.json _SUCCESS               hashes of everything; the end of the run
 
 The key names everything that the outputs of a job depend on. Where a job runs and how often it saves checkpoints are
 not part of it.
@@ -41,6 +42,7 @@ from distagg.errors import InfrastructureError, InputError
 from distagg.pipeline.spec import Job, Step
 from distagg.storage.atomic import MARKER, digest, write_whole
 from distagg.storage.paths import Place, Store, is_found, place
+from distagg.storage.sealed import check_seal, read_sealed, sealed
 from distagg.types import SCHEMA_VERSION
 
 RUN_FORMAT = "distagg-run"
@@ -49,6 +51,7 @@ _ENDINGS = {"trec": ".trec", "csv": ".csv"}
 PACKAGES = ("distagg", "numpy", "scipy", "numba", "pyarrow", "sparse", "dask", "distributed", "lightgbm")
 LIBRARIES = ("numpy", "scipy", "numba", "pyarrow")  # the bits of results, or bytes of files, depend on them
 SHOWN_DIFFERENCES = 8
+PLAIN = ("metrics.json", "changes.json")
 _EVENT: dict[str, Any] = {  # types of the fields of events that are read again
     "time": int | float, "step": str, "seconds": int | float, "run": str, "total": int, "count": int, "of": int,
     "round": int, "why": list | str,
@@ -68,11 +71,14 @@ class Kept:
 
     def __call__(self, name: str, measure: Callable[[], Any]) -> Any:
         file = self.folder / f"{name}.json"
-        if not file.is_file():
-            self.say("measuring", what=name)
-            self.folder.mkdir(parents=True, exist_ok=True)
-            write_whole(file, json.dumps(measure()).encode())
-        return json.loads(file.read_text(encoding="utf-8"))
+        if file.is_file():
+            with suppress(InputError):  # damaged: measure again
+                return read_sealed(file)["value"]
+        self.say("measuring", what=name)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        body = sealed({"value": measure()}, sort=False)
+        write_whole(file, body)
+        return json.loads(body)["value"]
 
 
 MEASURE = ("evaluate", "compare", "tune")  # kinds of steps that report metrics
@@ -146,14 +152,20 @@ class RunFolder:
     def read(self, name: str) -> Any:
         file = self.path / name
         try:
-            return json.loads(file.read_text(encoding="utf-8"))
+            body = json.loads(file.read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError) as error:
             raise InputError(
                 str(file), found=f"nothing to read ({error})", expected="a directory made by 'distagg run'"
             ) from error
+        return check_seal(body, file) if isinstance(body, dict) else body
 
     def write(self, name: str, body: Any) -> None:
-        write_whole(self.path / name, as_json(body))
+        """Write a file, with a checksum of itself unless people read it; the manifest has the checksum of those."""
+        write_whole(self.path / name, sealed(body, sort=False) if self._is_sealed(name, body) else as_json(body))
+
+    @staticmethod
+    def _is_sealed(name: str, body: Any) -> bool:
+        return isinstance(body, dict) and name not in PLAIN
 
     def say(self, event: str, **about: Any) -> None:
         """Append an event; ignores a full disk, which must not hide the original error."""

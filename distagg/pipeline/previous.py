@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from distagg.dataset.manifest import MANIFEST, manifest_file
+from distagg.dataset.manifest import MANIFEST, VERIFIED, manifest_file
 from distagg.dataset.verified import read_groups
 from distagg.engine.read_rankings import read_rankings
 from distagg.engine.saved import Fitted, load_model
@@ -40,6 +40,7 @@ from distagg.pipeline.folder import (
     plan_key,
     references,
 )
+from distagg.pipeline.records import Entry, entry_of, record
 from distagg.pipeline.spec import Job, Step
 from distagg.storage.atomic import MARKER, digest, staged_directory, staged_file
 from distagg.storage.paths import is_found, place
@@ -117,6 +118,7 @@ def reuse_step(step: Step, folder: RunFolder, before: Before | None) -> list[str
             folder.recipe_file(step).parent.mkdir(exist_ok=True)
             folder.recipe_file(step).unlink(missing_ok=True)
             link(recipe, folder.recipe_file(step))
+        record(folder, step, _entries(output, before))
         _link_output(output, folder.output(step))
     except FileNotFoundError:  # deleted in the meantime
         return ["its output in the previous run was deleted"]
@@ -125,11 +127,21 @@ def reuse_step(step: Step, folder: RunFolder, before: Before | None) -> list[str
 
 def _whole(output: Path, before: Before) -> bool:
     """Whether an output consists of the files in the run's manifest, each with its hash."""
-    files = [output] if output.is_file() else [file for file in output.rglob("*") if file.is_file()]
-    names = {str(file.relative_to(before.folder.path)) for file in files}
+    names = {str(file.relative_to(before.folder.path)) for file in _files(output)}
     inside = str(output.relative_to(before.folder.path))
     wanted = {path for path in before.files if path == inside or path.startswith(f"{inside}/")}
     return bool(names) and names == wanted and all(digest(before.folder.path / n) == before.files[n] for n in names)
+
+
+def _files(output: Path) -> list[Path]:
+    """The files of an output: itself, or all in a directory."""
+    return [output] if output.is_file() else sorted(f for f in output.rglob("*") if f.is_file() and f.name != VERIFIED)
+
+
+def _entries(output: Path, before: Before) -> list[Entry]:
+    """The files of an output of the previous run, which have been checked, by the names that they get in this run."""
+    root = before.folder.path
+    return [entry_of(file, root, before.files[str(file.relative_to(root))]) for file in _files(output)]
 
 
 def _link_output(output: Path, target: Path) -> None:
@@ -138,8 +150,8 @@ def _link_output(output: Path, target: Path) -> None:
             link(output, staging)
         return
     with staged_directory(target) as staging:
-        for file in output.rglob("*"):
-            if file.is_file() and file.name != MARKER:
+        for file in _files(output):
+            if file.name != MARKER:
                 copy = staging / file.relative_to(output)
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 link(file, copy)

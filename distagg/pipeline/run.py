@@ -11,7 +11,6 @@ of ``latest``. It is renamed first, so that nobody sees half a run. Unfinished r
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -22,59 +21,24 @@ from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-from distagg.dataset.manifest import MANIFEST, manifest_file
+from distagg.dataset.manifest import MANIFEST
 from distagg.engine.runner import Runner
 from distagg.errors import DistaggError, InfrastructureError, UsageError
 from distagg.models.base import collecting, not_converged
 from distagg.pipeline.folder import RUN_FORMAT, RunFolder, as_json, difference, environment, resume_key, short
 from distagg.pipeline.plan import plan
 from distagg.pipeline.previous import Before, changes_since, find_before, reuse_step, step_key, summary
+from distagg.pipeline.records import damage_of, damage_of_run, entry_of, record_directory, record_pages, recorded
 from distagg.pipeline.spec import Job, Step
 from distagg.pipeline.status import write_run_report
 from distagg.pipeline.steps import STEPS, Site, metrics_of, tidy
-from distagg.storage.atomic import MARKER, digest, sync, write_whole
+from distagg.storage.atomic import MARKER, sync, write_whole
 from distagg.types import SCHEMA_VERSION
 
 OpenRunner = Callable[[], AbstractContextManager[Runner]]
+ENVIRONMENT, PLAN = "environment.json", "plan.json"
+REWRITTEN = (ENVIRONMENT, PLAN, "before.json")  # files without which a run can go on
 _DELETED = re.compile(r"\.gone-[0-9a-f]{12}")
-
-
-def files_of(output: Path, root: Path) -> list[dict[str, Any]]:
-    """Every file of an output: path relative to ``root``, bytes, SHA-256 (from the output's manifest if possible)."""
-    if output.is_file():
-        return [_file(output, root)]
-    known = {entry["path"]: entry["sha256"] for entry in _listed(output)}
-    inside = sorted(file for file in output.rglob("*") if file.is_file())
-    return [_file(file, root, known.get(str(file.relative_to(output)))) for file in inside]
-
-
-def first_damaged(output: Path) -> str | None:
-    """The first file that does not match the hashes in the output's manifest, or None."""
-    if output.is_file():
-        try:
-            if output.suffix == ".json":
-                json.loads(output.read_bytes())
-        except ValueError:
-            return output.name
-        return None
-    if not (output / MARKER).is_file():
-        return MARKER
-    try:
-        for entry in _listed(output):
-            if digest(output / entry["path"]) != entry["sha256"]:
-                return str(entry["path"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return manifest_file(output).name
-    return None
-
-
-def _listed(output: Path) -> list[dict[str, Any]]:
-    body = json.loads(manifest_file(output).read_text(encoding="utf-8"))
-    return [*body.get("files", ()), *body.get("fits", ())]
-
-
-def _file(file: Path, root: Path, sha256: str | None = None) -> dict[str, Any]:
-    return {"path": str(file.relative_to(root)), "bytes": file.stat().st_size, "sha256": sha256 or digest(file)}
 
 
 def retain(root: Path, name: str, keep: int, newest: str) -> list[str]:
@@ -129,7 +93,7 @@ def drive(
     among = point or target is None
     path.mkdir(parents=True, exist_ok=True)
     with folder.lease():
-        if folder.finished:
+        if _still_whole(folder, job, say):
             say(f"done already: {path}")
         else:
             _run(job, folder, key, open_runner, say, among)
@@ -152,6 +116,22 @@ def _refuse_links(folder: RunFolder) -> None:
         if path.is_symlink():
             remedy = f"give {path.resolve()} itself" if path == folder.path else "remove the link"
             raise UsageError(f"{path} is a symbolic link, which runs do not follow; {remedy}")
+
+
+def _still_whole(folder: RunFolder, job: Job, say: Callable[[str], None]) -> bool:
+    """Whether the run is finished and every file is as it was made; damaged files are made again."""
+    if not folder.finished:
+        return False
+    damaged = damage_of_run(folder, job.steps)
+    if not damaged:
+        return True
+    folder.say("damaged", files=damaged)
+    say(f"damaged since the run finished, and made again: {', '.join(damaged)}")
+    (folder.path / MARKER).unlink()
+    for name in damaged:
+        if name in REWRITTEN:
+            (folder.path / name).unlink()
+    return False
 
 
 def _refuse_other(folder: RunFolder, key: dict[str, Any]) -> None:
@@ -180,9 +160,12 @@ def _run(
     resumed = folder.begun
     if not resumed:
         folder.write("job.json", job.to_dict())
-        folder.write("environment.json", environment())
-        folder.write("plan.json", plan(job))
+        folder.write(ENVIRONMENT, environment())
+        folder.write(PLAN, plan(job))
         folder.write("key.json", key)
+    for name, body in ((ENVIRONMENT, environment), (PLAN, lambda: plan(job))):
+        if not (folder.path / name).is_file():  # damaged, and removed
+            folder.write(name, body())
     folder.say("resumed" if resumed else "started", process=os.getpid(), place=job.place)
     say(f"{'resuming' if resumed else 'run'}: {folder.path}")
     before = find_before(folder) if among else None
@@ -238,6 +221,8 @@ def _steps(job: Job, site: Site, say: Callable[[str], None]) -> None:
                 continue
             folder.say("step", step=step.name, do=step.do, **({"why": why} if why else {}))
             collecting(lambda step=step: STEPS[step.do](step, site))  # type: ignore[misc]  # notes are kept in the folder
+            if folder.output(step).is_dir():  # a file was recorded before it was published
+                record_directory(folder, step)
             spent = time.perf_counter() - began
             folder.say("step done", step=step.name, seconds=round(spent, 3))
             say(f"{n}/{len(job.steps)} {step.name}: {step.do} in {spent:.1f} s")
@@ -256,7 +241,7 @@ def _done_before(folder: RunFolder, step: Step) -> bool:
     """Whether the step's output exists undamaged; deletes a damaged one, so that the step runs again."""
     if not folder.done(step):
         return False
-    damaged = first_damaged(folder.output(step))
+    damaged = damage_of(folder, step)
     if damaged is None:
         return True
     folder.say("output damaged", step=step.name, file=damaged)
@@ -274,9 +259,13 @@ def _finish(
         folder.write("changes.json", changes)
         say(summary(changes))
     write_run_report(job, folder)
-    files = [file for step in job.steps for file in files_of(folder.output(step), folder.path)]
-    metrics = folder.path / "metrics.json"
-    files.append({"path": metrics.name, "bytes": metrics.stat().st_size, "sha256": digest(metrics)})
+    record_pages(folder)
+    records = {step.name: recorded(folder, step) for step in job.steps}
+    lost = [name for name, known in records.items() if known is None]
+    if lost:
+        raise InfrastructureError(f"the record of step {lost[0]} was lost during the run; run again to resume")
+    files = [file for known in records.values() if known is not None for file in known["output"]]
+    files.append(entry_of(folder.path / "metrics.json", folder.path))
     notes = {step.name: folder.notes(step) for step in job.steps if folder.notes(step)}
     body = {"format": RUN_FORMAT, "schema": SCHEMA_VERSION, "name": job.name, "key": short(key), "notes": notes}
     folder.write(MANIFEST, {**body, "files": files})

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from distagg.dataset.dataset import Dataset
@@ -36,10 +35,12 @@ from distagg.pipeline.boards import write_board, write_table
 from distagg.pipeline.fields import board_settings, viewed
 from distagg.pipeline.folder import MEASURE, Kept, RunFolder, as_json, code_key, measured
 from distagg.pipeline.previous import Before
+from distagg.pipeline.records import entry_of, record, record_body
 from distagg.pipeline.scale import scale
 from distagg.pipeline.spec import Job, Step
-from distagg.storage.atomic import digest, staged_directory, staged_file
+from distagg.storage.atomic import staged_directory, staged_file
 from distagg.storage.paths import Place, place
+from distagg.storage.sealed import sealed
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +175,7 @@ def do_rank(step: Step, site: Site) -> None:
             progress=progress,
             say=site.say(step),
             before_publishing=lambda notes: site.folder.keep_notes(step, [*first, *notes]),
+            record=lambda sha256, size: record(site.folder, step, [_entry(step, site, sha256, size)]),
             reuse=_reuse(step, site) if site.among and _is_by_block(values) else None,
         )
     _repeat(first)
@@ -194,6 +196,10 @@ def _is_by_block(values: dict[str, Any]) -> bool:
     )
 
 
+def _entry(step: Step, site: Site, sha256: str, size: int) -> dict[str, Any]:
+    return {"path": str(site.folder.output(step).relative_to(site.folder.path)), "bytes": size, "sha256": sha256}
+
+
 def _reuse(step: Step, site: Site) -> Reuse:
     """The parts of the previous run, if the step was a ranking there too."""
     context = {"code": code_key(), "seed": site.job.seed}
@@ -211,13 +217,13 @@ def do_evaluate(step: Step, site: Site) -> None:
         metrics = USER_METRICS if values["metrics"] == list(DEFAULT_METRICS) else values["metrics"]
         users = evaluate_users({step.name: read_rankings(rankings)}, dataset, through, metrics, runner=site.runner())
         about = {"complete": values["complete"], "users": len(users.values[step.name])}
-        _write(site.folder.output(step), {"means": users.means[step.name], "protocol": "", **about})
+        _write(site.folder, step, {"means": users.means[step.name], "protocol": "", **about})
         return
     result = evaluate_rankings(
         read_rankings(rankings), dataset, values["metrics"], protocol=values.get("protocol"), source=str(rankings)
     )
     body = {"means": result.means, "protocol": result.protocol, "queries": len(result.query_ids)}
-    _write(site.folder.output(step), body | {"in_sample": _in_sample(step, site.job)})
+    _write(site.folder, step, body | {"in_sample": _in_sample(step, site.job)})
 
 
 def _in_sample(step: Step, job: Job) -> bool:
@@ -251,7 +257,7 @@ def do_compare(step: Step, site: Site) -> None:
     site.say(step)("compared", seconds=result.pop("seconds"))  # the output must be the same in every run
     result["dataset"]["path"] = step.values["dataset"]
     site.folder.keep_notes(step, notes)
-    _write(site.folder.output(step), result)
+    _write(site.folder, step, result)
     _repeat(notes)
 
 
@@ -275,15 +281,14 @@ def do_board(step: Step, site: Site) -> None:
             write_board(str(staging / name), found, over_time, board_json(found, over_time), step.name)
         if len(found) == 1:
             write_table(str(staging / "chances.csv"), found[0].matrix)
-        files = [{"path": file.name, "sha256": digest(file)} for file in sorted(staging.iterdir())]
-        (staging / MANIFEST).write_bytes(as_json({"files": files}))
+        (staging / MANIFEST).write_bytes(sealed({"files": [entry_of(f, staging) for f in sorted(staging.iterdir())]}))
     _repeat(notes)
 
 
 def do_scale(step: Step, site: Site) -> None:
     dataset = site.dataset(step.values["dataset"]) if "dataset" in step.values else None
     measurements = scale(step.values, dataset, site.folder.staging(step), site.say(step), seed=site.job.seed)
-    _write(site.folder.output(step), measurements)
+    _write(site.folder, step, measurements)
 
 
 STEPS: dict[str, Callable[[Step, Site], None]] = {
@@ -310,8 +315,9 @@ def tidy(folder: RunFolder, step: Step) -> None:
         shutil.rmtree(left, ignore_errors=True)
 
 
-def _write(target: Path, body: dict[str, Any]) -> None:
-    with staged_file(target) as staging:
+def _write(folder: RunFolder, step: Step, body: dict[str, Any]) -> None:
+    record_body(folder, step, as_json(body))
+    with staged_file(folder.output(step)) as staging:
         staging.write_bytes(as_json(body))
 
 

@@ -254,6 +254,6 @@ def test_a_run_that_stopped_takes_over_from_the_same_run_when_resumed(monkeypatc
     (stopped,) = [run for run in Path("runs/nightly").iterdir() if run.name not in ("latest", first.name)]
     assert main(["resume", str(stopped)]) == 0
     assert Path("runs/nightly/latest").resolve() == stopped.resolve()
-    assert json.loads((stopped / "before.json").read_text()) == {"run": first.name}
+    assert RunFolder(stopped).read("before.json") == {"run": first.name}
     assert fingerprints(stopped) == fingerprints(full(job()))
     assert (stopped / "changes.json").is_file()
