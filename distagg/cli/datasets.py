@@ -23,6 +23,7 @@ ABOUT = (
     "ratings: user, item, rating in MovieLens files, CSV or Parquet; users are experts",
     "rankings: CSV, Parquet or JSON lines with query, expert, item, rank or score, label; or PrefLib files",
     "pairs: CSV, Parquet or JSON lines with winner, loser (or model_a, model_b, winner), expert, weight, tie, time",
+    "beir: a BEIR folder, whose judgements are taken, and runs: TREC files, or results as JSON {query: {item: score}}",
 )
 TARGET = option("-o", "--output", required=True, metavar="DATASET", help="the dataset directory to create")
 
@@ -35,7 +36,8 @@ TARGET = option("-o", "--output", required=True, metavar="DATASET", help="the da
         nargs=-1,
         required=True,
         help="files (plain or .gz), directories of files, or patterns such as 'runs/*.run', by path or URL (s3://, "
-        "gs://, abfs://, https://); KIND is detected from their content unless you give it\n\n" + "\n\n".join(ABOUT),
+        "gs://, abfs://, https://); or ir_datasets:ID; KIND is detected from their content unless you give it\n\n"
+        + "\n\n".join(ABOUT),
     ),
     TARGET,
     *step_options("import", "kind", "qrels", "columns", "expert", "by", "users", "items", "covariates", "scale"),
@@ -44,6 +46,8 @@ TARGET = option("-o", "--output", required=True, metavar="DATASET", help="the da
         "distagg import letor A1.txt A2.txt A3.txt A4.txt A5.txt -o mq",
         "distagg import ratings u.data --users u.user --items u.item --scale 1,5 -o movies",
         "distagg import lists.parquet --columns site=item,place=rank -o lists",
+        "distagg import beir scifact bm25.run dense.json -o scifact.data",
+        "distagg import trec bm25.run dense.run --qrels ir_datasets:beir/scifact/test -o scifact.data",
         "distagg import pairs battles.csv --covariates length_a-length_b,position -o battles",
         "distagg import trec 's3://bucket/runs/*.run' -o s3://bucket/dataset --workers 8",
     ),

@@ -41,6 +41,7 @@ from distagg.metrics import Evaluation, evaluate_rankings
 from distagg.models import MODELS, known_name
 from distagg.reports.terminal import comparison_table, counted_by, render_table, significance_table
 from distagg.sources.detect import QRELS, kind_of_file
+from distagg.sources.published import is_reference
 from distagg.storage.atomic import refuse_existing, staged_file
 from distagg.storage.paths import local, place
 
@@ -138,6 +139,8 @@ def _refuse_labels(runs: Sequence[str], labels: str, *, told: bool) -> None:
     if is_dataset(labels):
         if not runs:
             raise UsageError(f"found only the dataset {labels}, expected RANKINGS... DATASET")
+        return
+    if is_reference(labels) and runs:
         return
     file = local(labels, "judgements")
     if not file.exists():

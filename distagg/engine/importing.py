@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -21,8 +21,11 @@ from distagg.errors import InputError, UsageError, unknown
 from distagg.storage.atomic import refuse_existing
 from distagg.storage.paths import HTTP, Place, Store, place
 
+if TYPE_CHECKING:
+    from distagg.sources import Source
+
 OWNERS = {  # the kinds of source that have an option
-    "qrels": ("letor", "trec", "ratings", "rankings", "pairs"),
+    "qrels": ("letor", "trec", "ratings", "rankings", "pairs", "beir"),
     "expert": ("trec",),
     "by": ("trec",),
     "columns": ("rankings", "pairs"),
@@ -49,10 +52,11 @@ def import_dataset(
     Parameters
     ----------
     kind
-        ``letor``, ``trec``, ``ratings``, ``rankings`` or ``pairs``; None tells it by the files' content, and refuses to
-        guess. Files of judgements among them are then taken as ``qrels``.
+        ``letor``, ``trec``, ``ratings``, ``rankings``, ``pairs`` or ``beir`` (a BEIR folder, and runs); None tells it
+        by the files' content, and refuses to guess. Files of judgements among them are then taken as ``qrels``.
     sources
-        Files, patterns, or directories of files, by path or URL (``s3://``, ``gs://``, ``abfs://``, ``https://``).
+        Files, patterns, or directories of files, by path or URL (``s3://``, ``gs://``, ``abfs://``, ``https://``); or
+        ``ir_datasets:ID``, a dataset with scored documents.
     target
         The directory (or URL) to create; it must not exist yet. None keeps the dataset in memory, at some 25 bytes an
         entry. Chunks are then smaller than on disk, so that sums over queries may differ in their last bits; models
@@ -74,8 +78,9 @@ def import_dataset(
         The imported dataset.
     """
     from distagg.sources import SOURCES  # late: only imports need them
+    from distagg.sources.published import beir_qrels, is_reference
     from distagg.sources.ratings import read_about
-    from distagg.sources.trec import JudgedSource
+    from distagg.sources.trec import JudgedSource, read_qrels
 
     if kind is not None and kind not in SOURCES:
         raise unknown("source kind", kind, SOURCES)
@@ -83,6 +88,8 @@ def import_dataset(
         refuse_existing(place(target))
     options = {name: value for name, value in options.items() if value is not None}
     on_cluster = runner is not None and runner.client is not None and target is not None
+    if len(as_paths(sources)) == 1 and is_reference(as_paths(sources)[0]):
+        return _import_reference(str(as_paths(sources)[0]), target, progress, **options)
     files = source_files(sources, options.get("columns"))
     named = {str(file.absolute()): str(file) for file in files if isinstance(file, Path)}
     if on_cluster:  # workers may be in another folder
@@ -95,6 +102,10 @@ def import_dataset(
             raise UsageError(f"{name} is an option of {', '.join(OWNERS[name])}, found it with {kind}")
     about = {name: read_about(place(options[name])) for name in ("users", "items") if options.get(name) is not None}
     judged = options.pop("qrels", None)
+    if kind == "beir" and judged is None:
+        judged = beir_qrels(files) or None
+    if judged is not None and not isinstance(judged, pa.Table) and any(map(is_reference, as_paths(judged))):
+        judged = read_qrels(as_paths(judged))
     source = SOURCES[kind](files, **{**options, **about})
     if judged is not None:
         source = JudgedSource(
@@ -118,6 +129,25 @@ def import_dataset(
         raise InputError(
             file, line=error.line, found=error.found, expected=error.expected, remedy=error.remedy
         ) from error
+    return Dataset.open(target)
+
+
+def _import_reference(
+    reference: str, target: str | Place | None, progress: Progress, qrels: Any = None, **options: Any
+) -> Dataset:
+    """Import the scored documents and the judgements of a dataset of ir_datasets."""
+    from distagg.sources.published import ScoredSource, ir_dataset
+    from distagg.sources.trec import JudgedSource, read_qrels
+
+    if options:
+        raise UsageError(f"{reference} has no option {', '.join(options)}")
+    source: Source = ScoredSource(reference)
+    if qrels is not None or ir_dataset(reference).has_qrels():
+        judged = qrels if isinstance(qrels, pa.Table) else read_qrels(as_paths(qrels or reference))
+        source = JudgedSource(source, judged)
+    if target is None:
+        return hold_source(source, progress=progress)
+    write_dataset(source, target, progress=progress)
     return Dataset.open(target)
 
 

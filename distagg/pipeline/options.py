@@ -12,7 +12,7 @@ from typing import Any
 from distagg.errors import UsageError
 
 REQUIRED: Any = object()
-KINDS = ("letor", "trec", "ratings", "rankings", "pairs")
+KINDS = ("letor", "trec", "ratings", "rankings", "pairs", "beir")
 FORMATS = ("parquet", "trec", "csv")
 PRODUCTS = ("elasticsearch", "opensearch", "qdrant", "vespa", "json")
 PERIODS = ("year", "month", "week", "day")

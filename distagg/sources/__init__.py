@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from distagg.sources.letor import LetorSource
 from distagg.sources.observed_pairs import PairsSource
+from distagg.sources.published import BeirSource
 from distagg.sources.ranked_lists import RankingsSource
 from distagg.sources.ratings import RatingsSource
 from distagg.sources.source import Source, SourceTable
@@ -20,10 +21,12 @@ SOURCES: dict[str, Callable[..., Source]] = {
     "ratings": RatingsSource,
     "rankings": RankingsSource,
     "pairs": PairsSource,
+    "beir": BeirSource,
 }
 
 __all__ = [
     "SOURCES",
+    "BeirSource",
     "LetorSource",
     "PairsSource",
     "RankingsSource",

@@ -10,6 +10,7 @@ from math import isfinite
 
 from distagg.columns import LIST_NAMES, folder_columns, is_battles, known_columns
 from distagg.errors import InputError, UsageError
+from distagg.sources.published import is_reference
 from distagg.sources.ranked_lists import PREFLIB_SUFFIXES
 from distagg.sources.ratings import NAMES as RATING_NAMES
 from distagg.sources.ratings import ratings_columns
@@ -51,6 +52,8 @@ def kind_of(paths: Sequence[str | Place], columns: Mapping[str, str] | None = No
 
 def kind_of_file(file: Place, columns: Mapping[str, str] | None = None) -> str:
     """The kind of one file: a UsageError if its content fits several kinds, an InputError if it fits none."""
+    if is_reference(file):
+        return QRELS
     if suffix(file) in PREFLIB_SUFFIXES:
         return "rankings"
     kinds: list[str] = []

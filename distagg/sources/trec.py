@@ -4,8 +4,8 @@ As in trec_eval, lists are ordered by descending score and the rank column is ig
 column instead. Fields are separated by blanks or tabs; files may be gzipped. Parsing is Arrow's, about 150 ns a line.
 
 Judgements may also be tables with a header, such as BEIR's ``test.tsv``, which name query, item and label in any of the
-usual ways; BEIR and MTEB call the label ``score``. Labels are whole grades, as in trec_eval: 2.0 is read as 2, and 0.5
-is an error, never rounded, unless the caller takes fractions.
+usual ways; BEIR and MTEB call the label ``score``. ``ir_datasets:ID`` names those of ir_datasets. Labels are whole
+grades, as in trec_eval: 2.0 is read as 2, and 0.5 is an error, never rounded, unless the caller takes fractions.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from distagg.covariates import Covariate
 from distagg.errors import InputError, UsageError, unknown
 from distagg.sources.cells import ID, Column
 from distagg.sources.delimited import FINITE, POSITION, WHOLE, WORD, Layout, find_lines, read_tables
+from distagg.sources.published import is_reference, reference_qrels
 from distagg.sources.source import Source, SourceTable, refuse_same_names
 from distagg.sources.spans import Span, share_files
 from distagg.sources.tables import FORMATS, LongTable, match_rows, open_long_table, suffix
@@ -154,6 +155,9 @@ def qrels_tables(
 ) -> Iterator[pa.Table]:
     """Query, item and label of every judgement."""
     for file in files:
+        if is_reference(file):
+            yield from reference_qrels(file)
+            continue
         table = _qrels_table(file, columns, fractions=fractions)
         if table is not None:
             yield from table.batches()
@@ -183,6 +187,8 @@ def read_qrels(
 
 def find_labels(file: Place, query: str, item: str, columns: Mapping[str, str] | None = None) -> list[tuple[str, int]]:
     """File and line (in Parquet: row) of every judgement of the item."""
+    if is_reference(file):
+        return []
     table = _qrels_table(file, columns)
     wanted = {"query": query, "item": item}
     if table is None:
