@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from distagg.arrow import as_arrow, as_numpy, as_scalar, as_words, one_array
 from distagg.dataset.manifest import HIDDEN_MANIFEST, read_committed_json
-from distagg.dataset.verified import read_whole
+from distagg.dataset.verified import read_whole, unseen
 from distagg.errors import InfrastructureError, InputError
 from distagg.storage.parquet import CHECKSUMS
 from distagg.storage.paths import Place, Store, explained
@@ -92,7 +92,12 @@ def write_part(
 def _write_attempt(folder: Place, stem: str, body: bytes, rows: int) -> Written:
     ending = ".parquet" if isinstance(folder, Store) else ""  # object stores have no rename: this is the final name
     attempt = f"{stem}.{uuid.uuid4().hex[:8]}{ending}"
-    (folder / attempt).write_bytes(body)
+    try:
+        (folder / attempt).write_bytes(body)
+    except FileNotFoundError as error:
+        if not folder.is_dir():
+            raise unseen(folder) from error
+        raise
     return Written(attempt, rows, len(body), hashlib.sha256(body).hexdigest())
 
 

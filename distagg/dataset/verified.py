@@ -124,7 +124,7 @@ def unreadable(file: Place, error: Exception, remedy: str) -> DistaggError:
 def unseen(folder: Place) -> InfrastructureError:
     """The error for data that this host cannot see."""
     return InfrastructureError(
-        f"host {socket.gethostname()} cannot read {folder}; data must be readable at the same path on every host of a "
+        f"host {socket.gethostname()} cannot read {folder}; data must be at the same path on every host of a "
         "cluster: put it on a shared file system or in an object store (s3://), then run again"
     )
 

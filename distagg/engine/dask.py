@@ -29,7 +29,7 @@ from typing import Any, TypeVar
 
 from distagg.dataset.dataset import ChunkRef
 from distagg.engine.broadcast import Broadcast, Span, share_out
-from distagg.engine.identity import OtherCode, fingerprint, on_same_code, other_code, refuse_other_code
+from distagg.engine.identity import OtherCode, fingerprint, on_same_code, other_code, refuse_other_code, refuse_unseen
 from distagg.engine.progress import Progress, silent
 from distagg.engine.runner import (
     Round,
@@ -64,16 +64,18 @@ SETTINGS = {
 class DaskRunner:
     """Runs tasks on a Dask cluster, through a connected client, and merges their results in the fixed tree."""
 
-    def __init__(self, client: Any, *, hold_workers: bool = True) -> None:
-        self.client = client
+    def __init__(self, client: Any, *, hold_workers: bool = True, remote: bool = False) -> None:
+        self.client, self.remote = client, remote
         self.broadcast = Broadcast(client, hold_workers=hold_workers)
         self._round_seconds = 0.0  # of the last round
+        self._seen: set[str] = set()  # paths of datasets that all workers can read
 
     @property
     def threads(self) -> int:
         return max(1, sum(self.client.nthreads().values()))
 
     def map(self, work: Work, refs: Sequence[ChunkRef], progress: Progress = silent) -> Iterator[Any]:
+        self._check_seen(refs)
         spans = share_out(refs, self.threads * SPANS_PER_THREAD)
         calls = [(collect_span, (work, refs[a:b], a)) for a, b in spans]
         for values in self._run(calls, spans, progress):
@@ -84,6 +86,7 @@ class DaskRunner:
     ) -> T | None:
         if work.repeated:
             return next(self.rounds([Round(work, refs, reduce)], progress))
+        self._check_seen(refs)
         spans = share_out(refs, self.threads * SPANS_PER_THREAD)
         calls = [(reduce_span, (work, refs[a:b], a, reduce)) for a, b in spans]
         return merge_all(self._run(calls, spans, progress), reduce)
@@ -94,6 +97,7 @@ class DaskRunner:
         On a cluster that may grow, a round is tasks from the start if the last one took ``LONG_ROUND_SECONDS``: Dask
         then sees the load, and an adaptive cluster starts workers for it.
         """
+        self._check_seen([ref for step in todo for ref in step.refs[:1]])
         began = time.monotonic()
         try:
             if self.broadcast.hold_workers and self._round_seconds > LONG_ROUND_SECONDS:
@@ -118,6 +122,12 @@ class DaskRunner:
     def each(self, function: Callable[[Any], T], payloads: Sequence[Any], progress: Progress = silent) -> Iterator[T]:
         calls = [(call_noting, (function, payload)) for payload in payloads]
         yield from self._run(calls, [(n, n + 1) for n in range(len(calls))], progress)
+
+    def _check_seen(self, refs: Sequence[ChunkRef]) -> None:
+        """Refuse workers of other machines that cannot read the data, once for each dataset."""
+        for path in {ref.path for ref in refs if ref.held is None} - self._seen if self.remote else ():
+            refuse_unseen(self.client, path)
+            self._seen.add(path)
 
     def _run(
         self,
@@ -277,7 +287,7 @@ def remote_cluster(address: str) -> Iterator[DaskRunner]:
             dask.config.set(SETTINGS),
             Client(address, set_as_default=False, timeout=20) as client,
         ):
-            runner = DaskRunner(client)
+            runner = DaskRunner(client, remote=True)
             list(runner.each(abs, [0]))  # an adaptive cluster starts workers when there is a task
             refuse_other_code(client)
             yield runner

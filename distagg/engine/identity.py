@@ -19,6 +19,7 @@ from typing import Any
 
 from distagg.errors import InfrastructureError
 from distagg.storage.atomic import digest
+from distagg.storage.paths import Store, place
 
 Identity = dict[str, str]
 PACKAGES = ("distagg", "numpy", "scipy", "numba", "llvmlite", "pyarrow", "dask", "distributed", "lightgbm")
@@ -150,6 +151,25 @@ def refuse_other_code(client: Any) -> None:
     others = {a: w for a, w in answers.items() if isinstance(w, dict) and differences(identity(), w)}
     if others:
         raise other_code(others, len(answers))
+
+
+def refuse_unseen(client: Any, path: str) -> None:
+    """Refuse workers that cannot read a dataset, before any work starts; URLs are seen from everywhere."""
+    if not path or isinstance(place(path), Store):
+        return
+    hosts = {a: host for a, host in client.run(_host_without, path).items() if host}
+    if hosts:
+        shown = ", ".join(f"{address} on host {host}" for address, host in list(hosts.items())[:SHOWN_WORKERS])
+        more = f" and {len(hosts) - SHOWN_WORKERS} more" if len(hosts) > SHOWN_WORKERS else ""
+        raise InfrastructureError(
+            f"found workers that cannot read {path}: {shown}{more}; data must be at the same path on every host of a "
+            "cluster: put it on a shared file system or in an object store (s3://), then run again"
+        )
+
+
+def _host_without(path: str) -> str:
+    """In a worker: the name of this host if it cannot read the path, else an empty text."""
+    return "" if os.access(path, os.R_OK | os.X_OK) else socket.gethostname()
 
 
 def on_same_code(expected: str, function: Callable[..., Any], *arguments: Any) -> Any:

@@ -8,12 +8,15 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from socket import gethostname
 from typing import Any
 
 import pytest
 
 from distagg.cli.main import main
+from distagg.dataset import Dataset
 from distagg.engine import identity as identities
 from distagg.engine.broadcast import answer
 from distagg.engine.dask import DaskRunner, remote_cluster
@@ -28,6 +31,8 @@ from distagg.engine.identity import (
     other_code,
     refuse_other_code,
 )
+from distagg.engine.runner import Work
+from distagg.engine.saved import _count_task
 from distagg.errors import InfrastructureError, UsageError
 
 PACKAGE = Path(identities.__file__).parents[1]
@@ -133,6 +138,25 @@ def test_an_altered_kernel_on_a_worker_is_refused(
     assert f"code: the driver has {identity()[CODE]}, the worker " in told
     assert "install this distagg" in told
     assert not (tmp_path / "other.csv").exists()
+
+
+@pytest.mark.cluster
+def test_workers_get_absolute_paths_and_say_what_they_cannot_see(
+    planted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(planted.parent)
+    dataset = Dataset.open(planted.name)
+    hidden = [replace(ref, path=str(tmp_path / "hidden")) for ref in dataset.plan()]
+    (tmp_path / "elsewhere").mkdir()
+    with _cluster(tmp_path / "elsewhere", tmp_path) as address, remote_cluster(address) as runner:
+        assert sum(sum(runner.map(Work(_count_task, None), dataset.plan()))) == dataset.manifest.entries
+        told = rf"cannot read {tmp_path}/hidden: tcp://.* on host {gethostname()}"
+        for work in (Work(_count_task, None), Work(_count_task, None, repeated=True)):
+            with pytest.raises(InfrastructureError, match=told):
+                runner.map_reduce(work, hidden, max)
+        runner._seen.add(str(tmp_path / "hidden"))  # as if the worker had joined later
+        with pytest.raises(InfrastructureError, match=f"host {gethostname()} cannot read {tmp_path}/hidden"):
+            list(runner.map(Work(_count_task, None), hidden))
 
 
 def test_a_worker_without_distagg_is_refused() -> None:
