@@ -41,9 +41,12 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     target, source = tmp_path_factory.mktemp("wheel"), tmp_path_factory.mktemp("source")
     for name in ("distagg", "jobs/guides"):
         unwanted = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=unwanted)
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, source / name)
+        shutil.copytree(ROOT / name, source / name, ignore=unwanted)
+    for file in (
+        *(ROOT / name for name in ("pyproject.toml", "README.md", "LICENSE")),
+        *(ROOT / "jobs").glob("*.toml"),
+    ):
+        shutil.copy(file, source / file.relative_to(ROOT))
     pip = (sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps")
     _run(*pip, "--wheel-dir", target, source, folder=target)
     (built,) = target.glob("*.whl")
@@ -71,13 +74,18 @@ def test_the_wheel_holds_the_package_its_types_and_its_examples(wheel: Path) -> 
         names = set(archive.namelist())
         (about,) = (name for name in names if name.endswith(".dist-info/METADATA"))
         metadata = Parser().parsestr(archive.read(about).decode())
-        guide = archive.read("distagg/examples/guides/metasearch.md")
+        (guide,) = (archive.read(name) for name in names if name.endswith("share/distagg/guides/metasearch.md"))
     assert metadata["Version"] == distagg.__version__
     assert metadata["License-Expression"] == "Apache-2.0"
     assert {"frames", "lightgbm", "s3", "all"} <= set(metadata.get_all("Provides-Extra") or [])
     package = {file.relative_to(ROOT).as_posix() for file in (ROOT / "distagg").rglob("*.py")}
-    package |= {file.relative_to(ROOT).as_posix() for file in (ROOT / "distagg" / "examples").glob("*/*.[tm]*")}
-    assert {name for name in names if ".dist-info/" not in name} == package | {"distagg/py.typed"}
+    installed = {name.partition("share/distagg/")[2] for name in names if ".data/data/" in name}
+    jobs = ROOT / "jobs"
+    assert installed == {
+        file.relative_to(jobs).as_posix() for pattern in ("*.toml", "guides/*.md") for file in jobs.glob(pattern)
+    }
+    rest = {name for name in names if ".dist-info/" not in name and ".data/data/" not in name}
+    assert rest == package | {"distagg/py.typed"}
     assert guide == (ROOT / "jobs" / "guides" / "metasearch.md").read_bytes()
 
 
@@ -118,9 +126,9 @@ def test_the_message_about_extras_is_right_wherever_distagg_came_from(python: Pa
 
 
 def test_extras_hold_what_their_messages_promise() -> None:
-    assert EXTRAS["all"] == ["distagg[frames,lightgbm,s3]"]
-    assert set(EXTRAS) == {"frames", "lightgbm", "s3", "all", "dev"}
-    needed = [*PROJECT["dependencies"], *(one for name in ("frames", "lightgbm", "s3") for one in EXTRAS[name])]
+    assert EXTRAS["all"] == ["distagg[frames,lightgbm,s3,http]"]
+    assert set(EXTRAS) == {"frames", "lightgbm", "s3", "http", "all", "docs", "dev"}
+    needed = [*PROJECT["dependencies"], *(one for name in ("frames", "lightgbm", "s3", "http") for one in EXTRAS[name])]
     assert not [one for one in needed if "<" in one or "==" in one], "upper bounds only where newer versions break"
 
 

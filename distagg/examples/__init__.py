@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.resources import files
+from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 
 from distagg.errors import UsageError, unknown
@@ -85,7 +85,26 @@ def _guide(name: str) -> str:
     >>> _guide("metasearch").partition(":")[0]
     '# Meta-search'
     """
-    return _LINK.sub(r"\1", (files("distagg.examples") / "guides" / f"{name}.md").read_text(encoding="utf-8"))
+    return _LINK.sub(r"\1", _text(f"guides/{name}.md"))
+
+
+def _text(name: str) -> str:
+    """A guide or job file: of the clone, or as the wheel installed it below ``share/distagg``."""
+    clone = Path(__file__).parents[2]
+    if (clone / "pyproject.toml").is_file():
+        return (clone / "jobs" / name).read_text(encoding="utf-8")
+    try:
+        installed = [
+            Path(str(file.locate())) for file in files("distagg") or () if str(file).endswith(f"distagg/{name}")
+        ]
+    except PackageNotFoundError:
+        installed = []
+    if not any(file.is_file() for file in installed):
+        raise UsageError(
+            f"found no share/distagg/{name} of this installation, expected the files that the wheel installs there; "
+            "install distagg again, without --target"
+        )
+    return installed[0].read_text(encoding="utf-8")
 
 
 def write_job(kind: str, folder: Path) -> Path:
@@ -95,5 +114,5 @@ def write_job(kind: str, folder: Path) -> Path:
     target = folder / f"{kind}.toml"
     refuse_existing(target)
     folder.mkdir(parents=True, exist_ok=True)
-    target.write_bytes((files("distagg.examples") / "jobs" / target.name).read_bytes())
+    target.write_text(_text(target.name), encoding="utf-8")
     return target
