@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -90,9 +90,17 @@ class Selection:
 EVERYTHING = Selection()
 
 
+class Elsewhere(Protocol):
+    """A chunk that is held by another process."""
+
+    def load(self) -> Chunk:
+        """Bring the chunk into this process."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class ChunkRef:
-    """A chunk reference: how any process can load one chunk. ``held`` is a chunk in memory."""
+    """A chunk reference: how any process can load one chunk. ``held`` is a chunk in memory, here or elsewhere."""
 
     path: str
     kind: Kind
@@ -101,7 +109,7 @@ class ChunkRef:
     n_experts: int
     scores: bool
     where: Selection = EVERYTHING
-    held: Chunk | None = None
+    held: Chunk | Elsewhere | None = None
     pieces: tuple[Piece, ...] = ()  # of a view (``expanded``): how to make each block
     footers: tuple[tuple[str, str], ...] = ()  # hashes of the footers of the blocks' files, by name
 
@@ -111,7 +119,10 @@ class ChunkRef:
 
     def load(self, *, ids: bool = True) -> Chunk:
         """The chunk; without ``ids`` the item ids stay on disk."""
-        chunk = self.held if self.held is not None else self._read(ids)
+        if self.held is None:
+            chunk = self._read(ids)
+        else:
+            chunk = self.held if isinstance(self.held, Chunk) else self.held.load()
         if self.where == EVERYTHING:
             return chunk
         chunk = chunk.select(self.where.mask(chunk.parts, self.blocks[0].first_query)).without(self.where.without)
@@ -200,7 +211,7 @@ class Dataset:
     manifest: Manifest
     experts: tuple[str, ...]
     where: Selection = EVERYTHING
-    held: tuple[Chunk, ...] = ()
+    held: tuple[Chunk | Elsewhere, ...] = ()
     pieces: tuple[Piece, ...] = ()  # of a view (``expanded``): how to make each block
 
     def __repr__(self) -> str:
@@ -275,6 +286,48 @@ class Dataset:
         """As ``from_arrow``, from polars frames."""
         tables = [None if f is None else f.to_arrow() for f in (labels, judgements)]
         return cls.from_arrow(frame.to_arrow(), labels=tables[0], judgements=tables[1])
+
+    @classmethod
+    def from_dask(cls, data: Any, *, columns: Mapping[str, str] | None = None, labels: Any = None) -> Dataset:
+        """Build a dataset from a Dask collection; its rows stay on the workers of the current ``distributed.Client``.
+
+        Parameters
+        ----------
+        data
+            A ``dask.dataframe`` with the columns of ``from_arrow``, its rows in any order; or a ``dask.bag`` of lists:
+            ``(query, expert, items)``, or dictionaries with these keys, the best item first (ties: a list in the list).
+        columns
+            distagg's names for columns that have other names in the data: ``{"site": "item"}``.
+        labels
+            Relevance judgements: a Dask frame, or any other kind that ``distagg.fit`` takes.
+        """
+        return _engine().from_dask(data, columns=columns, labels=labels)
+
+    def to_dask(self) -> Any:
+        """The rows as a lazy ``dask.dataframe`` with a partition for each chunk, which workers read."""
+        return _engine().to_dask(self)
+
+    def map_queries(self, function: Callable[[Chunk, int], Any], runner: Any = None) -> Iterator[Any]:
+        """Call a function on every query, and iterate over the results in the order of the queries.
+
+        Parameters
+        ----------
+        function
+            ``function(chunk, query)``; ``query`` is the number of the query in the chunk. ``chunk.rank_matrix(query)``
+            is its item x expert matrix of ranks (scipy), ``chunk.pair_tensor(query)`` the item x item x expert tensor
+            (sparse), ``chunk.query_ids[query]`` its id. On a cluster it must be a function of a module.
+        runner
+            Where to run: None runs in this process, where the data is; a ``distributed.Client`` or another runner.
+
+        >>> table = pa.table({"query": list("qqr"), "expert": list("aaa"), "item": list("xyx"), "rank": [1, 2, 3]})
+        >>> shapes = Dataset.from_arrow(table).map_queries(lambda chunk, query: chunk.rank_matrix(query).shape)
+        >>> list(shapes)
+        [(2, 1), (1, 1)]
+        """
+        from importlib import import_module
+
+        runner = import_module("distagg.engine.runner").runner_for(runner, self)
+        return _engine().map_queries(self, function, runner)
 
     def to_arrow(self) -> pa.Table:
         """The rows as one long table with ids, as ``from_arrow`` takes it."""
@@ -464,6 +517,13 @@ class Dataset:
             **({"times": [time_text(time) for time in m.times]} if m.times else {}),
             **({"covariates": [each.name for each in m.covariates]} if m.covariates else {}),
         }  # fmt: skip
+
+
+def _engine() -> Any:
+    """The module that knows Dask; it is above this layer, and found by name when somebody asks for it."""
+    from importlib import import_module
+
+    return import_module("distagg.engine.collections")
 
 
 def _adjacent(a: Block, b: Block) -> bool:

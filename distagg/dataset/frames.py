@@ -25,7 +25,7 @@ from distagg.dataset.build.regroup import no_progress, regroup
 from distagg.dataset.build.writer import BLOCK_ENTRIES, layout_of, make_block, make_manifest
 from distagg.dataset.chunk import Chunk, chunk_from_tables
 from distagg.dataset.dataset import Dataset
-from distagg.dataset.manifest import Block
+from distagg.dataset.manifest import Block, Kind
 from distagg.errors import InfrastructureError, InputError, UsageError, unknown
 from distagg.times import EXPECTED_TIME, parse_times
 from distagg.types import NO_LABEL, PAIR_TIME, PAIRS, TIMESTAMP
@@ -139,9 +139,12 @@ def dataset_to_arrow(dataset: Dataset) -> pa.Table:
     Items in no list, and labels of missed items, are omitted.
     """
     experts = pa.array(dataset.experts, pa.string())
-    kind = dataset.manifest.kind
-    tables = [_pairs_table(c, experts) if kind == "pairs" else _entries_table(c, experts) for c in dataset.chunks()]
-    return pa.concat_tables(tables)
+    return pa.concat_tables([chunk_to_arrow(chunk, experts, dataset.manifest.kind) for chunk in dataset.chunks()])
+
+
+def chunk_to_arrow(chunk: Chunk, experts: pa.StringArray, kind: Kind) -> pa.Table:
+    """The rows of a chunk with their ids."""
+    return _pairs_table(chunk, experts) if kind == "pairs" else _entries_table(chunk, experts)
 
 
 def _entries_table(chunk: Chunk, experts: pa.StringArray) -> pa.Table:
@@ -288,7 +291,16 @@ def hold_source(
 
 
 def held(grouped: Regroup, source: RowSource, block_entries: int, progress: Progress = no_progress) -> Dataset:
-    """A chunk for every block of the regrouped rows."""
+    """A dataset in memory of the regrouped rows."""
+    total, blocks, chunks = blocks_in_memory(grouped, block_entries, progress)
+    manifest = make_manifest(layout_of(grouped, source), total, blocks, ())
+    return Dataset("", manifest, tuple(grouped.experts.names), held=chunks)
+
+
+def blocks_in_memory(
+    grouped: Regroup, block_entries: int, progress: Progress = no_progress
+) -> tuple[BlockCounts, tuple[Block, ...], tuple[Chunk, ...]]:
+    """A chunk for every block of the regrouped rows, the blocks, and their counts added up."""
     total = BlockCounts()
     blocks: list[Block] = []
     chunks: list[Chunk] = []
@@ -303,5 +315,4 @@ def held(grouped: Regroup, source: RowSource, block_entries: int, progress: Prog
             )
         )
         progress(tables.tally.entries)
-    manifest = make_manifest(layout_of(grouped, source), total, tuple(blocks), ())
-    return Dataset("", manifest, tuple(grouped.experts.names), held=tuple(chunks))
+    return total, tuple(blocks), tuple(chunks)

@@ -33,6 +33,12 @@ def is_table(data: Any) -> bool:
     return known or hasattr(data, "__arrow_c_stream__") or _is_arrow_dataset(data)
 
 
+def is_dask(data: Any) -> bool:
+    """Whether it is a Dask frame or bag; arrays have no names of items."""
+    library, _ = _library(data)
+    return library == "dask" or any(base.__module__ == "dask.bag.core" for base in type(data).__mro__)
+
+
 def to_arrow(data: Any, choose: Choose) -> pa.Table:
     """The chosen columns of a frame, table or stream; ``choose`` gets the names of all columns.
 

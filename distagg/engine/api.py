@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from distagg.dataset.chunk import Chunk
 from distagg.dataset.dataset import Dataset
+from distagg.dataset.interchange import is_dask
 from distagg.engine.compare import DEFAULT_METRICS
 from distagg.engine.data import Columns, as_dataset, as_rankings, given, labelled
 from distagg.engine.evaluate_runs import evaluate_runs
@@ -15,7 +17,7 @@ from distagg.engine.fitting.fit import fit as fit_params
 from distagg.engine.rank import NOTHING_MORE, Result
 from distagg.engine.rank import solve as solve_chunks
 from distagg.engine.rank_options import Shown
-from distagg.engine.runner import Runner
+from distagg.engine.runner import Runner, as_runner, runner_for
 from distagg.engine.saved import Fitted
 from distagg.errors import UsageError
 from distagg.metrics import Evaluation, evaluate_rankings
@@ -61,7 +63,8 @@ def fit(
         Seed of random draws: default 0 for a model given by name; a model object keeps its own seed unless this
         replaces it.
     runner
-        Where to run: None runs in this process; the context managers ``local_cluster(workers)`` and
+        Where to run: None runs in this process (a Dask collection: on the cluster of the current client); a
+        ``distributed.Client`` on its cluster; the context managers ``local_cluster(workers)`` and
         ``remote_cluster(address)`` of ``distagg.engine.dask`` give a runner on a cluster.
     **settings
         The parameters of a model given by name: ``rounds=50``.
@@ -79,12 +82,19 @@ def fit(
     ('bestinput', ('a', 'b'))
     """
     chosen = _as_model(model, settings, seed)
-    dataset = as_dataset(data, columns=columns, labels=labels, covariates=_covariates(chosen))
+    dataset = as_dataset(data, columns=columns, labels=labels, covariates=_covariates(chosen), client=_client(runner))
     if valid is not None:
-        valid = as_dataset(valid, columns=columns, labels=None if isinstance(valid, Dataset) else labels)
+        valid = as_dataset(
+            valid, columns=columns, labels=None if isinstance(valid, Dataset) else labels, client=_client(runner)
+        )
     tell_pool(chosen, dataset)
-    params = fit_params(chosen, dataset, valid=valid, goal=Goal(goal, protocol), runner=runner)
+    params = fit_params(chosen, dataset, valid=valid, goal=Goal(goal, protocol), runner=runner_for(runner, dataset))
     return Fitted(chosen, params, dataset.experts)
+
+
+def _client(runner: Any) -> Any:
+    """The client of the cluster that the caller names, or None."""
+    return None if runner is None else as_runner(runner).client
 
 
 def _as_model(model: str | Model, settings: dict[str, Any], seed: int | None) -> Model:
@@ -149,7 +159,8 @@ def solve(
         Seed of random draws: default 0 for a model given by name; a model object keeps its own seed unless this
         replaces it.
     runner
-        Where to run: None runs in this process; the context managers ``local_cluster(workers)`` and
+        Where to run: None runs in this process (a Dask collection: on the cluster of the current client); a
+        ``distributed.Client`` on its cluster; the context managers ``local_cluster(workers)`` and
         ``remote_cluster(address)`` of ``distagg.engine.dask`` give a runner on a cluster.
     **settings
         The parameters of a model given by name: ``errors="standard"``.
@@ -165,15 +176,11 @@ def solve(
     >>> result.ranking["item"].to_pylist(), result.converged
     (['x', 'y', 'z'], True)
     """
-    if isinstance(model, Fitted):
-        model = replace(model, model=_as_model(model.model, settings, seed))
-        dataset = as_dataset(data, columns=columns, labels=labels, covariates=_covariates(model.model))
-    else:
-        chosen = _as_model(model, settings, seed)
-        dataset = as_dataset(data, columns=columns, labels=labels, covariates=_covariates(chosen))
-        if chosen.needs_labels:
-            raise UsageError(f"{chosen.name} must be fitted first: rank(fit({chosen.name!r}, dataset), dataset)")
-        model = fit(chosen, dataset, runner=runner)
+    dataset = as_dataset(
+        data, columns=columns, labels=labels, covariates=_covariates_of(model, settings), client=_client(runner)
+    )
+    runner = runner_for(runner, dataset)
+    model = _fitted(model, dataset, settings, seed, runner)
     return solve_chunks(
         model.model,
         model.params_on(dataset, runner, allow_unseen=allow_unseen),
@@ -183,6 +190,24 @@ def solve(
         shown=replace(shown, top=top) if top else shown,
         through=through,
     )
+
+
+def _covariates_of(model: str | Model | Fitted, settings: dict[str, Any]) -> str:
+    """The covariates that a model fits, by its object or its settings."""
+    own = model.model if isinstance(model, Fitted) else model
+    return _covariates(own) if isinstance(own, Model) else str(settings.get("covariates", ""))
+
+
+def _fitted(
+    model: str | Model | Fitted, dataset: Dataset, settings: dict[str, Any], seed: int | None, runner: Runner
+) -> Fitted:
+    """The model as it ranks: fitted already, or on the dataset if it learns without labels."""
+    if isinstance(model, Fitted):
+        return replace(model, model=_as_model(model.model, settings, seed))
+    chosen = _as_model(model, settings, seed)
+    if chosen.needs_labels:
+        raise UsageError(f"{chosen.name} must be fitted first: rank(fit({chosen.name!r}, dataset), dataset)")
+    return fit(chosen, dataset, runner=runner)
 
 
 def rank(
@@ -223,7 +248,8 @@ def rank(
         Seed of random draws: default 0 for a model given by name; a model object keeps its own seed unless this
         replaces it.
     runner
-        Where to run: None runs in this process; the context managers ``local_cluster(workers)`` and
+        Where to run: None runs in this process (a Dask collection: on the cluster of the current client); a
+        ``distributed.Client`` on its cluster; the context managers ``local_cluster(workers)`` and
         ``remote_cluster(address)`` of ``distagg.engine.dask`` give a runner on a cluster.
     **settings
         The parameters of a model given by name: ``c=30``, ``depth=100``, ``weights={"dense": 2}``.
@@ -232,7 +258,8 @@ def rank(
     -------
     table, frame or dictionary
         Columns query, item, rank (from 1), score, and those of the model: a pandas frame for pandas, a polars frame for
-        polars and its lazy frames, an Arrow table for everything else. For a dictionary of runs one run,
+        polars and its lazy frames, a lazy Dask frame for a Dask frame on a cluster (pandas without a cluster), an Arrow
+        table for everything else. For a dictionary of runs one run,
         ``{query: {item: score}}``, best item first. Ids that were whole numbers stay numbers.
 
     >>> runs = {"bm25": {"cats": {"x": 9.1, "y": 7.5}}, "dense": {"cats": {"y": 0.8, "z": 0.6}}}
@@ -245,9 +272,15 @@ def rank(
     >>> rank("rrf", lists, weights={"b": 3}, top=2)["item"].to_pylist()
     ['y', 'z']
     """
-    own = model.model if isinstance(model, Fitted) else model
-    covariates = _covariates(own) if isinstance(own, Model) else settings.get("covariates", "")
-    what = given(data, columns, labels, covariates)
+    what = given(data, columns, labels, _covariates_of(model, settings), _client(runner))
+    if is_dask(data) and not isinstance(what.dataset.held[0], Chunk):
+        from distagg.engine.collections import rank_on_workers
+
+        place = runner_for(runner, what.dataset)
+        known = _fitted(model, what.dataset, settings, seed, place)
+        params = known.params_on(what.dataset, place, allow_unseen=allow_unseen)
+        shown = replace(shown, top=top) if top else shown
+        return rank_on_workers(known.model, params, what.dataset, place, shown, what.kinds)
     result = solve(
         model, what.dataset, top=top, shown=shown, allow_unseen=allow_unseen, seed=seed, runner=runner, **settings
     )
@@ -292,7 +325,12 @@ def evaluate(
     >>> evaluate(run, qrels, ["map"]).means
     {'map': 0.5}
     """
-    table, truth = as_rankings(rankings, columns), labelled(data, columns)
+    truth = labelled(data, columns)
+    if isinstance(truth, Dataset) and truth.held and not isinstance(truth.held[0], Chunk):
+        from distagg.engine.collections import evaluate_on_workers
+
+        return evaluate_on_workers(rankings, truth, metrics, columns, protocol)
+    table = as_rankings(rankings, columns)
     if isinstance(truth, Dataset):
         return evaluate_rankings(table, truth, metrics, protocol=protocol)
     return evaluate_runs({"rankings": table}, truth, metrics, protocol=protocol).runs["rankings"].evaluation

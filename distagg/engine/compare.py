@@ -16,7 +16,7 @@ from distagg.engine.fitting.folds import Fold, make_folds
 from distagg.engine.fitting.search import fit_folds, variants
 from distagg.engine.progress import Progress, silent
 from distagg.engine.rank import solved
-from distagg.engine.runner import InlineRunner, Runner, Work
+from distagg.engine.runner import Runner, Work, as_runner
 from distagg.errors import UsageError, unknown
 from distagg.metrics import check_protocol, compare_all, highest_label, mean_over_queries, parse_metrics, score_chunk
 from distagg.models import Model, Params, known_name
@@ -44,7 +44,7 @@ def evaluate_model(
     protocol = protocol or dataset.manifest.protocol
     payload = (model, known, tuple(metrics), protocol, highest_label(dataset.manifest))
     work = Work(_evaluate_task, payload, ids=protocol == "trec")
-    pieces = list((runner or InlineRunner()).map(work, refs, progress))
+    pieces = list(as_runner(runner).map(work, refs, progress))
     if not pieces:
         return np.zeros(0, dtype=np.int64), np.zeros((0, len(metrics)))
     return np.concatenate([p for p, _ in pieces]), np.concatenate([v for _, v in pieces])
@@ -296,7 +296,7 @@ def _query_ids(dataset: Dataset, runner: Runner | None) -> list[str | None]:
 def _queries(dataset: Dataset, runner: Runner | None) -> tuple[list[int], list[str]]:
     """Positions and ids of all queries."""
     refs = dataset.plan()[:1] if split_query(dataset) else dataset.plan()
-    pieces = list((runner or InlineRunner()).map(Work(_queries_task, None), refs))
+    pieces = list(as_runner(runner).map(Work(_queries_task, None), refs))
     return [at for positions, _ in pieces for at in positions], [name for _, names in pieces for name in names]
 
 

@@ -14,7 +14,7 @@ from distagg.dataset.chunk import Chunk
 from distagg.dataset.dataset import Dataset
 from distagg.engine.fitting.fit import Through, run_rounds
 from distagg.engine.progress import Progress, silent
-from distagg.engine.runner import InlineRunner, Runner, Work
+from distagg.engine.runner import Runner, Work, as_runner
 from distagg.errors import InputError, UsageError
 from distagg.metrics import parse_metric
 from distagg.models import Completion, completion_named
@@ -61,7 +61,7 @@ def fit_completion(
             "import them with 'distagg import ratings'"
         )
     first = completion.learning(manifest.experts, {})
-    return completion, run_rounds(first, dataset.plan(), runner or InlineRunner(), progress)
+    return completion, run_rounds(first, dataset.plan(), as_runner(runner), progress)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,7 +121,7 @@ def evaluate_users(
         raise UsageError(f"ndcg@{max(depths)} needs at least {max(depths)} items, but the dataset has {len(ids)}")
     tops = np.stack([_top(name, table, ids, max(depths)) for name, table in rankings.items()])
     work = Work(_users_task, (through[0], through[0].sent(through[1]), tops, np.array(depths) - 1))
-    pieces = list((runner or InlineRunner()).map(work, dataset.plan(), progress))
+    pieces = list(as_runner(runner).map(work, dataset.plan(), progress))
     values = np.concatenate(pieces, axis=1)
     return UserEvaluation(tuple(metrics), {name: values[n] for n, name in enumerate(rankings)})
 
@@ -143,7 +143,7 @@ def predict(
     completion, params = through
     work = Work(_predict_task, (completion, completion.sent(params), experts, items))
     predicted = np.full(len(experts), np.nan)
-    for rows, values in (runner or InlineRunner()).map(work, dataset.plan()):
+    for rows, values in as_runner(runner).map(work, dataset.plan()):
         predicted[rows] = values
     if np.isnan(predicted).any():
         predicted[np.isnan(predicted)] = float(params["mean"][0])  # users without a rating

@@ -25,10 +25,13 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
+from distagg.dataset.chunk import Chunk
 from distagg.dataset.dataset import ChunkRef
-from distagg.engine.broadcast import Broadcast, Span, share_out
+from distagg.engine.broadcast import Broadcast, Part, Span, share_out
 from distagg.engine.identity import OtherCode, fingerprint, on_same_code, other_code, refuse_other_code, refuse_unseen
 from distagg.engine.progress import Progress, silent
 from distagg.engine.runner import (
@@ -77,7 +80,7 @@ class DaskRunner:
     def map(self, work: Work, refs: Sequence[ChunkRef], progress: Progress = silent) -> Iterator[Any]:
         self._check_seen(refs)
         spans = share_out(refs, self.threads * SPANS_PER_THREAD)
-        calls = [(collect_span, (work, refs[a:b], a)) for a, b in spans]
+        calls = self._calls(collect_span, work, refs, spans)
         for values in self._run(calls, spans, progress):
             yield from values
 
@@ -88,8 +91,18 @@ class DaskRunner:
             return next(self.rounds([Round(work, refs, reduce)], progress))
         self._check_seen(refs)
         spans = share_out(refs, self.threads * SPANS_PER_THREAD)
-        calls = [(reduce_span, (work, refs[a:b], a, reduce)) for a, b in spans]
+        calls = self._calls(reduce_span, work, refs, spans, reduce)
         return merge_all(self._run(calls, spans, progress), reduce)
+
+    def _calls(
+        self, function: Callable[..., Any], work: Work, refs: Sequence[ChunkRef], spans: Sequence[Span], *more: Any
+    ) -> list[tuple[Callable[..., Any], tuple[Any, ...]]]:
+        """A call for each span. Chunks that workers hold are arguments of its task, which Dask runs where they are."""
+        if not _elsewhere(refs):
+            return [(function, (work, refs[a:b], a, *more)) for a, b in spans]
+        bare = [replace(ref, held=None) for ref in refs]
+        futures = [ref.held.future for ref in refs]  # type: ignore[union-attr]
+        return [(with_chunks, (function, futures[a:b], work, bare[a:b], a, *more)) for a, b in spans]
 
     def rounds(self, todo: Sequence[Round], progress: Progress = silent) -> Iterator[Any]:
         """Send all rounds to all workers in one message; spans without an answer become ordinary tasks.
@@ -100,7 +113,10 @@ class DaskRunner:
         self._check_seen([ref for step in todo for ref in step.refs[:1]])
         began = time.monotonic()
         try:
-            if self.broadcast.hold_workers and self._round_seconds > LONG_ROUND_SECONDS:
+            if any(_elsewhere(step.refs) for step in todo):  # Dask knows where they are
+                pieces = self.threads * SPANS_PER_THREAD
+                rows = [[Part(span, None, ()) for span in share_out(step.refs, pieces)] for step in todo]
+            elif self.broadcast.hold_workers and self._round_seconds > LONG_ROUND_SECONDS:
                 rows = [self.broadcast.parts(step.refs, SPANS_PER_THREAD) for step in todo]
             else:
                 rows = self.broadcast.run(todo)
@@ -108,8 +124,9 @@ class DaskRunner:
             raise InfrastructureError(f"lost the scheduler: {error}; run again to resume") from error
         for step, row in zip(todo, rows, strict=True):
             missing = [part for part in row if part.outcome is None]
-            calls = [(reduce_span, (step.work, step.refs[a:b], a, step.reduce)) for (a, b), _, _ in missing]
-            tasks = self._run(calls, [part.span for part in missing], silent, [part.workers for part in missing])
+            spans = [part.span for part in missing]
+            calls = self._calls(reduce_span, step.work, step.refs, spans, step.reduce)
+            tasks = self._run(calls, spans, silent, [part.workers for part in missing])
             nodes = []
             for (a, b), outcome, _ in row:
                 value, notes = outcome or (next(tasks), [])
@@ -209,6 +226,29 @@ class DaskRunner:
                 f"no worker for {NO_WORKERS_SECONDS:.0f} seconds; check the cluster, then run again"
             )
         return since if since is not None else now
+
+
+def _elsewhere(refs: Sequence[ChunkRef]) -> bool:
+    """Whether workers hold the chunks as results of Dask tasks."""
+    return bool(refs) and refs[0].held is not None and not isinstance(refs[0].held, Chunk)
+
+
+def with_chunks(function: Callable[..., T], chunks: list[Chunk], work: Work, refs: Sequence[ChunkRef], *more: Any) -> T:
+    """In a worker: call a function of a span on chunks that are there already."""
+    return function(work, [replace(ref, held=chunk) for ref, chunk in zip(refs, chunks, strict=True)], *more)
+
+
+_runners: WeakKeyDictionary[Any, DaskRunner] = WeakKeyDictionary()  # by client
+
+
+def runner_of(client: Any) -> DaskRunner:
+    """The runner on the cluster of a client that the caller has connected."""
+    if client.asynchronous:
+        raise UsageError("found an asynchronous distributed.Client, expected one that waits: Client(address)")
+    if client not in _runners:
+        refuse_other_code(client)
+        _runners[client] = DaskRunner(client)
+    return _runners[client]
 
 
 @contextmanager

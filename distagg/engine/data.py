@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,17 @@ from distagg.columns import (
 from distagg.covariates import Covariate, Levels, Term, find_all, is_category, terms_of
 from distagg.dataset.dataset import Dataset
 from distagg.dataset.frames import dataset_from_arrow
-from distagg.dataset.interchange import RUNS, described, in_kind, is_table, joined, runs_table, scores_table, to_arrow
+from distagg.dataset.interchange import (
+    RUNS,
+    described,
+    in_kind,
+    is_dask,
+    is_table,
+    joined,
+    runs_table,
+    scores_table,
+    to_arrow,
+)
 from distagg.engine.importing import read_dataset
 from distagg.errors import InputError, UsageError, unknown
 from distagg.storage.paths import place
@@ -41,6 +51,7 @@ ACCEPTED = (
     f"a dictionary of runs {RUNS}, or the path of a file"
 )
 Columns = Mapping[str, str] | None
+_LABELS = {"query", "item", "label", "score"}  # the columns of a table of labels
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +60,12 @@ class Given:
 
     dataset: Dataset
     answer: Callable[[pa.Table], Any]
+    kinds: dict[str, pa.DataType] = field(default_factory=dict)  # of ids that were whole numbers, by our names
 
 
-def as_dataset(data: Any, *, columns: Columns = None, labels: Any = None, covariates: str = "") -> Dataset:
+def as_dataset(
+    data: Any, *, columns: Columns = None, labels: Any = None, covariates: str = "", client: Any = None
+) -> Dataset:
     """Convert data of any supported type to a dataset.
 
     Parameters
@@ -69,6 +83,9 @@ def as_dataset(data: Any, *, columns: Columns = None, labels: Any = None, covari
         or the path of a file of qrels.
     covariates
         Columns of pairs to keep for fits, as ``bradley_terry`` takes them: ``"length_a-length_b,position"``.
+    client
+        The ``distributed.Client`` on whose workers a Dask collection stays; by default the current one. Without any, it
+        is computed in this process.
 
     >>> as_dataset({"bm25": {"7": {"x": 0.9, "y": 0.7}}}, labels={"7": {"x": 1}}).info()["labels"]
     {'1': 1}
@@ -76,11 +93,14 @@ def as_dataset(data: Any, *, columns: Columns = None, labels: Any = None, covari
     >>> as_dataset(runs).experts
     ('bm25',)
     """
-    return given(data, columns, labels, covariates).dataset
+    return given(data, columns, labels, covariates, client).dataset
 
 
-def given(data: Any, columns: Columns = None, labels: Any = None, covariates: str = "") -> Given:
-    """Like ``as_dataset``, with the function that returns a ranking in the type of the data."""
+def given(data: Any, columns: Columns = None, labels: Any = None, covariates: str = "", client: Any = None) -> Given:
+    """Like ``as_dataset``, with the function that returns a ranking in the type of the data.
+
+    A Dask collection stays on the workers of ``client``, by default of the current one, if there is one.
+    """
     if isinstance(data, Dataset):
         if columns:
             raise UsageError("found columns with a Dataset, expected them with a table only; omit columns")
@@ -89,6 +109,13 @@ def given(data: Any, columns: Columns = None, labels: Any = None, covariates: st
     if paths:
         qrels = None if labels is None else _paths(labels) or as_labels(labels, columns)
         return Given(read_dataset(paths, columns=columns, qrels=qrels, covariates=covariates or None), _as_is)
+    if is_dask(data) and not covariates:
+        from distagg.engine.collections import current_client, read_dask
+
+        client = client if client is not None else current_client()
+        if client is not None:
+            dataset, schema = read_dask(data, columns, labels, client)
+            return Given(dataset, _as_is, _whole_numbers(schema))
     judged = None if labels is None else as_labels(labels, columns)
     kept: tuple[Covariate, ...] = ()
     if isinstance(data, Mapping) and not is_table(data):
@@ -290,6 +317,12 @@ def labelled(data: Any, columns: Columns = None) -> Dataset | pa.Table:
     >>> labelled({"7": {"x": 1}}).column_names, labelled({"bm25": {"7": {"x": 0.9}}}).experts
     (['query', 'item', 'label'], ('bm25',))
     """
+    if is_dask(data):
+        from distagg.engine.collections import current_client
+
+        names = [str(name) for name in getattr(data, "columns", ())]
+        if current_client() is not None and not set(known_columns(names, LIST_NAMES, columns)) <= _LABELS:
+            return as_dataset(data, columns=columns)
     if is_table(data):  # read once, because it may be a stream
         data = to_arrow(data, lambda names: list(known_columns(names, LIST_NAMES, columns).values()))
     return (
@@ -299,7 +332,7 @@ def labelled(data: Any, columns: Columns = None) -> Dataset | pa.Table:
 
 def _only_labels(data: Any, columns: Columns) -> bool:
     if isinstance(data, pa.Table):
-        return set(known_columns(data.column_names, LIST_NAMES, columns)) <= {"query", "item", "label", "score"}
+        return set(known_columns(data.column_names, LIST_NAMES, columns)) <= _LABELS
     if isinstance(data, Mapping):
         inner = next((value for run in data.values() if isinstance(run, Mapping) for value in run.values()), None)
         return not isinstance(inner, Mapping) and not any(is_table(table) for table in data.values())
@@ -318,12 +351,17 @@ def _relabelled(dataset: Dataset, labels: pa.Table) -> Dataset:
     return dataset_from_arrow(rows, judgements=labels, covariates=dataset.manifest.covariates)
 
 
+def _whole_numbers(given_as: pa.Schema) -> dict[str, pa.DataType]:
+    """The types of ids that are whole numbers, by the names that a ranking has for them."""
+    sources = {"query": "query", "item": "item" if "item" in given_as.names else "winner"}
+    kinds = {name: given_as.field(source).type for name, source in sources.items() if source in given_as.names}
+    return {name: kind for name, kind in kinds.items() if pa.types.is_integer(kind)}
+
+
 def _answer(ranking: pa.Table, given_as: pa.Schema, data: Any) -> Any:
     """The ranking in the type of the data; ids that were numbers are numbers again."""
-    for name, column in (("query", "query"), ("item", "item" if "item" in given_as.names else "winner")):
-        kind = given_as.field(column).type if column in given_as.names else pa.null()
-        if pa.types.is_integer(kind):
-            ranking = ranking.set_column(ranking.column_names.index(name), name, ranking[name].cast(kind))
+    for name, kind in _whole_numbers(given_as).items():
+        ranking = ranking.set_column(ranking.column_names.index(name), name, ranking[name].cast(kind))
     if not isinstance(data, Mapping):
         return in_kind(ranking, data)
     answer: dict[Any, dict[Any, float]] = {query: {} for run in data.values() for query in run}

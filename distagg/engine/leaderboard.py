@@ -23,7 +23,7 @@ from distagg.dataset.interchange import in_kind, is_table
 from distagg.engine.data import Columns, given
 from distagg.engine.rank import coefficients_of, ready
 from distagg.engine.rank_options import Shown
-from distagg.engine.runner import InlineRunner, Runner, Work
+from distagg.engine.runner import Runner, Work, as_runner
 from distagg.errors import UsageError, unknown
 from distagg.models import model_named
 from distagg.models.base import Known, not_converged
@@ -209,7 +209,7 @@ def boards(
             f"found {dataset.manifest.queries:,} queries, expected at most {MOST_QUERIES}; choose one (--query), or "
             f" rank all of them: distagg rank {model.name}"
         )
-    runner = runner or InlineRunner()
+    runner = as_runner(runner)
     known, refs, shown = ready(model, {}, dataset, runner, shown=Shown(support=True))
     half = known
     if model.ties == "rao_kupper" and isinstance(known, Gathered):  # there a tie counts twice

@@ -22,7 +22,7 @@ from distagg.dataset.rankings import Format, RankedPart, publish_directory, publ
 from distagg.engine.fitting.fit import Through, cut, gather, tell_pool
 from distagg.engine.progress import Progress, silent
 from distagg.engine.rank_options import Shown, prepared
-from distagg.engine.runner import InlineRunner, Runner, Work
+from distagg.engine.runner import Runner, Work, as_runner
 from distagg.engine.saved import expert_table
 from distagg.errors import InputError, UsageError
 from distagg.models import Model, Params
@@ -87,6 +87,12 @@ class Result:
     def to_polars(self) -> Any:
         """The ranking as a polars frame."""
         return as_polars(self.ranking)
+
+    def to_dask(self) -> Any:
+        """The ranking as a Dask frame of one partition; ``distagg.rank`` of a Dask frame gives many."""
+        from distagg.engine.collections import one_partition
+
+        return one_partition(self.to_pandas())
 
 
 def ranking_schema(model: Model, shown: Shown = NOTHING_MORE) -> pa.Schema:
@@ -173,7 +179,7 @@ def solve(
 
     ``through`` is a fitted completion: every user's ratings are completed first, then ranked.
     """
-    runner = runner or InlineRunner()
+    runner = as_runner(runner)
     known, refs, shown = ready(model, params, dataset, runner, shown=shown, through=through)
     pieces = list(runner.map(Work(_solve_task, (model, known, shown, trace), ids=True), refs))
     rankings = [no_rows(ranking_schema(model, shown)), *(ranking for ranking, _ in pieces)]
@@ -197,7 +203,7 @@ def rank_by_chunks(
 
     Coefficients of covariates are added to ``learned``.
     """
-    runner = runner or InlineRunner()
+    runner = as_runner(runner)
     known, refs, shown = ready(model, params, dataset, runner, shown=shown, through=through)
     yield no_rows(ranking_schema(model, shown))
     for ranking, fits in runner.map(Work(_solve_task, (model, known, shown, False), ids=True), refs, progress):
@@ -224,7 +230,7 @@ def rank_to(
     Coefficients of covariates are added to ``learned``.
     """
     refuse_existing(target)
-    runner = runner or InlineRunner()
+    runner = as_runner(runner)
     known, refs, shown = ready(model, params, dataset, runner, shown=shown, through=through)
     target.parent.mkdir(parents=True, exist_ok=True)
     if fmt == "parquet":

@@ -25,7 +25,7 @@ from distagg.engine.progress import Progress, silent
 from distagg.engine.rank import NOTHING_MORE, ready, write_task
 from distagg.engine.rank_incremental import Earlier, NotedPart, Recipe, Reuse, learned, recipe_of
 from distagg.engine.rank_options import Shown
-from distagg.engine.runner import InlineRunner, Runner, Work
+from distagg.engine.runner import Runner, Work, as_runner
 from distagg.engine.saved import expert_table
 from distagg.errors import InputError
 from distagg.models import Model, Params
@@ -61,7 +61,7 @@ def rank_in_parts(
     CSV), before it appears. ``reuse`` copies parts of an earlier ranking with the same inputs, reports why the others
     are ranked, and writes the recipe.
     """
-    runner = runner or InlineRunner()
+    runner = as_runner(runner)
     top, columns = shown.top, _asked(shown)
     known, refs, shown = ready(
         model, params, dataset, runner, shown=shown, through=through, chunk_entries=chunk_entries or CHUNK_ENTRIES

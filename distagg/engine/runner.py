@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from distagg.dataset.chunk import Chunk
-from distagg.dataset.dataset import ChunkRef
+from distagg.dataset.dataset import ChunkRef, Dataset
 from distagg.engine.progress import Progress, silent
 from distagg.models.base import collecting, not_converged
 from distagg.models.rounds import kept_bytes
@@ -179,6 +179,30 @@ class InlineRunner:
         for payload in payloads:
             yield function(payload)
             progress(1)
+
+
+def as_runner(runner: Any = None) -> Runner:
+    """The runner that is meant: None is this process, a ``distributed.Client`` its cluster.
+
+    >>> type(as_runner()).__name__
+    'InlineRunner'
+    """
+    if runner is None:
+        return InlineRunner()
+    if not isinstance(runner, type) and any(base.__module__ == "distributed.client" for base in type(runner).__mro__):
+        from distagg.engine.dask import runner_of
+
+        return runner_of(runner)
+    return runner
+
+
+def runner_for(runner: Any, dataset: Dataset) -> Runner:
+    """As ``as_runner``; None is the cluster that holds the dataset's chunks, if there is one."""
+    if runner is None and dataset.held and not isinstance(dataset.held[0], Chunk):
+        from distagg.engine.collections import client_of
+
+        runner = client_of(dataset)
+    return as_runner(runner)
 
 
 class Node(NamedTuple):

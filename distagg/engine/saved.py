@@ -25,7 +25,7 @@ from distagg.dataset.dataset import Dataset
 from distagg.dataset.manifest import MANIFEST, read_committed_json
 from distagg.dataset.rankings import written_whole
 from distagg.dataset.verified import read_whole
-from distagg.engine.runner import InlineRunner, Runner, Work
+from distagg.engine.runner import Runner, Work, as_runner
 from distagg.errors import InputError, UsageError
 from distagg.models import MODELS, Model, Params, is_model, model_named
 from distagg.storage.atomic import staged_directory
@@ -72,7 +72,7 @@ def check_unseen(
     unseen = _unseen(params, trained, dataset.experts)
     if not unseen:
         return
-    entries = (runner or InlineRunner()).map_reduce(Work(_count_task, None), dataset.plan(), np.add)
+    entries = as_runner(runner).map_reduce(Work(_count_task, None), dataset.plan(), np.add)
     if entries is None or not entries.sum():
         return
     names = set(unseen)

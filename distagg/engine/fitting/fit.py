@@ -16,7 +16,7 @@ from distagg.engine.fitting.learner import Goal, Learner, Training, check_whole,
 from distagg.engine.fitting.train import judging, values_of
 from distagg.engine.fitting.weigh import weigh
 from distagg.engine.progress import Progress, silent
-from distagg.engine.runner import InlineRunner, Runner, Work
+from distagg.engine.runner import Runner, Work, as_runner
 from distagg.engine.saved import align_experts
 from distagg.errors import UsageError
 from distagg.models import Completion, Model, Params
@@ -68,7 +68,7 @@ def fit(
         for dataset in (train, train if valid is None else valid):
             if not dataset.manifest.labels:
                 raise UsageError(f"{model.name} learns from labels, but {dataset.path or 'the dataset'} has none")
-    runner, keeper = runner or InlineRunner(), keeper or NoKeeper()
+    runner, keeper = as_runner(runner), keeper or NoKeeper()
     return learner_of(model).fit(model, Training(train, valid, goal or Goal(), runner, progress, keeper))
 
 
@@ -165,7 +165,7 @@ def fit_each(trials: Sequence[Trial], runner: Runner | None = None, progress: Pr
     Serial fits (``mode="serial"``) run in parallel, each on one worker. The others run one after the other, and each
     spreads its chunks over all workers. The bits are the same either way.
     """
-    runner = runner or InlineRunner()
+    runner = as_runner(runner)
     serial = [n for n, trial in enumerate(trials) if trial.model.serial]
     fitted = dict(zip(serial, runner.each(_fit_inline, [trials[n] for n in serial], progress), strict=True))
     for n, trial in enumerate(trials):
@@ -198,9 +198,7 @@ def gather(
             f"{model.name} needs whole queries, but {dataset.path} is partitioned by expert in several chunks; "
             "choose a model whose statistics add up, such as borda, mean, median or rrf"
         )
-    gathered: Known = run_rounds(
-        model.gathering(params), dataset.plan(), runner or InlineRunner(), progress, through=through
-    )
+    gathered: Known = run_rounds(model.gathering(params), dataset.plan(), as_runner(runner), progress, through=through)
     return gathered
 
 

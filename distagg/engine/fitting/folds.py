@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from distagg.dataset.dataset import Dataset
+from distagg.dataset.chunk import Chunk
+from distagg.dataset.dataset import Dataset, Elsewhere
 from distagg.errors import UsageError
 
 
@@ -100,7 +101,10 @@ def _same(first: Dataset, second: Dataset) -> bool:
         second.pieces,
     ):
         return False
-    return all(
-        a is b or (a.labels.tobytes(), a.entry_item.tobytes()) == (b.labels.tobytes(), b.entry_item.tobytes())
-        for a, b in zip(first.held, second.held, strict=True)
-    )
+    return all(a is b or _same_chunk(a, b) for a, b in zip(first.held, second.held, strict=True))
+
+
+def _same_chunk(a: Chunk | Elsewhere, b: Chunk | Elsewhere) -> bool:
+    if not isinstance(a, Chunk) or not isinstance(b, Chunk):
+        return a == b
+    return (a.labels.tobytes(), a.entry_item.tobytes()) == (b.labels.tobytes(), b.entry_item.tobytes())

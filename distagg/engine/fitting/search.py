@@ -18,7 +18,7 @@ from distagg.engine.fitting.folds import Fold, make_folds
 from distagg.engine.fitting.learner import Goal, learner_of
 from distagg.engine.fitting.train import evaluate_candidates
 from distagg.engine.progress import Progress, silent
-from distagg.engine.runner import InlineRunner, Runner
+from distagg.engine.runner import Runner, as_runner
 from distagg.engine.saved import align_experts
 from distagg.errors import UsageError
 from distagg.models import Model, Params, model_named
@@ -35,7 +35,7 @@ def _value(trial: Trial, params: Params, judged: Dataset, runner: Runner | None)
     """The metric on the validation queries."""
     aligned = align_experts(trial.model, params, trial.train.experts, judged.experts)
     judged = cut(trial.model, judged)
-    return float(evaluate_candidates(trial.model, [aligned], judged, trial.goal, runner or InlineRunner())[0])
+    return float(evaluate_candidates(trial.model, [aligned], judged, trial.goal, as_runner(runner))[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def fit_folds(
     if len(models) == 1:
         learned = fit_each([Trial(models[0], fold.train, fold.valid, goal) for fold in folds], runner, progress)
         return [Pick(models[0], params, {}) for params in learned]
-    ways = [few_ways(fold.train, fold.valid, runner or InlineRunner()) for fold in folds]
+    ways = [few_ways(fold.train, fold.valid, as_runner(runner)) for fold in folds]
     cases = [(n, model, way) for n, fold in enumerate(ways) for model in range(len(models)) for way in fold]
     trials = [_trial(models[model], *way, goal) for _, model, way in cases]
     done = iter(range(1, len(trials) + 1))

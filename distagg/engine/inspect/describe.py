@@ -18,7 +18,7 @@ from distagg.dataset.dataset import Dataset
 from distagg.engine.data import as_dataset
 from distagg.engine.fitting.fit import split_query
 from distagg.engine.progress import Progress, silent
-from distagg.engine.runner import InlineRunner, Runner, Work
+from distagg.engine.runner import Runner, Work, as_runner
 from distagg.errors import UsageError
 from distagg.models.scorers.features import FeatureSettings, feature_table
 from distagg.storage.atomic import staged_directory
@@ -37,7 +37,7 @@ def describe(dataset: Dataset, runner: Runner | None = None) -> dict[str, Any]:
         "list_length": _edges(dataset.manifest.list_lengths),
         "query_size": _edges(dataset.manifest.query_sizes),
     }
-    sums = (runner or InlineRunner()).map_reduce(Work(_describe_task, edges), dataset.plan(), _add)
+    sums = as_runner(runner).map_reduce(Work(_describe_task, edges), dataset.plan(), _add)
     if sums is None:
         return info
     info["histograms"] = {
@@ -115,7 +115,7 @@ def features(
     """
     dataset = as_dataset(data)
     work = _work(dataset, FeatureSettings(kind, pairs, rank, combined))
-    pieces = list((runner or InlineRunner()).map(work, dataset.plan(), progress))
+    pieces = list(as_runner(runner).map(work, dataset.plan(), progress))
     if not pieces:
         raise UsageError("no query is selected to compute features of")
     return pa.concat_tables(pieces)
@@ -131,7 +131,7 @@ def features_to(
     work = _work(dataset, settings)
     with staged_directory(target) as folder:
         work = replace(work, task=_write_task, payload=(*work.payload, str(folder.resolve())))
-        return sum((runner or InlineRunner()).map(work, dataset.plan(), progress))
+        return sum(as_runner(runner).map(work, dataset.plan(), progress))
 
 
 def _work(dataset: Dataset, settings: FeatureSettings) -> Work:

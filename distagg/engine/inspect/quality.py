@@ -28,7 +28,7 @@ from distagg.engine.fitting.fit import Goal, fit
 from distagg.engine.inspect.attribution import Lift, chunk_lifts, whole_queries
 from distagg.engine.progress import Progress, silent
 from distagg.engine.rank import solved
-from distagg.engine.runner import InlineRunner, Runner, Work
+from distagg.engine.runner import Runner, Work, as_runner
 from distagg.engine.saved import Fitted
 from distagg.errors import UsageError
 from distagg.metrics import highest_label, parse_metric, score_chunk
@@ -105,7 +105,7 @@ def judge_experts(
     params, goal = fitted.params_on(tried, runner, allow_unseen=allow_unseen), (goal or Goal()).on(tried)
     highest = highest_label(tried.manifest) if tried.manifest.labels else None
     work = Work(_sums_task, (fitted.model, params, goal, highest), ids=goal.protocol == "trec")
-    total = (runner or InlineRunner()).map_reduce(work, tried.plan(), np.add, progress)
+    total = as_runner(runner).map_reduce(work, tried.plan(), np.add, progress)
     if total is None:
         raise UsageError("no query is selected to judge experts on")
     labelled, sums = total[-1, 0], dict(zip(SUMS, total[:-1].T, strict=True))

@@ -32,7 +32,7 @@ from distagg.engine.fitting.learner import Goal
 from distagg.engine.fitting.tune.climb import Climbed, Found, climb, climb_all
 from distagg.engine.fitting.tune.judge import Folds, Judge, longest_list
 from distagg.engine.progress import Progress, silent
-from distagg.engine.runner import InlineRunner, Runner
+from distagg.engine.runner import Runner, as_runner
 from distagg.engine.saved import Fitted
 from distagg.errors import UsageError
 from distagg.metrics import check_protocol, mean_over_queries, paired_tests, parse_metrics
@@ -146,7 +146,7 @@ def tune(
     dataset = as_dataset(data, columns=columns, labels=labels)
     goal = Goal(metric, check_protocol(protocol or dataset.manifest.protocol))
     names = tuple(dict.fromkeys(str(one) for one in parse_metrics([metric, *metrics])))
-    runner = runner or InlineRunner()
+    runner = as_runner(runner)
     rules = [_rule(one, dataset, product_named(product) if product else None) for one in models]
     for name, times in Counter([*(rule.name for rule in rules), *beside]).items():
         if times > 1:
