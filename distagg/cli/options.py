@@ -142,7 +142,7 @@ def note_size(sources: Sequence[str]) -> None:
     size = sum(file.stat().st_size * (UNZIPPED if file.suffix == ".gz" else 1) for file in files if file.is_file())
     if size < SMALL:
         return
-    from distagg.pipeline.doctor import usable_memory  # late: it loads much
+    from distagg.engine.memory import usable_memory  # late: it loads much
 
     if size > LARGE or 2 * size > usable_memory():
         say(

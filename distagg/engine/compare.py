@@ -14,6 +14,7 @@ from distagg.engine.data import Columns, as_dataset
 from distagg.engine.fitting.fit import Goal, check_fits, cut, fit, gather, split_query, tell_pool
 from distagg.engine.fitting.folds import Fold, make_folds
 from distagg.engine.fitting.search import fit_folds, variants
+from distagg.engine.memory import check_memory
 from distagg.engine.progress import Progress, silent
 from distagg.engine.rank import solved
 from distagg.engine.runner import Runner, Work, as_runner
@@ -199,6 +200,7 @@ def _groups(
         groups[name] = [requested] if isinstance(requested, Model) else variants(name, grid, tries=tries, seed=seed)
     for name, group in groups.items():
         check_fits(group[0], dataset)
+        check_memory(group[0], dataset)
         tell_pool(group[0], dataset)
         if folds is None and (len(group) > 1 or group[0].needs_labels):
             why = "has several settings to choose from" if len(group) > 1 else "learns from labels"

@@ -20,6 +20,7 @@ from distagg.dataset.dataset import CHUNK_ENTRIES, ChunkRef, Dataset
 from distagg.dataset.interchange import as_pandas, as_polars
 from distagg.dataset.rankings import Format, RankedPart, publish_directory, publish_file, write_part
 from distagg.engine.fitting.fit import Through, cut, gather, tell_pool
+from distagg.engine.memory import check_memory
 from distagg.engine.progress import Progress, silent
 from distagg.engine.rank_options import Shown, prepared
 from distagg.engine.runner import Runner, Work, as_runner
@@ -282,6 +283,7 @@ def ready(
 ) -> tuple[Known, tuple[ChunkRef, ...], Shown]:
     """The inputs of a ranking: parameters (or what was gathered from a split query), chunks, additional columns."""
     dataset = cut(model, dataset)
+    check_memory(model, dataset, runner)
     if through is not None and model.depth:
         raise UsageError(f"depth={model.depth} cuts lists, but completed ratings are whole lists; omit one of the two")
     if through is not None and shown.resamples:

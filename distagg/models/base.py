@@ -92,6 +92,8 @@ class Model:
     neutral: ClassVar[float] = 0.0  # the reliability of an expert that tells nothing, for models that learn it
     package: ClassVar[str] = ""  # an optional dependency that training needs
     criterion: ClassVar[str] = ""  # when a fit counts as converged, in words; empty where nothing is iterated
+    square_bytes: ClassVar[int] = 0  # bytes of memory for every two items of a query, in matrices of items by items
+    observed_pairs_only: ClassVar[bool] = False  # it needs them only for items that somebody has compared
     pooling: ClassVar[str] = ""  # what a model with the setting ``pool`` does with large queries, in words
     learner: ClassVar[str] = "map_reduce"  # the name of the engine's learner that fits it
     overflows: ClassVar[bool] = False  # training can diverge: infinite scores then mean that a candidate is unusable

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from distagg.engine.identity import installed
+from distagg.engine.memory import usable_memory
 from distagg.errors import install
 
 OK, POOR, BAD = "ok", "poor", "bad"
@@ -62,14 +63,6 @@ def _extras() -> dict[str, Any]:
 def _cores() -> dict[str, Any]:
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return _row("cores", OK if usable > 1 else POOR, str(usable), "with one core, workers bring no speed-up")
-
-
-def usable_memory() -> int:
-    """Bytes of memory that this process may use."""
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    limit = Path("/sys/fs/cgroup/memory.max")
-    text = limit.read_text().strip() if limit.is_file() else "max"
-    return min(total, int(text)) if text.isdigit() else total
 
 
 def _memory() -> dict[str, Any]:

@@ -15,6 +15,7 @@ from distagg.engine.fitting.checkpoint import Keeper, NoKeeper, saving_on_stop
 from distagg.engine.fitting.learner import Goal, Learner, Training, check_whole, learner_of, split_query
 from distagg.engine.fitting.train import judging, values_of
 from distagg.engine.fitting.weigh import weigh
+from distagg.engine.memory import check_memory
 from distagg.engine.progress import Progress, silent
 from distagg.engine.runner import Runner, Work, as_runner
 from distagg.engine.saved import align_experts
@@ -63,6 +64,7 @@ def fit(
     beginning.
     """
     train = cut(model, train)
+    check_memory(model, train, runner)
     valid = None if valid is None else cut(model, valid)
     if model.needs_labels:
         for dataset in (train, train if valid is None else valid):

@@ -47,6 +47,8 @@ class NearestOrder(Pooled, Majority, Solver):
     ``likelihood`` minus the distance.
     """
 
+    square_bytes: ClassVar[int] = 32
+
     cost: ClassVar[str] = "items^2 x (lists + passes) + effort"
     criterion: ClassVar[str] = "no single item can be moved to gain"
 
@@ -260,6 +262,8 @@ class Cranking(Pooled):
     with the posterior odds exp(thetas for less thetas against). Not fitted, all experts have the theta ``start``. With
     ignore, an item in no list gets the mean score.
     """
+
+    square_bytes: ClassVar[int] = 24
 
     name: ClassVar[str] = "cranking"
     summary: ClassVar[str] = "Mallows with expert weights learned without labels"

@@ -40,6 +40,8 @@ class PartialMallows(Pooled, Solver):
     themselves about, directly or round a cycle; these say nothing.
     """
 
+    square_bytes: ClassVar[int] = 24
+
     name: ClassVar[str] = "partial_mallows"
     summary: ClassVar[str] = "Mallows from partial orders and pairs, completed by sampling"
     paper: ClassVar[str] = "Volkovs & Zemel 2014, section 2.2; Lu & Boutilier 2011"

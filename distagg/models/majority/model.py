@@ -136,6 +136,8 @@ class Condorcet(Majority, Weighted):
 class Copeland(Pooled, Majority, Weighted):
     """Majorities won less majorities lost."""
 
+    square_bytes: ClassVar[int] = 12
+
     name: ClassVar[str] = "copeland"
     summary: ClassVar[str] = "pairwise majorities won less lost"
     paper: ClassVar[str] = "Copeland 1951"
@@ -282,6 +284,7 @@ class Mc3(ListChain):
 @dataclass(frozen=True, kw_only=True)
 class Mc4(Pooled, Markov):
     name: ClassVar[str] = "mc4"
+    square_bytes: ClassVar[int] = 16
     summary: ClassVar[str] = "Markov chain to items that a majority of lists puts higher"
 
     def _score_chunk(self, chunk: Chunk, params: Params) -> Floats:
@@ -305,6 +308,8 @@ class Outranking(Pooled, Weighted):
     level with each other. Farah & Vanderpooten go on to distil an order from the relation; as in FLAGR, the sum orders
     the items here.
     """
+
+    square_bytes: ClassVar[int] = 16
 
     name: ClassVar[str] = "outranking"
     summary: ClassVar[str] = "items outrank others that enough lists put behind and few put far ahead"

@@ -28,6 +28,8 @@ from distagg.types import Floats
 class MarginRule(Pooled, Majority):
     """Base of rules that turn the margins of a query into scores. Subclasses write ``decide``."""
 
+    square_bytes: ClassVar[int] = 24
+
     most_items: ClassVar[int] = 5000  # that a query may have
     instead: ClassVar[str] = "copeland or condorcet"
 
@@ -95,6 +97,8 @@ class RankedPairs(MarginRule):
     first, then the pair whose loser does; pairs without a majority come last, in that order. Scores are places: the
     number of items for the first, 1 for the last.
     """
+
+    square_bytes: ClassVar[int] = 44
 
     name: ClassVar[str] = "ranked_pairs"
     summary: ClassVar[str] = "majorities locked from the largest margin down, unless they close a cycle"

@@ -50,6 +50,9 @@ def graph_of(counts: Counts, *, strong: bool) -> Graph:
 class Counted(Pooled):
     """Base of models that read nothing but pair counts. Subclasses write ``of_counts``."""
 
+    square_bytes: ClassVar[int] = 60
+    observed_pairs_only: ClassVar[bool] = True
+
     inputs: ClassVar[tuple[str, ...]] = ("lists", "pairs")
     additive: ClassVar[bool] = True
 
