@@ -12,6 +12,7 @@ from collections.abc import Iterable
 FOUND, MESSAGE = 200, 1000  # characters of what was found in a file, and of a message on one line
 # What would move the cursor, end the line, or hide or reverse the text around it: control characters, halves of
 # surrogate pairs, separators of lines, and marks of direction.
+_CREDENTIALS = re.compile(r"(?<=://)[^\s/@'\"]*:[^\s@'\"]+@")  # a password may have a slash
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
 
 
@@ -21,7 +22,16 @@ def escaped(text: str, *, lines: bool = False) -> str:
     >>> print(escaped("a\\x1b[2J"))
     a\\x1b[2J
     """
-    return _CONTROL.sub(lambda one: one[0] if lines and one[0] == "\n" else ascii(one[0])[1:-1], text)
+    return _CONTROL.sub(lambda one: one[0] if lines and one[0] == "\n" else ascii(one[0])[1:-1], hidden(text))
+
+
+def hidden(text: str) -> str:
+    """The text with dots in place of user names and passwords in URLs.
+
+    >>> hidden("no answer from http://me:secret/1@host:9000")
+    'no answer from http://...@host:9000'
+    """
+    return _CREDENTIALS.sub("...@", text)
 
 
 def one_line(text: str) -> str:

@@ -43,7 +43,7 @@ from distagg.engine.runner import (
     raise_notes,
     reduce_span,
 )
-from distagg.errors import DistaggError, InfrastructureError, UsageError
+from distagg.errors import DistaggError, InfrastructureError, UsageError, hidden
 
 T = TypeVar("T")
 NO_WORKERS_SECONDS = 60.0
@@ -312,7 +312,7 @@ def remote_cluster(address: str) -> Iterator[DaskRunner]:
     host = address.rpartition("://")[2].rpartition(":")[0]
     if not address.startswith("tls://") and host not in LOOPBACK:
         raise UsageError(
-            f"--scheduler {address}: found an unencrypted address off this machine, expected tls://HOST:PORT; "
+            f"--scheduler {hidden(address)}: found an unencrypted address off this machine, expected tls://HOST:PORT; "
             "'distagg certificates' creates the certificates for it"
         )
     if address.startswith("tls://") and not dask.config.get("distributed.comm.tls.ca-file", None):

@@ -38,7 +38,7 @@ from distagg.dataset.dataset import CHUNK_ENTRIES
 from distagg.dataset.manifest import committed, manifest_file
 from distagg.engine.fitting.train import TRAIN_ENTRIES
 from distagg.engine.identity import installed, source_hash
-from distagg.errors import InfrastructureError, InputError
+from distagg.errors import InfrastructureError, InputError, hidden
 from distagg.pipeline.spec import Job, Step
 from distagg.storage.atomic import MARKER, digest, write_whole
 from distagg.storage.paths import Place, Store, is_found, place
@@ -169,7 +169,7 @@ class RunFolder:
 
     def say(self, event: str, **about: Any) -> None:
         """Append an event; ignores a full disk, which must not hide the original error."""
-        line = json.dumps({"time": round(time.time(), 3), "event": event, **about}) + "\n"
+        line = hidden(json.dumps({"time": round(time.time(), 3), "event": event, **about})) + "\n"
         with suppress(OSError), (self.path / "events.jsonl").open("a", encoding="utf-8") as file:
             file.write(line)
 
@@ -240,7 +240,7 @@ def environment() -> dict[str, Any]:
         "host": platform.node(),
         "cores": os.cpu_count(),
         "packages": {name: installed(name) for name in PACKAGES},
-        "command": sys.argv[1:],
+        "command": [hidden(word) for word in sys.argv[1:]],
         "settings": settings,
     }
 

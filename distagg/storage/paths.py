@@ -30,7 +30,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 import pyarrow as pa
 
-from distagg.errors import DistaggError, InfrastructureError, InputError, UsageError
+from distagg.errors import DistaggError, InfrastructureError, InputError, UsageError, hidden
 
 _URL = re.compile(r"([a-zA-Z][\w+.-]*)://")
 HTTP = ("http", "https")
@@ -231,7 +231,7 @@ def place(where: str | Place) -> Place:
     split = urlsplit(where)
     if url[1].lower() == "file":
         if split.netloc not in ("", "localhost"):
-            raise UsageError(f"{where}: found the host '{split.netloc}', expected file:///PATH")
+            raise UsageError(f"{hidden(where)}: found the host '{split.hostname}', expected file:///PATH")
         return Path(unquote(split.path))
     _refuse_credentials(split)
     if not split.netloc and split.scheme == "s3":
@@ -241,7 +241,8 @@ def place(where: str | Place) -> Place:
 
 def _refuse_credentials(split: SplitResult) -> None:
     """Refuse a password in a URL, and a user name where it can only be one of a credential; the error shows neither."""
-    if split.password is None and (split.username is None or split.scheme not in ("s3", *HTTP)):
+    cut = split.scheme == "s3" and ":" in split.netloc and "@" not in split.netloc  # by a slash in the password
+    if not cut and split.password is None and (split.username is None or split.scheme not in ("s3", *HTTP)):
         return
     variables = {
         "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or AWS_PROFILE)",
@@ -250,9 +251,9 @@ def _refuse_credentials(split: SplitResult) -> None:
         "https": "a signed address, or a folder that the server protects otherwise",
     }
     remedy = variables.get(split.scheme, "the variables of its provider")
+    shown = "" if cut else f"@{split.netloc.rpartition('@')[2]}{split.path}"
     raise UsageError(
-        f"{split.scheme}://...@{split.netloc.rpartition('@')[2]}{split.path}: found credentials in a URL, which may be "
-        f"stored and shown; expected {remedy}"
+        f"{split.scheme}://...{shown}: found credentials in a URL, which may be stored and shown; expected {remedy}"
     )
 
 
@@ -299,7 +300,7 @@ def local(where: str, what: str) -> Path:
     """The local path for ``what``; refuses the URL of a store."""
     path = place(where)
     if isinstance(path, Store):
-        raise UsageError(f"{where}: {what} must be on a local disk, but this is a URL; give a path")
+        raise UsageError(f"{path}: {what} must be on a local disk, but this is a URL; give a path")
     return path
 
 
@@ -458,6 +459,7 @@ def meaning(url: str, error: Exception) -> DistaggError | None:
         )
     if _NETWORK.search(text):
         server = dict(parse_qsl(urlsplit(url).query)).get("endpoint_override") or endpoint() or "the store"
+        server = hidden(f"://{server}" if "://" not in server else server).removeprefix("://")
         return InfrastructureError(
             f"{url}: no answer from {server}; check the network and AWS_ENDPOINT_URL (or endpoint_override in the "
             f"URL), then run again ({text})"
