@@ -202,12 +202,38 @@ def test_wins_less_losses_are_counted_pair_by_pair() -> None:
     assert any(expected)
 
 
+def test_the_first_step_of_svp_projects_mean_differences() -> None:
+    """By the eigenvectors of the Hermitian matrix i Y, those of the eigenvalues of largest size."""
+    random = np.random.default_rng(4)
+    ranks = [{e: {i: float(random.integers(1, 30)) for i in random.permutation(6)[:4]} for e in range(5)} for _ in "ab"]
+    found = rules.projection(build_chunk([Query(7, lists) for lists in ranks], n_experts=5)).reshape(2, 7)
+    for lists, scores in zip(ranks, found, strict=True):
+        matrix = np.zeros((7, 7))
+        for i, j in np.ndindex(7, 7):
+            gaps = [of[j] - of[i] for of in lists.values() if i in of and j in of]
+            matrix[i, j] = np.mean(gaps) if gaps else 0.0
+        values, vectors = np.linalg.eigh(1j * matrix)
+        ends = [0, 6]
+        nearest = np.real(-1j * (vectors[:, ends] * values[ends]) @ vectors[:, ends].conj().T)
+        np.testing.assert_allclose(scores[:6], nearest.mean(axis=1)[:6], atol=1e-9)
+        assert scores[6] == -np.inf  # in no list
+
+
+def test_places_take_the_place_of_ranks(planted: Path) -> None:
+    dataset = Dataset.open(planted)
+    for before, after in zip(dataset.chunks(), experiments.placed(dataset, backwards=False).chunks(), strict=True):
+        np.testing.assert_array_equal(after.entry_item, before.entry_item)
+        for start, end in zip(before.entry_offsets[:-1], before.entry_offsets[1:], strict=True):
+            np.testing.assert_array_equal(after.entry_rank[start:end], np.arange(1, end - start + 1))
+
+
 def test_every_procedure_is_of_a_row_that_a_paper_prints() -> None:
     for table, rows in plan.PROCEDURES.items():
         for row, procedure in rows.items():
             assert row in plan.PAPERS[table]["mq2008"]
             assert procedure in plan.ROWS
     assert set(plan.STOP) <= set(plan.ROWS) >= plan.BACKWARDS
+    assert set(plan.BY_DATA) <= set(plan.ROWS)
     gamma = [given for model, given in plan.ROWS.values() if "mpm" in model and given.get("solver") == "gradient"]
     assert gamma  # the paper's MPM has variances in all its experiments
     assert all(given["variance"] for given in gamma)

@@ -78,17 +78,21 @@ def model_row(
 
 def turned_round(dataset: Dataset) -> Dataset:
     """The dataset in memory with every list read from its last item; ranks are places."""
+    return placed(dataset, backwards=True)
 
-    def turned(chunk: Chunk) -> Chunk:
+
+def placed(dataset: Dataset, *, backwards: bool) -> Dataset:
+    """The dataset in memory with places for ranks, 1 for the first of a list, or ``backwards`` for the last."""
+
+    def changed(chunk: Chunk) -> Chunk:
         length = np.diff(chunk.entry_offsets)
-        place = np.arange(chunk.n_entries) - np.repeat(chunk.entry_offsets[:-1], length)
-        mirror = np.repeat(chunk.entry_offsets[1:], length) - 1 - place
+        entry = np.arange(chunk.n_entries)
+        place = entry - np.repeat(chunk.entry_offsets[:-1], length)
+        taken = np.repeat(chunk.entry_offsets[1:], length) - 1 - place if backwards else entry
         none = chunk.entry_score[:0]
-        return replace(
-            chunk, entry_item=chunk.entry_item[mirror], entry_rank=(place + 1).astype(RANK), entry_score=none
-        )
+        return replace(chunk, entry_item=chunk.entry_item[taken], entry_rank=(place + 1).astype(RANK), entry_score=none)
 
-    return replace(dataset, path="", held=tuple(turned(ref.load()) for ref in dataset.plan(1)))
+    return replace(dataset, path="", held=tuple(changed(ref.load()) for ref in dataset.plan(1)))
 
 
 def five_folds(

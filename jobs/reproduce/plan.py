@@ -45,7 +45,7 @@ ROWS: dict[str, tuple[str, dict[str, Any]]] = {  # rows that are not a model wit
     "borda, as the paper": ("borda", {"discount": False, "unlisted": "average"}),
     "cps, as the paper": ("cps", {"theta": "learn"}),
     "condorcet, as the paper": ("net_wins", {}),
-    "svp, as the paper": ("svp", {**LISTED, "pairs": "difference", "steps": 1}),
+    "svp, as the paper": ("projection", {}),
     "theta_mpm, as the paper": ("theta_mpm", VARIANCES),
     "theta_sup_mpm, as the paper": ("theta_sup_mpm", VARIANCES),
     "bestinput, as Niu et al.": ("bestinput", {}),
@@ -58,7 +58,7 @@ ROWS: dict[str, tuple[str, dict[str, Any]]] = {  # rows that are not a model wit
     "theta_sup_mpm, listed only": ("theta_sup_mpm", {**LISTED, "pairs": "difference"}),
     "crf, as the paper": ("crf", {"reciprocal": 0, "rate": 1.0, "rounds": 300, "keep": "last"}),
     "crf, consensus": ("crf", {"sharing": "consensus"}),
-    "lambdarank, mode=serial": ("lambdarank", {"mode": "serial"}),
+    "lambdarank, as the paper": ("lambdarank", {"mode": "serial", "rate": 0.001, "rounds": 200, "patience": 200}),
     "lambdarank, combined": ("lambdarank", {"experts": "combined"}),
     "stagg_bc, paper's rules": ("stagg_bc", PAPER_RULES),
     "stagg_rrf, paper's rules": ("stagg_rrf", {**PAPER_RULES, "c": "auto"}),
@@ -73,6 +73,7 @@ BY_DATA: dict[str, dict[str, dict[str, Any]]] = {  # settings of a row that diff
     "theta_sup_mpm, as the paper": {"mq2007": {"solver": "lbfgs", "steps": 500}},
     "mpm, as Niu et al.": {"mq2007": {"solver": "lbfgs", "steps": 500}},
     "rrf, as Niu et al.": {"mq2008": {"c": 10}, "mq2007": {"c": 40}},
+    "svp, as the paper": {"mq2007": {"places": True}},
 }
 BACKWARDS = frozenset(  # rows whose published figures come out of lists that are read from their last item
     [
@@ -81,7 +82,9 @@ BACKWARDS = frozenset(  # rows whose published figures come out of lists that ar
         *(f"{row}, as Niu et al." for row in ("bestinput", "borda", "mclk", "rrf", "svp")),
     ]
 )
-STOP = {  # the validation metric that a row is stopped by, where it is not the usual one: what it is trained for
+STOP = {  # the validation metric that a row is stopped by, where it is not the usual one
+    "lambdarank, as the paper": "ndcg@10",
+} | {  # stochastic aggregation: what it is trained for
     f"{model} {kind} {objective}": f"rbp({PERSISTENCE})" if metric == "rbp" else metric
     for model in ("stagg", "rankagg")
     for kind in FEATURES
@@ -89,9 +92,8 @@ STOP = {  # the validation metric that a row is stopped by, where it is not the 
 }
 PROCEDURES: dict[str, dict[str, str]] = {  # table of papers.toml -> row -> the row with the paper's procedure
     "letor": {
-        "lambdarank": "lambdarank, mode=serial",
         **{row: f"{row}, as the paper" for row in ("borda", "cps", "svp", "condorcet", "bradley_terry")},
-        **{row: f"{row}, as the paper" for row in ("plackett_luce", "theta_mpm", "theta_sup_mpm", "crf")},
+        **{row: f"{row}, as the paper" for row in ("plackett_luce", "theta_mpm", "theta_sup_mpm", "lambdarank", "crf")},
     },
     "lists": {
         "plackett_luce": "plackett_luce, listed only",
@@ -160,12 +162,12 @@ def row_experiments(plan: Plan, data: str, row: str) -> list[Experiment]:
     settings = {**settings, **BY_DATA.get(row, {}).get(data, {})}
     more: dict[str, Any] = {"backwards": True} if row in BACKWARDS else {}
     if model in RULES:
-        return [Experiment(f"{data} {model}", "rule_row", data, {"rule": model, **more}, LARGER[data])]
+        given = {"rule": model, **settings, **more}
+        return [Experiment(_told(data, model, settings | more), "rule_row", data, given, LARGER[data])]
     more |= {"stop": STOP[row]} if row in STOP else {}
     seeded = plan.seeds if hasattr(model_named(model), "seed") else 1
     cost = LARGER[data] * SECONDS.get(model, 2.5)
-    # Named by what is run, not by the row: rows of several tables that are the same are measured once.
-    name = " ".join([data, model, *(f"{key}={value}" for key, value in sorted((settings | more).items()))])
+    name = _told(data, model, settings | more)
     return [
         Experiment(
             name + (f" seed={seed}" if seed else ""),
@@ -176,6 +178,11 @@ def row_experiments(plan: Plan, data: str, row: str) -> list[Experiment]:
         )
         for seed in range(seeded)
     ]
+
+
+def _told(data: str, model: str, settings: Mapping[str, Any]) -> str:
+    """An experiment's name, by what is run and not by the row: the same rows of several tables are measured once."""
+    return " ".join([data, model, *(f"{key}={value}" for key, value in sorted(settings.items()))])
 
 
 def able(rows: Sequence[str]) -> list[str]:
