@@ -11,9 +11,10 @@ import pytest
 from strategies import Query, build_chunk
 
 from distagg.dataset import Dataset
+from distagg.engine.fitting.folds import make_folds
 from distagg.errors import UsageError
 from jobs.reproduce import __main__ as reproduce
-from jobs.reproduce import experiments, experts, letor, plan, rules, stagg, store
+from jobs.reproduce import experiments, experts, letor, plan, procedures, rules, stagg, store
 from jobs.reproduce.experiments import Experiment
 from tests.reports.reading import Report
 
@@ -217,6 +218,21 @@ def test_the_first_step_of_svp_projects_mean_differences() -> None:
         nearest = np.real(-1j * (vectors[:, ends] * values[ends]) @ vectors[:, ends].conj().T)
         np.testing.assert_allclose(scores[:6], nearest.mean(axis=1)[:6], atol=1e-9)
         assert scores[6] == -np.inf  # in no list
+
+
+def test_what_is_judged_blind_sees_no_test_part(planted: Path) -> None:
+    dataset = Dataset.open(planted)
+    for fold, blind in zip(make_folds(dataset, "letor5"), experiments.blind_folds(dataset), strict=True):
+        taught, chose, judged = (part.where.parts or frozenset() for part in (blind.train, blind.valid, blind.test))
+        assert (len(taught), len(chose)) == (2, 1)
+        assert taught | chose == fold.train.where.parts
+        assert judged == fold.valid.where.parts
+    rows = [row for rows in procedures.KEPT.values() for row in rows]
+    assert {one.settings["blind"] for one in plan.rows_experiments(plan.Plan(("mq2008",)), rows)} == {True}
+    found = experiments.model_row(dataset, "crf", {"rounds": 2, "keep": "last"}, blind=True)
+    seen = experiments.model_row(dataset, "crf", {"rounds": 2, "keep": "last"})
+    assert found["means"]["map"] > 0.5  # the experts of the planted set know something
+    assert found["means"] != seen["means"]
 
 
 def test_places_take_the_place_of_ranks(planted: Path) -> None:

@@ -59,11 +59,17 @@ def stopping(settings: Mapping[str, Any]) -> Iterator[None]:
 
 
 def model_row(
-    dataset: Dataset, model: str, settings: Mapping[str, Any], backwards: bool = False, stop: str = ""
+    dataset: Dataset,
+    model: str,
+    settings: Mapping[str, Any],
+    backwards: bool = False,
+    stop: str = "",
+    blind: bool = False,
 ) -> dict[str, Any]:
     """A model on the five folds: every metric of every query, and the means over folds.
 
-    ``backwards`` reads every list from its last item; ``stop`` is the validation metric of models that stop by one.
+    ``backwards`` reads every list from its last item; ``stop`` is the validation metric of models that stop by one;
+    ``blind`` judges on validation queries that chose nothing, and on no test query (``blind_folds``).
     """
     made, goal = model_named(model, dict(settings)), Goal(stop) if stop else Goal()
     learned: list[Params] = []
@@ -73,7 +79,19 @@ def model_row(
         return lambda chunk: solved(made, chunk, learned[-1]).score
 
     with stopping(settings):
-        return five_folds(turned_round(dataset) if backwards else dataset, scores, learned)
+        return five_folds(turned_round(dataset) if backwards else dataset, scores, learned, blind=blind)
+
+
+def blind_folds(dataset: Dataset) -> list[Fold]:
+    """LETOR's folds without their test parts: two training parts teach, the third chooses, the validation part judges.
+
+    What is chosen by these figures has seen no test query, and no figure is of queries that chose the round.
+    """
+    folds = []
+    for fold in make_folds(dataset, "letor5"):
+        *teach, choose = sorted(fold.train.where.parts or ())
+        folds.append(Fold(fold.name, dataset.select(parts=teach), dataset.select(parts=[choose]), fold.valid))
+    return folds
 
 
 def turned_round(dataset: Dataset) -> Dataset:
@@ -96,12 +114,16 @@ def placed(dataset: Dataset, *, backwards: bool) -> Dataset:
 
 
 def five_folds(
-    dataset: Dataset, scores: Callable[[Fold], Callable[[Chunk], Floats]], learned: Sequence[Params]
+    dataset: Dataset,
+    scores: Callable[[Fold], Callable[[Chunk], Floats]],
+    learned: Sequence[Params],
+    *,
+    blind: bool = False,
 ) -> dict[str, Any]:
     """Metrics of the test queries by what ``scores`` makes of each fold; ``learned`` is what the folds learned."""
     highest = highest_label(dataset.manifest)
     values, means = np.zeros((dataset.manifest.queries, len(METRICS))), []
-    for fold in make_folds(dataset, "letor5"):
+    for fold in blind_folds(dataset) if blind else make_folds(dataset, "letor5"):
         score = scores(fold)
         found = [(c.positions, paper_metrics(c, score(c), highest)) for c in fold.test.chunks(ids=False)]
         for at, value in found:

@@ -82,6 +82,7 @@ BACKWARDS = frozenset(  # rows whose published figures come out of lists that ar
         *(f"{row}, as Niu et al." for row in ("bestinput", "borda", "mclk", "rrf", "svp")),
     ]
 )
+BLIND: set[str] = set()  # rows that are judged on validation queries which chose nothing
 STOP = {  # the validation metric that a row is stopped by, where it is not the usual one
     "lambdarank, as the paper": "ndcg@10",
 } | {  # stochastic aggregation: what it is trained for
@@ -165,6 +166,7 @@ def row_experiments(plan: Plan, data: str, row: str) -> list[Experiment]:
         given = {"rule": model, **settings, **more}
         return [Experiment(_told(data, model, settings | more), "rule_row", data, given, LARGER[data])]
     more |= {"stop": STOP[row]} if row in STOP else {}
+    more |= {"blind": True} if row in BLIND else {}
     seeded = plan.seeds if hasattr(model_named(model), "seed") else 1
     cost = LARGER[data] * SECONDS.get(model, 2.5)
     name = _told(data, model, settings | more)
