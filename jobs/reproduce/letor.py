@@ -143,7 +143,8 @@ TABLES = {
         ("ndcg@5", "ndcg@10", "err", "rbp"),
         "lists",
         "RBP with the label itself as the gain, persistence 0.95. As the paper: bestinput, mclk, svp, borda and rrf "
-        "read every list from its last item, which gives the figures of bestinput and borda; rrf has the paper's c; "
+        "read every list from its last item, which gives the figures of bestinput and borda; svp has unlisted items at "
+        "place n + 1, so that its matrix is complete and of rank 2, and it is the Borda count; rrf has the paper's c; "
         "mpm has variances and takes 100 gradient steps on listed items, plackett_luce converges on them. stagg_bc and "
         "stagg_rrf: of two items the nearer ones are the surer (equation 11), items that a list leaves out are "
         "average, c is chosen on validation queries.",
