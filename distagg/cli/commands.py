@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import distagg
-from distagg.errors import UsageError, escaped, unknown
+from distagg.errors import InfrastructureError, InputError, UsageError, escaped, unknown
 
 if TYPE_CHECKING:
     from distagg.engine.runner import Runner
@@ -87,6 +87,8 @@ class Call:
     seed: int | None = None
     workers: int | None = None
     scheduler: str | None = None
+    scheduler_file: str | None = None
+    memory: str | None = None
 
     def show(self, value: Any, text: str = "", note: str = "") -> None:
         """Print ``value`` as JSON if the user asks for it, otherwise ``text``, and ``note`` on stderr."""
@@ -100,22 +102,51 @@ class Call:
 
     def runner(self) -> AbstractContextManager[Runner]:
         """Where to run: here, or on the cluster that the options name."""
-        return run_in(self.workers, self.scheduler)
+        return run_in(self.workers, self.address(), self.memory)
+
+    def address(self) -> str | None:
+        """The scheduler that the options name, by address or by the file that it wrote."""
+        if self.scheduler_file is None:
+            return self.scheduler
+        if self.scheduler is not None:
+            raise UsageError("found --scheduler and --scheduler-file, expected one of them")
+        return _address_in(self.scheduler_file)
+
+
+def _address_in(file: str) -> str:
+    """The address in a file that ``dask scheduler --scheduler-file`` wrote."""
+    expected = "the JSON that 'dask scheduler --scheduler-file FILE' writes, with an address"
+    try:
+        with open(file, encoding="utf-8") as stream:
+            address = json.load(stream)["address"]
+    except OSError as error:
+        raise InfrastructureError(f"--scheduler-file {file}: {error.strerror}; is the scheduler running?") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(file, found="no address of a scheduler", expected=expected) from error
+    if not isinstance(address, str):
+        raise InputError(file, found=f"the address {address!r}", expected=expected)
+    return address
 
 
 @contextmanager
-def run_in(workers: int | None, scheduler: str | None) -> Iterator[Runner]:
+def run_in(workers: int | None, scheduler: str | None, memory: str | None = None) -> Iterator[Runner]:
     """The inline runner, or a cluster if the arguments ask for one; only then Dask is imported."""
     if workers is not None and scheduler is not None:
         raise UsageError("found --workers and --scheduler, expected one of them")
+    if memory is not None and workers is None:
+        raise UsageError(
+            "found --memory without --workers; workers of a scheduler have their own limit: dask worker --memory-limit"
+        )
     if workers is None and scheduler is None:
         from distagg.engine.runner import InlineRunner
 
         yield InlineRunner()
         return
     from distagg.engine.dask import local_cluster, remote_cluster
+    from distagg.engine.worker_memory import parse_memory
 
-    with remote_cluster(scheduler) if scheduler is not None else local_cluster(workers or 0) as runner:
+    size = 0 if memory is None else parse_memory(memory)
+    with remote_cluster(scheduler) if scheduler is not None else local_cluster(workers or 0, size) as runner:
         yield runner
 
 
@@ -175,7 +206,9 @@ EVERYWHERE = (
 )
 CLUSTER = (
     option("--workers", type=int, metavar="N", help="run on N local worker processes (default: in this process)"),
+    option("--memory", metavar="SIZE", help="with --workers: memory of each, such as 4GB (default: no limit)"),
     option("--scheduler", metavar="ADDRESS", help="run on the Dask cluster at this address"),
+    option("--scheduler-file", metavar="FILE", help="run on the Dask cluster whose scheduler wrote this file"),
 )
 
 

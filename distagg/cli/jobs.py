@@ -130,15 +130,16 @@ def _job(call: Call, job: str | None, overrides: tuple[str, ...]) -> Job:
 
 def _placed(call: Call, job: Job) -> Job:
     """The job with the cluster options of the command line."""
-    if call.scheduler is not None:
-        return dataclasses.replace(job, place={"workers": 0, "scheduler": call.scheduler})
+    address = call.address()
+    if address is not None:
+        return dataclasses.replace(job, place={"workers": 0, "scheduler": address})
     if call.workers is not None:
         return dataclasses.replace(job, place={"workers": call.workers})
     return job
 
 
 def _drive(call: Call, job: Job, target: Path | None, *, point: bool = False) -> None:
-    cluster = (job.place["workers"] or None, job.place.get("scheduler"))
+    cluster = (job.place["workers"] or None, job.place.get("scheduler"), call.memory)
     folder = drive(job, lambda: run_in(*cluster), target, say, point=point)
     if call.json:
         print(json.dumps({"run": str(folder.path), "metrics": folder.read("metrics.json")}, indent=1))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from distagg.cli.commands import Argument, Call, command, flag, option, say
-from distagg.errors import InfrastructureError
+from distagg.errors import InfrastructureError, UsageError
 from distagg.reports.terminal import render_table
 from distagg.storage.paths import local
 
@@ -11,18 +13,33 @@ from distagg.storage.paths import local
 @command(
     "doctor",
     flag("--no-cluster", help="do not start a worker"),
+    option("--scheduler", metavar="ADDRESS", help="check the Dask cluster at this address as well"),
+    option("--scheduler-file", metavar="FILE", help="check the Dask cluster whose scheduler wrote this file"),
+    option("--path", metavar="DATASET", help="with a scheduler: check that every worker can read this"),
     cluster=False,
-    examples=("distagg doctor",),
+    examples=("distagg doctor", "distagg doctor --scheduler tls://node-1.example:8786 --path /shared/data"),
 )
-def doctor_command(call: Call, no_cluster: bool) -> None:
+def doctor_command(
+    call: Call, no_cluster: bool, scheduler: str | None, scheduler_file: str | None, path: str | None
+) -> None:
     from distagg.pipeline.doctor import BAD, examine
 
-    rows = examine(cluster=not no_cluster)
+    address = dataclasses.replace(call, scheduler=scheduler, scheduler_file=scheduler_file).address()
+    if path is not None and address is None:
+        raise UsageError("found --path without --scheduler, expected both: it is about the workers of a cluster")
+    rows = examine(cluster=not no_cluster and address is None)
+    if address is not None:
+        from distagg.engine.dask import remote_cluster
+        from distagg.pipeline.doctor_cluster import examine_cluster
+
+        with remote_cluster(address, check=False) as runner:
+            rows += examine_cluster(runner, path)
     body = [list(row.values()) for row in rows]
     call.show(rows, render_table(["check", "state", "found", "what to do"], body, "llll"))
     bad = [row["check"] for row in rows if row["state"] == BAD]
     if bad:
-        raise InfrastructureError(f"this machine cannot run distagg: {', '.join(bad)}")
+        where = "this machine" if address is None else "this machine or the cluster"
+        raise InfrastructureError(f"{where} cannot run distagg: {', '.join(bad)}")
 
 
 @command(

@@ -20,12 +20,14 @@ Settings that differ from Dask's defaults, and why:
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -43,9 +45,11 @@ from distagg.engine.runner import (
     raise_notes,
     reduce_span,
 )
+from distagg.engine.worker_memory import VARIABLE, refuse_large_chunks, size_text
 from distagg.errors import DistaggError, InfrastructureError, UsageError, hidden
 
 T = TypeVar("T")
+log = logging.getLogger("distagg")
 NO_WORKERS_SECONDS = 60.0
 POLL_SECONDS = 1.0
 LONG_ROUND_SECONDS = 2.0  # the cost of tasks, tens of milliseconds, is small beside it
@@ -67,18 +71,19 @@ SETTINGS = {
 class DaskRunner:
     """Runs tasks on a Dask cluster, through a connected client, and merges their results in the fixed tree."""
 
-    def __init__(self, client: Any, *, hold_workers: bool = True, remote: bool = False) -> None:
-        self.client, self.remote = client, remote
+    def __init__(self, client: Any, *, hold_workers: bool = True, remote: bool = False, memory: int = 0) -> None:
+        self.client, self.remote, self.memory = client, remote, memory
         self.broadcast = Broadcast(client, hold_workers=hold_workers)
         self._round_seconds = 0.0  # of the last round
         self._seen: set[str] = set()  # paths of datasets that all workers can read
+        self._fitting: set[tuple[str, int]] = set()  # paths and numbers of chunks that fit into a worker's memory
 
     @property
     def threads(self) -> int:
         return max(1, sum(self.client.nthreads().values()))
 
     def map(self, work: Work, refs: Sequence[ChunkRef], progress: Progress = silent) -> Iterator[Any]:
-        self._check_seen(refs)
+        self._check(refs)
         spans = share_out(refs, self.threads * SPANS_PER_THREAD)
         calls = self._calls(collect_span, work, refs, spans)
         for values in self._run(calls, spans, progress):
@@ -89,7 +94,7 @@ class DaskRunner:
     ) -> T | None:
         if work.repeated:
             return next(self.rounds([Round(work, refs, reduce)], progress))
-        self._check_seen(refs)
+        self._check(refs)
         spans = share_out(refs, self.threads * SPANS_PER_THREAD)
         calls = self._calls(reduce_span, work, refs, spans, reduce)
         return merge_all(self._run(calls, spans, progress), reduce)
@@ -110,7 +115,8 @@ class DaskRunner:
         On a cluster that may grow, a round is tasks from the start if the last one took ``LONG_ROUND_SECONDS``: Dask
         then sees the load, and an adaptive cluster starts workers for it.
         """
-        self._check_seen([ref for step in todo for ref in step.refs[:1]])
+        for step in todo:
+            self._check(step.refs)
         began = time.monotonic()
         try:
             if any(_elsewhere(step.refs) for step in todo):  # Dask knows where they are
@@ -140,11 +146,24 @@ class DaskRunner:
         calls = [(call_noting, (function, payload)) for payload in payloads]
         yield from self._run(calls, [(n, n + 1) for n in range(len(calls))], progress)
 
-    def _check_seen(self, refs: Sequence[ChunkRef]) -> None:
-        """Refuse workers of other machines that cannot read the data, once for each dataset."""
-        for path in {ref.path for ref in refs if ref.held is None} - self._seen if self.remote else ():
+    def _check(self, refs: Sequence[ChunkRef]) -> None:
+        """Refuse workers of other machines that cannot read the data, and chunks that fit into no worker, once each."""
+        if not refs:
+            return
+        path = refs[0].path
+        if self.remote and refs[0].held is None and path not in self._seen:
             refuse_unseen(self.client, path)
             self._seen.add(path)
+        if (path, len(refs)) not in self._fitting:
+            memory = self.memory or (self._least_memory() if self.remote else 0)
+            if memory:
+                refuse_large_chunks(refs, memory)
+            self._fitting.add((path, len(refs)))
+
+    def _least_memory(self) -> int:
+        """The smallest limit that a worker has, in bytes; 0 if none has one."""
+        limits = [row["memory_limit"] or 0 for row in self.client.scheduler_info()["workers"].values()]
+        return int(min((limit for limit in limits if limit), default=0))
 
     def _run(
         self,
@@ -252,8 +271,12 @@ def runner_of(client: Any) -> DaskRunner:
 
 
 @contextmanager
-def local_cluster(workers: int) -> Iterator[DaskRunner]:
-    """Start a cluster of processes on this machine, on loopback; it ends with the ``with`` block."""
+def local_cluster(workers: int, memory: int = 0) -> Iterator[DaskRunner]:
+    """Start a cluster of processes on this machine, on loopback; it ends with the ``with`` block.
+
+    ``memory`` is the bytes that each worker may use, 0 for no limit. Dask spills results of tasks to a worker's folder
+    (under ``temporary-directory`` of Dask's settings) and restarts a worker that exceeds its memory.
+    """
     import dask
     from distributed import Client, LocalCluster
 
@@ -271,12 +294,17 @@ def local_cluster(workers: int) -> Iterator[DaskRunner]:
             processes=True,
             host="127.0.0.1",
             dashboard_address="127.0.0.1:0",
-            memory_limit=0,
+            memory_limit=memory,
+            env={VARIABLE: str(memory)} if memory else {},
             silence_logs=50,
         ) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
-        yield DaskRunner(client, hold_workers=False)
+        if memory:
+            rows = client.scheduler_info()["workers"].values()
+            folders = sorted({str(Path(row["local_directory"]).parent) for row in rows})
+            log.info("workers may use %s each, and spill to %s", size_text(memory), ", ".join(folders))
+        yield DaskRunner(client, hold_workers=False, memory=memory)
 
 
 def _refuse_unreadable_certificates(address: str) -> None:
@@ -304,8 +332,11 @@ def _refuse_unreadable_certificates(address: str) -> None:
 
 
 @contextmanager
-def remote_cluster(address: str) -> Iterator[DaskRunner]:
-    """Connect to a running cluster; TLS is required unless it is on this machine."""
+def remote_cluster(address: str, *, check: bool = True) -> Iterator[DaskRunner]:
+    """Connect to a running cluster; TLS is required unless it is on this machine.
+
+    Workers that run other code are refused, unless ``check`` is false.
+    """
     import dask
     from distributed import Client
 
@@ -328,8 +359,10 @@ def remote_cluster(address: str) -> Iterator[DaskRunner]:
             Client(address, set_as_default=False, timeout=20) as client,
         ):
             runner = DaskRunner(client, remote=True)
-            list(runner.each(abs, [0]))  # an adaptive cluster starts workers when there is a task
-            refuse_other_code(client)
+            if not client.nthreads():
+                list(runner.each(abs, [0]))  # an adaptive cluster starts workers when there is a task
+            if check:
+                refuse_other_code(client)
             yield runner
     except (OSError, TimeoutError) as error:
         raise InfrastructureError(f"no cluster at {address}: {error}") from error

@@ -20,13 +20,12 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from distagg.dataset.chunk import Chunk
 from distagg.dataset.dataset import ChunkRef, Dataset
 from distagg.engine.progress import Progress, silent
+from distagg.engine.worker_memory import cache_bytes
 from distagg.models.base import collecting, not_converged
 from distagg.models.rounds import kept_bytes
 
 T = TypeVar("T")
 Task = Callable[[Chunk, int, Any], T]
-
-CACHE_BYTES = 512 << 20  # of chunks that rounds read again
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +83,7 @@ class Cache:
     chunk that is needed next. Instead the first chunks stay until another dataset (or selection of it) needs the space.
     """
 
-    budget: int = CACHE_BYTES
+    budget: int = field(default_factory=cache_bytes)
     held: OrderedDict[tuple[ChunkRef, bool], Chunk] = field(default_factory=OrderedDict)
     size: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)  # a worker may have several threads

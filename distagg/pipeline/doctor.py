@@ -31,48 +31,50 @@ def examine(*, cluster: bool = True) -> list[dict[str, Any]]:
         try:
             rows.append(check())
         except Exception as error:
-            rows.append(_row(check.__name__.strip("_"), BAD, f"{type(error).__name__}: {error}", "see the message"))
+            rows.append(
+                check_row(check.__name__.strip("_"), BAD, f"{type(error).__name__}: {error}", "see the message")
+            )
     return rows
 
 
-def _row(check: str, state: str, found: str, remedy: str = "") -> dict[str, Any]:
+def check_row(check: str, state: str, found: str, remedy: str = "") -> dict[str, Any]:
     return {"check": check, "state": state, "found": found, "remedy": remedy if state != OK else ""}
 
 
 def _python() -> dict[str, Any]:
     state = OK if sys.version_info >= (3, 11) else BAD
-    return _row("python", state, platform.python_version(), "install Python 3.11 or newer")
+    return check_row("python", state, platform.python_version(), "install Python 3.11 or newer")
 
 
 def _packages() -> dict[str, Any]:
     versions = {name: installed(name) for name in NEEDED}
     lacking = [name for name, version in versions.items() if version is None]
     present = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
-    return _row("packages", BAD if lacking else OK, present, f"pip install {' '.join(lacking)}")
+    return check_row("packages", BAD if lacking else OK, present, f"pip install {' '.join(lacking)}")
 
 
 def _extras() -> dict[str, Any]:
     lacking = {name: extra for name, extra in EXTRAS.items() if installed(name) is None}
     if not lacking:
-        return _row("extras", OK, "all there")
+        return check_row("extras", OK, "all there")
     names = ",".join(dict.fromkeys(extra for extra, _ in lacking.values()))
     shown = ", ".join(f"{name} ({what})" for name, (_, what) in lacking.items())
-    return _row("extras", OK, f"without {shown}; to add them: {install(names)}")
+    return check_row("extras", OK, f"without {shown}; to add them: {install(names)}")
 
 
 def _cores() -> dict[str, Any]:
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return _row("cores", OK if usable > 1 else POOR, str(usable), "with one core, workers bring no speed-up")
+    return check_row("cores", OK if usable > 1 else POOR, str(usable), "with one core, workers bring no speed-up")
 
 
 def _memory() -> dict[str, Any]:
     usable = usable_memory()
-    return _row("memory", OK if usable >= 2 << 30 else POOR, f"{usable / 2**30:.1f} GB", "run fewer workers")
+    return check_row("memory", OK if usable >= 2 << 30 else POOR, f"{usable / 2**30:.1f} GB", "run fewer workers")
 
 
 def _disk() -> dict[str, Any]:
     free = shutil.disk_usage(Path.cwd()).free
-    return _row("disk", OK if free >= ROOM else POOR, f"{free / 2**30:.1f} GB free here", "free disk space")
+    return check_row("disk", OK if free >= ROOM else POOR, f"{free / 2**30:.1f} GB free here", "free disk space")
 
 
 def _kernels() -> dict[str, Any]:
@@ -83,7 +85,9 @@ def _kernels() -> dict[str, Any]:
 
     lists = pa.table({"expert": ["a", "a", "b", "b"], "item": ["x", "y", "y", "z"], "rank": [1, 2, 1, 2]})
     order = rank("rrf", Dataset.from_arrow(lists))["item"].to_pylist()
-    return _row("kernels", OK if order == ["y", "x", "z"] else BAD, f"rrf ranks {', '.join(order)}", "reinstall numba")
+    return check_row(
+        "kernels", OK if order == ["y", "x", "z"] else BAD, f"rrf ranks {', '.join(order)}", "reinstall numba"
+    )
 
 
 def _cache() -> dict[str, Any]:
@@ -91,20 +95,20 @@ def _cache() -> dict[str, Any]:
     from distagg import jit_cache as cache
 
     if cache.is_off():
-        return _row("cache", POOR, "off: every process compiles its own kernels", "unset DISTAGG_CACHE")
+        return check_row("cache", POOR, "off: every process compiles its own kernels", "unset DISTAGG_CACHE")
     opened, probe = cache.store(), os.urandom(8)
     if opened is None:
-        return _row("cache", POOR, cache.why_not(), "set DISTAGG_CACHE_DIR to a folder that only you can write to")
+        return check_row("cache", POOR, cache.why_not(), "set DISTAGG_CACHE_DIR to a folder that only you can write to")
     name = f"probe-{probe.hex()}"
     opened.write(name, probe)
     same = opened.read(name) == probe
     (opened.folder / name).unlink(missing_ok=True)
     if not same:
         why = opened.full or f"{opened.folder} returns other bytes than were written"
-        return _row("cache", POOR, why, "free disk space, or set DISTAGG_CACHE_DIR to a writable folder")
+        return check_row("cache", POOR, why, "free disk space, or set DISTAGG_CACHE_DIR to a writable folder")
     files = [file.stat().st_size for file in opened.folder.iterdir()]
     every = sum(file.stat().st_size for file in opened.folder.parent.rglob("*") if file.is_file())
-    return _row(
+    return check_row(
         "cache",
         OK,
         f"{opened.folder.parent}: {len(files)} compiled kernels, {sum(files) / 1e6:.1f} MB; with other "
@@ -126,9 +130,9 @@ def _commit() -> dict[str, Any]:
             fcntl.flock(first, fcntl.LOCK_EX | fcntl.LOCK_NB)
             try:
                 fcntl.flock(second, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return _row("commits", BAD, "two locks on one file", "keep run directories on a local disk")
+                return check_row("commits", BAD, "two locks on one file", "keep run directories on a local disk")
             except BlockingIOError:
-                return _row("commits", OK, "renames, links and locks work here")
+                return check_row("commits", OK, "renames, links and locks work here")
 
 
 def _workers() -> dict[str, Any]:
@@ -138,7 +142,7 @@ def _workers() -> dict[str, Any]:
         doubled = list(runner.each(_double, [1, 2, 3]))
         dashboard = runner.client.dashboard_link.split("//")[1].split(":")[0]
     fine = doubled == [2, 4, 6] and dashboard in ("127.0.0.1", "localhost")
-    return _row(
+    return check_row(
         "workers", OK if fine else BAD, f"a worker started and answered; its dashboard listens on {dashboard}", ""
     )
 

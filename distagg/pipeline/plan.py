@@ -20,11 +20,10 @@ from distagg.engine.fitting.search import variants
 from distagg.engine.fitting.train import TRAIN_ENTRIES
 from distagg.engine.rank import ranking_of, ranking_schema, solved
 from distagg.engine.saved import load_model
+from distagg.engine.worker_memory import COPIES
 from distagg.models import Model, Params, is_model, model_named
 from distagg.pipeline.spec import Job, Step
 from distagg.storage.paths import is_found
-
-COPIES = 4  # of a chunk in memory while it is ranked: as read, as arrays, in the model, as the part to write
 
 
 def plan(job: Job, *, trial: bool = False) -> list[dict[str, Any]]:

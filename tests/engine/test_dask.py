@@ -186,7 +186,7 @@ def test_a_worker_killed_in_a_round_costs_time_not_answers(held: Dataset, tmp_pa
 
 @pytest.mark.cluster
 def test_a_stopped_worker_costs_time_not_answers(held: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(broadcast, "SILENT_SECONDS", 2.0)
+    monkeypatch.setattr(broadcast, "SILENT_SECONDS", 5.0)
     refs, work = held.plan(), Work(_entries, 1, repeated=True)
     with local_cluster(2) as runner:
         runner.map_reduce(work, refs, np.add)
