@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+import distagg
 from distagg.arrow import as_lists, as_words
 from distagg.dataset.chunk import Chunk
 from distagg.dataset.dataset import Dataset
@@ -35,6 +36,8 @@ from distagg.storage.sealed import sealed
 
 MODEL_FORMAT = "distagg-model"
 MODEL_VERSION = 1
+BY_PAIRS = ("mpm", "svp", "theta_mpm", "theta_sup_mpm")
+DISCOUNTED = ("borda", "mean", "combsum", "combmnz", "stagg_bc", "stagg_rrf", "lambdamart", "blend", *BY_PAIRS)
 FIT_AGAIN = "fit the model again"
 PARAMS = pa.schema([("name", pa.string()), ("shape", pa.list_(pa.int64())), ("values", pa.list_(pa.float64()))])
 SHOWN = 12  # names in a message
@@ -178,6 +181,7 @@ def save_model(target: str | Place, fitted: Fitted, about: dict[str, Any] | None
         body = {
             "format": MODEL_FORMAT,
             "schema": MODEL_VERSION,
+            "version": distagg.__version__,
             "model": fitted.model.name,
             "settings": dataclasses.asdict(fitted.model),
             "about": about or {},
@@ -204,6 +208,9 @@ def load_model(where: str | Place) -> Fitted:
         model = model_named(name, settings)
     except UsageError as error:
         raise _damaged(path / MANIFEST, f"settings that do not fit ({error})", f"those of {name}") from error
+    if "version" not in body and _scores_changed(name, settings):
+        expected = "one fitted by 0.2 or later, which scores lists differently"
+        raise _damaged(path / MANIFEST, f"a {name} fitted by distagg 0.1", expected)
     hashes = {entry["path"]: entry["sha256"] for entry in body["files"]}
     absent = [file for file in ("params.parquet", "experts.parquet") if file not in hashes]
     if absent:
@@ -229,6 +236,14 @@ def load_model(where: str | Place) -> Fitted:
 
 def _columns(table: pa.Table) -> str:
     return ", ".join(f"{field.name} ({field.type})" for field in table.schema)
+
+
+def _scores_changed(name: str, settings: dict[str, Any]) -> bool:
+    """Whether a model scores lists differently than in distagg 0.1, whose manifests tell no version.
+
+    Its points discount places by default since, or the scores of another model that it takes as a feature do.
+    """
+    return name in DISCOUNTED and not (name in BY_PAIRS and settings.get("pairs", "auto") != "auto")
 
 
 def _damaged(file: Place, found: str, expected: str) -> InputError:
