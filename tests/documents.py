@@ -3,8 +3,9 @@
 A block without a language holds commands: lines that begin with ``distagg``, ``python`` or ``cd`` are run, anything
 else there is for other machines. A ``python`` block is run as it stands. A ``text`` block shows output: the block
 before it must print all its lines, in that order, however wide the columns are. ``...`` stands for any lines, or inside
-a line for any text (a time, a path). ``sh`` and ``toml`` blocks are for other machines. No other language is allowed:
-so every shown output is compared.
+a line for any text (a time, a path). ``sh`` and ``toml`` blocks are for other machines, ``py`` blocks show a file
+of ``jobs/tools``, with which ``tests/test_tools.py`` compares them. No other language is allowed: so every shown output
+is compared.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from unittest import mock
 
 from distagg.cli.main import main
 
-LANGUAGES = ("", "python", "text", "sh", "toml")
+LANGUAGES = ("", "python", "text", "sh", "toml", "py")
 _BLOCK = re.compile(r"^```([a-z]*)\n(.*?)^```", flags=re.MULTILINE | re.DOTALL)
 
 

@@ -36,6 +36,7 @@ from distagg.engine.evaluate_runs import evaluate_runs, rbo, run_names
 from distagg.engine.fitting.fit import Goal
 from distagg.engine.progress import metered
 from distagg.engine.read_rankings import read_rankings
+from distagg.engine.tracking import tell_evaluation
 from distagg.errors import InputError, UsageError, install, unknown
 from distagg.metrics import Evaluation, evaluate_rankings
 from distagg.models import MODELS, known_name
@@ -185,7 +186,12 @@ def _evaluate_on(
 
 
 def _body(found: Mapping[str, Evaluation], baseline: str, tests: list[dict[str, Any]]) -> dict[str, Any]:
-    """The result of an evaluation as plain values: without names and tests where there is only one ranking."""
+    """The result of an evaluation as plain values: without names and tests where there is only one ranking.
+
+    Trackers are told of each ranking.
+    """
+    for name, each in found.items():
+        tell_evaluation(name, each, "")
     first = next(iter(found.values()))
     names = [str(metric) for metric in first.metrics]
     means = {name: each.means for name, each in found.items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -35,6 +36,7 @@ from distagg.engine.rank import rank_by_chunks, rank_to
 from distagg.engine.rank_options import Shown
 from distagg.engine.runner import Runner
 from distagg.engine.saved import Fitted, expert_table, load_model, save_model
+from distagg.engine.tracking import tell_fit
 from distagg.errors import UsageError
 from distagg.models import Model, Params, is_model, model_named, reseeded
 from distagg.pipeline.options import with_shortcuts
@@ -104,8 +106,11 @@ def fit_command(
             tried = [{**row, goal.metric: float(v)} for row, v in zip(differing(models), values, strict=True)]
         tell_pool(best, dataset)
         with metered(f"fit {best.name}", most_steps(best, dataset), at_most=True) as progress:
+            began = time.perf_counter()
             params = fit(best, dataset, valid=validation, goal=goal, runner=runner, progress=progress)
-    save_model(output, Fitted(best, params, dataset.experts), {"goal": goal.metric, "tried": tried})
+    fitted = Fitted(best, params, dataset.experts)
+    tell_fit(fitted, goal.metric, time.perf_counter() - began, str(dataset.path or ""))
+    save_model(output, fitted, {"goal": goal.metric, "tried": tried})
     learned = {name: value.tolist() for name, value in params.items()}
     experts = expert_table(best, params, dataset.experts).to_pylist()
     text = _learned_reliabilities(best.name, params, experts) if experts else ""

@@ -25,11 +25,12 @@ from distagg.engine.compare import evaluate_model
 from distagg.engine.fitting.fit import Goal
 from distagg.engine.inspect.attribution import explain
 from distagg.engine.inspect.describe import features_to
-from distagg.engine.inspect.quality import Quality, as_rows, drop_experts, judge_experts, learning_curve, weight_rows
+from distagg.engine.inspect.quality import Quality, as_rows, drop_experts, judge_experts, weight_rows
 from distagg.engine.inspect.quality import retrain as retrain_without
 from distagg.engine.progress import Meter
 from distagg.engine.runner import Runner
 from distagg.engine.saved import Fitted, load_model, save_model
+from distagg.engine.tracking import learning_curve
 from distagg.errors import UsageError
 from distagg.metrics import paired_tests
 from distagg.models import is_model, model_named, reseeded

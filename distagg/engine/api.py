@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -19,6 +20,7 @@ from distagg.engine.rank import solve as solve_chunks
 from distagg.engine.rank_options import Shown
 from distagg.engine.runner import Runner, as_runner, runner_for
 from distagg.engine.saved import Fitted
+from distagg.engine.tracking import OnResult, no_result, tell_fit
 from distagg.errors import UsageError
 from distagg.metrics import Evaluation, evaluate_rankings
 from distagg.models import Model, model_named, reseeded
@@ -35,6 +37,7 @@ def fit(
     protocol: str | None = None,
     seed: int | None = None,
     runner: Runner | None = None,
+    on_result: OnResult = no_result,
     **settings: Any,
 ) -> Fitted:
     """Learn the parameters that a model shares between queries; a model that learns nothing is ready to rank.
@@ -66,6 +69,9 @@ def fit(
         Where to run: None runs in this process (a Dask collection: on the cluster of the current client); a
         ``distributed.Client`` on its cluster; the context managers ``local_cluster(workers)`` and
         ``remote_cluster(address)`` of ``distagg.engine.dask`` give a runner on a cluster.
+    on_result
+        Called at the end with a row for trackers: ``model``, ``settings``, ``metrics`` on the validation data,
+        ``curve`` (their values after each round), ``seconds``.
     **settings
         The parameters of a model given by name: ``rounds=50``.
 
@@ -88,8 +94,11 @@ def fit(
             valid, columns=columns, labels=None if isinstance(valid, Dataset) else labels, client=_client(runner)
         )
     tell_pool(chosen, dataset)
+    began = time.perf_counter()
     params = fit_params(chosen, dataset, valid=valid, goal=Goal(goal, protocol), runner=runner_for(runner, dataset))
-    return Fitted(chosen, params, dataset.experts)
+    fitted = Fitted(chosen, params, dataset.experts)
+    tell_fit(fitted, goal, time.perf_counter() - began, str(dataset.path or ""), on_result)
+    return fitted
 
 
 def _client(runner: Any) -> Any:

@@ -18,6 +18,7 @@ from distagg.engine.memory import check_memory
 from distagg.engine.progress import Progress, silent
 from distagg.engine.rank import solved
 from distagg.engine.runner import Runner, Work, as_runner
+from distagg.engine.tracking import OnResult, changed_settings, no_result, tell_result
 from distagg.errors import UsageError, unknown
 from distagg.metrics import check_protocol, compare_all, highest_label, mean_over_queries, parse_metrics, score_chunk
 from distagg.models import Model, Params, known_name
@@ -69,6 +70,7 @@ def compare(
     progress: Progress = silent,
     watch: Callable[[str, np.ndarray, float], None] = lambda name, means, seconds: None,
     kept: Callable[[str, Callable[[], dict[str, Any]]], dict[str, Any]] = lambda name, evaluate: evaluate(),
+    on_result: OnResult = no_result,
 ) -> dict[str, Any]:
     """Evaluate models side by side, with paired significance tests.
 
@@ -116,6 +118,8 @@ def compare(
     kept
         Called with a model's name and a function that evaluates it; may return the result of an earlier attempt
         instead of calling the function.
+    on_result
+        Called at the end with a row for each model, for trackers: ``model``, ``settings``, ``metrics``, ``seconds``.
 
     Returns
     -------
@@ -160,6 +164,10 @@ def compare(
         for n, fold in enumerate(all_folds):
             fold_of[_queries(fold.test, runner)[0]] = n
     results, means = _means(values, fold_of, all_folds, metrics, seeds)
+    for name, group in groups.items():
+        about = {"protocol": protocol, "folds": folds, "data": str(dataset.path or ""), "seed": seeds[name][0]}
+        row = {"what": "compare", "model": name, "settings": changed_settings(group[0]), "metrics": means[name]}
+        tell_result({**row, "seconds": seconds[name], **about}, on_result)
     reference = baseline or max(means, key=lambda name: means[name][metrics[0]])
     return {
         "dataset": {"path": dataset.path, **dataset.info()},

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from distagg.dataset.manifest import manifest_file
-from distagg.engine.inspect.quality import learning_curve, weight_rows
+from distagg.engine.inspect.quality import weight_rows
 from distagg.engine.read_rankings import read_rankings
 from distagg.engine.saved import load_model
+from distagg.engine.tracking import learning_curve
 from distagg.errors import InputError
 from distagg.pipeline.folder import MEASURE, RunFolder, means_of, measured
 from distagg.pipeline.spec import Job, Step, make_job

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +28,7 @@ from distagg.engine.rank_resumable import rank_in_parts
 from distagg.engine.read_rankings import read_rankings
 from distagg.engine.runner import Runner
 from distagg.engine.saved import Fitted, load_model, save_model
+from distagg.engine.tracking import tell_evaluation, tell_fit
 from distagg.errors import UsageError
 from distagg.metrics import evaluate_rankings
 from distagg.models import completion_named, is_model, model_named
@@ -102,13 +104,16 @@ def do_fit(step: Step, site: Site) -> None:
         model = models[int(worth.argmax())]
         tried = [{**row, goal.metric: float(v)} for row, v in zip(differing(models), worth, strict=True)]
     tell_pool(model, dataset)
+    began = time.perf_counter()
     with metered(f"{step.name}, {model.name}", most_steps(model, dataset), at_most=True) as progress:
         params, notes = collecting(
             lambda: fit(model, dataset, valid=valid, goal=goal, runner=runner, progress=progress, keeper=keeper)
         )
     site.folder.keep_notes(step, notes)
+    fitted = Fitted(model, params, dataset.experts)
+    tell_fit(fitted, goal.metric, time.perf_counter() - began, str(dataset.path or ""))
     about = {"goal": values["goal"], "tried": tried}
-    save_model(site.folder.output(step), Fitted(model, params, dataset.experts), about)
+    save_model(site.folder.output(step), fitted, about)
     _repeat(notes)
 
 
@@ -222,6 +227,7 @@ def do_evaluate(step: Step, site: Site) -> None:
     result = evaluate_rankings(
         read_rankings(rankings), dataset, values["metrics"], protocol=values.get("protocol"), source=str(rankings)
     )
+    tell_evaluation(step.name, result, str(dataset.path or ""))
     body = {"means": result.means, "protocol": result.protocol, "queries": len(result.query_ids)}
     _write(site.folder, step, body | {"in_sample": _in_sample(step, site.job)})
 

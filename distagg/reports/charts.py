@@ -40,6 +40,11 @@ class Bar:
     high: float = math.nan
     kind: str = ""
 
+    @property
+    def bold(self) -> bool:
+        """Whether the style sheet writes the row in bold letters."""
+        return "chosen" in self.kind.split()
+
 
 def bars(rows: Sequence[Bar], *, title: str, desc: str = "") -> Markup:
     """Horizontal bars from zero, with intervals if they are known, and the number at the end of the row.
@@ -47,9 +52,9 @@ def bars(rows: Sequence[Bar], *, title: str, desc: str = "") -> Markup:
     >>> bars([Bar("rrf", 0.47, "47.18", 0.44, 0.50)], title="ndcg@5").count("<rect")
     1
     """
-    labels = [wrapped(row.label, LABEL, bold=bool(row.kind)) for row in rows]
-    left = 10 + max((widest([lines], bold=bool(row.kind)) for row, lines in zip(rows, labels, strict=True)), default=0)
-    right = WIDTH - 10 - max((advance(row.text, bold=bool(row.kind)) for row in rows), default=0)
+    labels = [wrapped(row.label, LABEL, bold=row.bold) for row in rows]
+    left = 10 + max((widest([lines], bold=row.bold) for row, lines in zip(rows, labels, strict=True)), default=0)
+    right = WIDTH - 10 - max((advance(row.text, bold=row.bold) for row in rows), default=0)
     ends = [end for row in rows for end in (row.value, row.low, row.high) if math.isfinite(end)]
     low, high = min([0.0, *ends]), max([0.0, *ends])
     span = (high - low) or 1.0

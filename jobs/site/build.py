@@ -30,7 +30,8 @@ SECTIONS = {  # caption in the side bar: pages, without suffix; a star stands fo
     "Tutorials": ["tutorials/hybrid", "tutorials/leaderboard", "tutorials/ratings"],
     "Guides": [
         "jobs/guides/metasearch", "jobs/guides/hybrid", "jobs/guides/metrics", "jobs/guides/ratings",
-        "jobs/guides/pairs", "jobs/guides/crowd", "jobs/guides/cluster", "jobs/guides/jobs", "jobs/guides/*",
+        "jobs/guides/pairs", "jobs/guides/crowd", "jobs/guides/cluster", "jobs/guides/jobs", "jobs/guides/tools",
+        "jobs/guides/*",
     ],
     "Models": ["jobs/guides/models", "models/index"],
     "Reference": ["api/index", "commands/index", "CHANGELOG"],

@@ -218,18 +218,6 @@ def _one_weight(fitted: Fitted) -> dict[str, Any]:
     }
 
 
-def learning_curve(fitted: Fitted) -> dict[str, Any]:
-    """The metric on validation queries after each round of training, and the round that is kept; empty without rounds.
-
-    ``start`` is the value before the first round, if training starts from the quality of experts.
-    """
-    params = fitted.params
-    if "curve" not in params or not params["curve"].size:
-        return {}
-    start = {"start": float(params["start"][0])} if "start" in params else {}
-    return {"values": params["curve"].tolist(), "kept": int(params["round"][0]), **start}
-
-
 def _typical(values: Floats) -> float:
     return float(np.sqrt(np.mean(values**2))) or 1.0
 

@@ -34,6 +34,7 @@ from distagg.engine.fitting.tune.judge import Folds, Judge, longest_list
 from distagg.engine.progress import Progress, silent
 from distagg.engine.runner import Runner, as_runner
 from distagg.engine.saved import Fitted
+from distagg.engine.tracking import OnResult, changed_settings, no_result, tell_result
 from distagg.errors import UsageError
 from distagg.metrics import check_protocol, mean_over_queries, paired_tests, parse_metrics
 from distagg.models import Model, model_named
@@ -106,6 +107,7 @@ def tune(
     seed: int = 0,
     runner: Runner | None = None,
     progress: Progress = silent,
+    on_result: OnResult = no_result,
 ) -> Tuned:
     """Tune plain fusion rules on labels, and measure the gain on held-out queries.
 
@@ -138,6 +140,8 @@ def tune(
         Where to run: None runs in this process.
     progress
         Called with 1 for each rule that is done.
+    on_result
+        Called at the end with a row for each rule, for trackers: ``model``, ``settings`` and held-out ``metrics``.
 
     Returns
     -------
@@ -177,6 +181,14 @@ def tune(
             values[name] = np.stack([np.array(columns[one], dtype=float) for one in names], axis=1)
     table = _table(values, fold, names, judge.folds.count, seed)
     means = {row["rule"]: row[names[0]] for row in table}
+    tuned = {f"{rule.name} tuned": result.final for rule, result in zip(rules, results, strict=True)}
+    for row in table:
+        settings = changed_settings(tuned[row["rule"]]) if row["rule"] in tuned else {}
+        held_out = {metric: row[metric] for metric in names}
+        about = {"protocol": goal.protocol, "folds": str(folds), "data": str(dataset.path or ""), "seed": seed}
+        tell_result(
+            {"what": "tune", "model": row["rule"], "settings": settings, "metrics": held_out, **about}, on_result
+        )
     winner = max(range(len(rules)), key=lambda n: means[f"{rules[n].name} tuned"])
     return Tuned(
         results[winner].final,
