@@ -1,15 +1,22 @@
 """Standings: the fit of one query as a board shows it, with intervals of ranks from all gaps of scores at once.
 
 An interval of a score is that of the number shown: of the gap to the mean over comparisons, or to an anchor, whose own
-score is given. Ranks come from gaps. All gaps of two items in a component are judged together: the largest of
-|error of a gap| / its standard error stays below ``reach`` in a share ``level`` of draws (normal ones with the fit's
+score is given. Ranks come from gaps. All gaps of two items in a component are judged together: the largest
+error of a gap / its standard error stays below ``reach`` in a share ``level`` of draws (normal ones with the fit's
 covariance, or the bootstrap's), so with that confidence no item is called better than another wrongly. An item's
 rank is then at least 1 + the items that are clearly better and at most n - the items that are clearly worse, for all
 items at once (Klein, Wright & Wieczorek 2020; Mogstad, Romano, Shaikh & Wilhelm 2024).
 
+``reach`` is stepped down (Romano & Wolf 2005). For each ordered pair there is a hypothesis that the first item is not
+better than the second. A rejected hypothesis needs no guard any more, so the next reach is that of the largest error
+over the other ordered pairs, until nothing more is rejected.
+
+The promise is at least ``level`` whatever the strengths. It is met exactly where many items are equally strong; where
+strengths lie apart, few gaps are near enough to 0 to be misjudged, and nearly all boards hold.
+
 "Clearly better" is transitive, because standard errors of gaps obey the triangle inequality. So of two items with the
 same number of clearly better ones neither is clearly better: items with the same lowest rank form a group in which no
-two can be told apart. Cost: items^3, and items^2 for each draw.
+two can be told apart. Cost: items^3, and items^2 for each draw and step.
 """
 
 from __future__ import annotations
@@ -204,12 +211,41 @@ def rank_bounds(
         errors = np.random.default_rng(seed).normal(size=(DRAWS, size)) @ root.T
     else:
         errors = fit.errors[:, rows]
-    reach = float(np.quantile(largest_gaps(np.ascontiguousarray(errors), steadiness), level)) if size > 1 else 0.0
-    better = (fit.score[rows][:, None] - fit.score[rows]) * steadiness > reach  # [i, j]: i is clearly better than j
+    gaps = (fit.score[rows][:, None] - fit.score[rows]) * steadiness  # [i, j]: of i above j, in standard errors
+    reach = stepped_reach(gaps, np.ascontiguousarray(errors), steadiness, level) if size > 1 else 0.0
+    better = gaps > reach
     rank_low, rank_high = np.ones(len(kept), dtype=OFFSET), np.full(len(kept), size, dtype=OFFSET)
     rank_low[rows] += better.sum(axis=0)
     rank_high[rows] -= better.sum(axis=1)
     return rank_low, rank_high, reach
+
+
+def stepped_reach(gaps: Floats, errors: Floats, steadiness: Floats, level: float) -> float:
+    """The reach of gaps (n, n), all judged at once and stepped down, from draws of errors (draws, n)."""
+    guarded = steadiness.copy()  # 0 for the ordered pairs whose first item is clearly better
+    largest = np.full(len(errors), np.inf)
+    tail = len(errors) - int((len(errors) - 1) * level)  # draws at and above the quantile
+    while True:
+        largest = lowered(largest, errors, guarded, tail)
+        reach = float(np.quantile(largest, level))
+        rejected = (gaps > reach) & (guarded > 0.0)
+        if not rejected.any():
+            return reach
+        guarded[rejected] = 0.0
+
+
+def lowered(bounds: Floats, errors: Floats, guarded: Floats, tail: int) -> Floats:
+    """The largest gap of every draw over the guarded pairs, given upper bounds of them (draws,).
+
+    The ``tail`` largest are exact; a draw that is not among them may keep its bound.
+    """
+    largest, lower, order = bounds.copy(), np.ascontiguousarray(guarded.T), np.argsort(-bounds, kind="stable")
+    for start in range(0, len(order), tail):
+        some, rest = order[start : start + tail], order[start + tail :]
+        largest[some] = largest_gaps(errors[some], guarded, lower)
+        if len(rest) and np.partition(largest[order[: start + tail]], -tail)[-tail] >= bounds[rest[0]]:
+            break
+    return largest
 
 
 def inverse_errors(spread: Floats, component: Labels) -> Floats:  # (n, n), (n,) -> (n, n)

@@ -18,10 +18,12 @@ from distagg.models.pairwise.standings import (
     Judged,
     counted_fits,
     inverse_errors,
+    lowered,
     rank_bounds,
     reference,
     shown_intervals,
     standings,
+    stepped_reach,
 )
 from distagg.models.pairwise.standings_kernels import largest_gaps
 
@@ -53,8 +55,9 @@ def standing(chunk, anchor=-1, kept=None, **settings):
 def test_the_largest_gap_is_the_naive_one():
     draw = np.random.default_rng(0)
     errors, steady = draw.normal(size=(30, 6)), inverse_errors(random_spread(draw, 6), np.array([0, 0, 0, 1, 1, 1]))
-    wanted = [max(abs(a[i] - a[j]) * steady[i, j] for i in range(6) for j in range(6)) for a in errors]
-    np.testing.assert_allclose(largest_gaps(errors, steady), wanted)
+    steady[draw.random(steady.shape) < 0.3] = 0.0  # ordered pairs that are left out
+    wanted = [max((a[i] - a[j]) * steady[i, j] for i in range(6) for j in range(6)) for a in errors]
+    np.testing.assert_allclose(largest_gaps(errors, steady, steady.T.copy()), wanted)
 
 
 @pytest.mark.parametrize("size", [2, 5, 20])
@@ -89,6 +92,49 @@ def test_bounds_count_clear_gaps_and_no_two_of_a_group_are_told_apart(seed, size
     for i in range(size):
         for j in range(size):
             assert not (clear[i, j] and low[i] == low[j])
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10**6), st.integers(2, 9))
+def test_the_reach_is_stepped_down_as_by_hand(seed, size):
+    """By sets of ordered pairs: what is rejected leaves the set, until nothing more is rejected."""
+    draw = np.random.default_rng(seed)
+    spread, score = random_spread(draw, size), draw.normal(size=size) * 3
+    errors, steady = draw.normal(size=(200, size)), inverse_errors(spread, np.zeros(size, int))
+    gaps = (score[:, None] - score) * steady
+    guarded, reaches = {(i, j) for i in range(size) for j in range(size) if i != j}, []
+    while True:
+        largest = [max([0.0, *((e[i] - e[j]) * steady[i, j] for i, j in guarded)]) for e in errors]
+        reaches.append(np.quantile(largest, 0.9))
+        rejected = {(i, j) for i, j in guarded if gaps[i, j] > reaches[-1]}
+        if not rejected:
+            break
+        guarded -= rejected
+    assert stepped_reach(gaps, errors, steady, 0.9) == pytest.approx(reaches[-1])
+    assert reaches == sorted(reaches, reverse=True)
+
+
+def test_only_the_draws_that_decide_are_computed_again():
+    draw = np.random.default_rng(9)
+    errors, steady = draw.normal(size=(300, 5)), inverse_errors(random_spread(draw, 5), np.zeros(5, int))
+    bounds_of = largest_gaps(errors, steady, steady.T.copy())
+    steady[draw.random(steady.shape) < 0.4] = 0.0
+    exact, found = largest_gaps(errors, steady, steady.T.copy()), lowered(bounds_of, errors, steady, 16)
+    np.testing.assert_array_equal(np.sort(found)[-16:], np.sort(exact)[-16:])
+    assert (found >= exact).all()
+    assert (found == bounds_of).sum() > (exact == bounds_of).sum()
+
+
+def test_equal_items_are_called_different_on_one_board_in_twenty():
+    """Two groups of equal strengths, known to a normal error: the promise is met and not exceeded."""
+    draw, boards, false = np.random.default_rng(8), 600, 0
+    truth, spread = np.repeat([0.0, 9.0], 4), 0.3 * np.eye(8)
+    steady, higher = inverse_errors(spread, np.zeros(8, int)), truth[:, None] > truth
+    errors = draw.multivariate_normal(np.zeros(8), spread, 2000)
+    for estimate in draw.multivariate_normal(truth, spread, boards):
+        gaps = (estimate[:, None] - estimate) * steady
+        false += bool(((gaps > stepped_reach(gaps, errors, steady, 0.95)) & ~higher).any())
+    assert 0.02 < false / boards < 0.07
 
 
 def test_items_that_are_not_kept_neither_count_nor_widen():
