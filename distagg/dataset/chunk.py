@@ -397,6 +397,9 @@ def _more_of_pairs(pairs: pa.Table) -> dict[str, Any]:
     if names:
         covariates = np.empty((len(names), len(pairs)), dtype=RANK)
         for row, name in enumerate(names):
-            covariates[row] = as_numpy(one_array(pairs[name]))
+            first = 0
+            for piece in pairs[name].chunks:  # to their places at once, without a joined copy between
+                covariates[row, first : first + len(piece)] = as_numpy(piece)
+                first += len(piece)
         more |= {"pair_covariates": covariates, "covariate_names": names}
     return more

@@ -6,7 +6,11 @@ gradient and the Hessian at one point (``adjusted_kernels``), which add up over 
 step. Columns are divided by their root mean square inside. The prior is on strengths only: coefficients have none, so a
 column that is a linear combination of strengths and other columns, or that separates winners from losers, is refused.
 
-Cost: battles x covariates^2 and (items + covariates)^3 a round, of which there are about eight.
+Rounds are few, because each may have to read all battles again. In the first one a large chunk also fits every
+``THINNED``-th of its battles by itself, while it is in memory; the mean of these fits is the start of Newton's method.
+A last step so short that its square is far below the tolerance is taken without another round.
+
+Cost: battles x covariates^2 and (items + covariates)^3 a round, of which there are four to eight.
 """
 
 from __future__ import annotations
@@ -36,6 +40,10 @@ if TYPE_CHECKING:
 
 COLLINEAR = 1e-9  # a column's curvature given all before it, relative to its own
 SEPARATED = 1e-6  # the same, relative to that at the start
+THINNED = 8  # a chunk's own fit takes one battle in so many
+LARGE = 1 << 17  # battles of a chunk that has a fit of its own
+NEAR = 1e-2  # a step so short ends it
+SHORT = 1e3  # Newton's method leaves no more than this x the square of its last step
 COEFFICIENT_COLUMNS = ("covariate", "coefficient", "error")  # lists in a fit's row
 
 
@@ -53,10 +61,12 @@ class Survey(Stage):
         squares, low, high = (np.zeros(len(chunk.covariate_names)) for _ in range(3))
         counted = measure_columns(battles_of(chunk), self.model.tie_share, squares, low, high)
         bounds = {"low": low, "high": high, "squares": squares, "counted": np.array([counted])}
+        held, pulled = own_fit(self.model, chunk, counts, np.sqrt(squares / max(counted, 1.0)))
+        bounds |= {"held": held, "pulled": pulled}
         return {**counts, **bounds, "items": np.array([chunk.n_items]), "names": np.array(chunk.covariate_names)}
 
     def reduce(self, a: Statistics, b: Statistics) -> Statistics:
-        added = {name: a[name] + b[name] for name in ("squares", "counted")}
+        added = {name: a[name] + b[name] for name in ("squares", "counted", "held", "pulled")}
         bounds = {"low": np.minimum(a["low"], b["low"]), "high": np.maximum(a["high"], b["high"])}
         counts = merged(int(a["items"][0]), [a, b]).directed()
         return {**counts, **added, **bounds, "items": a["items"], "names": a["names"]}
@@ -74,9 +84,41 @@ class Survey(Stage):
         size = np.sqrt(statistics["squares"] / statistics["counted"][0])
         problem = Problem(self.params, names, 1.0 / size, counts, graph.component)
         start = np.concatenate([np.log((counts.won + 0.5) / (counts.lost + 0.5)), np.zeros(len(names))])
+        held, pulled = statistics["held"], statistics["pulled"]
+        if held.any():
+            unit = np.concatenate([np.ones(items), size])
+            start = np.where(held > 0.0, unit * pulled / np.where(held > 0.0, held, 1.0), start)
         if model.prior == "none" and graph.strong[0] != (graph.connected[0] if model.components else 1):
             return Gathered(self.params, AdjustedFit(problem, start, model.given_weight, 0, np.inf, None))  # is refused
         return NewtonRound(model, problem, NewtonAscent.begin(start), model.given_weight, model.seeks, 0, None)
+
+
+def own_fit(model: BradleyTerry, chunk: Chunk, counted: Statistics, size: Floats) -> tuple[Floats, Floats]:
+    """Curvature, and curvature x point, of a fit of some of the chunk's battles; both (M + K,), 0 in a small chunk.
+
+    A prior of weight 1 keeps every number finite. It is a start only: nothing is refused here.
+    """
+    items, names = chunk.n_items, chunk.covariate_names
+    held, pulled = np.zeros((2, items + len(names)))
+    columns, battles = len(names) ** 2, chunk.n_pairs // THINNED
+    if chunk.n_pairs < LARGE or not size.all() or battles * columns < (items + len(names)) ** 3:
+        return held, pulled
+    some = chunk.keep_pairs(np.arange(chunk.n_pairs) % THINNED == 0)
+    counts = merged(items, [counted])
+    problem = Problem({}, names, 1.0 / size, counts, np.zeros(items, dtype=np.int32))
+    ascent = NewtonAscent.begin(np.zeros(items + len(names)))
+    for _ in range(model.steps):
+        point = ascent.trial
+        score, coefficient = point[:items].copy(), point[items:].copy()
+        sums = sums_of(battles_of(some), model.tie_share, score, coefficient, 1.0 / size, counts.offsets, counts.other)
+        curvature = problem.hessian(sums) + np.eye(len(point))
+        value = -float(sums["value"][0]) - 0.5 * float((point * point).sum())
+        ascent = ascent.after(value, -sums["slope"] - point, curvature)
+        if np.abs(ascent.step).max() < NEAR:
+            break
+    held = np.diagonal(curvature).copy()
+    unit = np.concatenate([np.ones(items), 1.0 / size])
+    return held, held * unit * ascent.trial
 
 
 def _refuse_columns(names: tuple[str, ...], measured: Statistics) -> None:
@@ -160,19 +202,25 @@ class BattleSlopes(Stage):
     other: Indices
 
     def map(self, chunk: Chunk) -> Statistics:
-        size, count = len(self.score), len(self.coefficient)
-        sums = Blocks(
-            np.zeros(size + count),
-            np.zeros(len(self.other)),
-            np.zeros((size, count)),
-            np.zeros((count, count)),
-            np.zeros(1),
-        )
-        share = self.model.tie_share
-        battle_slopes(
-            battles_of(chunk), share, self.score, self.coefficient, self.scale, self.offsets, self.other, sums
-        )
-        return sums._asdict()
+        point = (self.score, self.coefficient, self.scale)
+        return sums_of(battles_of(chunk), self.model.tie_share, *point, self.offsets, self.other)
+
+
+def sums_of(
+    battles: Battles,
+    share: float,
+    score: Floats,
+    coefficient: Floats,
+    scale: Floats,
+    offsets: Offsets,
+    other: Indices,
+) -> Statistics:
+    """The blocks of battles at one point, see ``battle_slopes``."""
+    size, count = len(score), len(coefficient)
+    shapes = ((size + count,), (len(other),), (size, count), (count, count), (1,))
+    sums = Blocks(*(np.zeros(shape) for shape in shapes))
+    battle_slopes(battles, share, score, coefficient, scale, offsets, other, sums)
+    return sums._asdict()
 
 
 def battles_of(chunk: Chunk) -> Battles:
@@ -223,6 +271,12 @@ class NewtonRound(Stage):
             self._refuse_separated(point, hessian, first)
         if (accepted and left <= model.tolerance and not seeking) or steps > model.steps or _stuck(ascent):
             return Gathered(problem.params, AdjustedFit(problem, point, weight, steps - 1, left, statistics))
+        step = ascent.step
+        rest = SHORT * float(np.abs(step).max(initial=0.0)) ** 2
+        if accepted and rest <= model.tolerance and not seeking:
+            after = statistics["value"] + step @ (statistics["slope"] + 0.5 * hessian @ step)
+            fit = AdjustedFit(problem, ascent.trial, weight, steps, rest, {**statistics, "value": after})
+            return Gathered(problem.params, fit)
         return NewtonRound(model, problem, ascent, weight, seeking, steps, first)
 
     def _penalised(self, sums: Statistics, hessian: Floats, weight: float) -> tuple[float, Floats, Floats]:

@@ -11,6 +11,7 @@ from distagg.dataset import Dataset, write_dataset
 from distagg.dataset.frames import TableSource, dataset_from_arrow
 from distagg.errors import InputError, UsageError
 from distagg.models import model_named
+from distagg.models.pairwise import adjusted
 from distagg.models.pairwise.adjusted_kernels import Battles, Blocks, battle_slopes, place
 
 # statsmodels 0.15: Logit(first side won, [differences of items but the first, length / 100, 1]).fit(tol=1e-13) on
@@ -167,6 +168,38 @@ def test_a_split_query_has_the_same_fit_and_bits_on_any_number_of_workers(tmp_pa
     cluster = solve("bradley_terry", dataset, runner=clusters(2), **settings)
     assert cluster.ranking.equals(inline.ranking)
     assert cluster.coefficients.equals(inline.coefficients)
+
+
+@pytest.mark.parametrize("prior", [{"prior": "none"}, {"prior": "gaussian", "weight": 2.0}])
+def test_large_chunks_start_near_the_end_and_end_at_the_same_point(tmp_path, monkeypatch, prior):
+    """Fits of some battles of every chunk are the start: fewer rounds, and the fit of all battles."""
+    battles = simulated(40_000, items=6, seed=4, ties=0.1)
+    dataset = split_dataset(tmp_path / "d", battles, 10_000)
+    monkeypatch.setattr(Dataset.plan, "__defaults__", (10_000,))
+    rounds, slopes = [], adjusted.NewtonRound.finish
+    monkeypatch.setattr(adjusted.NewtonRound, "finish", lambda *given: rounds.append(1) or slopes(*given))
+    settings = {"covariates": "length,position", "errors": "standard", **prior}
+    plain = solve("bradley_terry", dataset, **settings)
+    first = len(rounds)
+    monkeypatch.setattr(adjusted, "LARGE", 1000)
+    near = solve("bradley_terry", dataset, **settings)
+    assert len(rounds) - first < first
+    assert near.ranking["score"].to_numpy() == pytest.approx(plain.ranking["score"].to_numpy(), abs=1e-8)
+    for one, other in zip(near.coefficients.to_pylist(), plain.coefficients.to_pylist(), strict=True):
+        assert one["coefficient"] == pytest.approx(other["coefficient"], rel=1e-7)
+        assert one["error"] == pytest.approx(other["error"], rel=1e-5)
+    assert near.fits["likelihood"][0].as_py() == pytest.approx(plain.fits["likelihood"][0].as_py(), abs=1e-6)
+    assert near.converged
+
+
+def test_a_chunk_without_use_for_a_fit_of_its_own_gives_no_start():
+    """A column that is 0 in a chunk, or few battles for many items: the start is then that of the counts."""
+    chunk = next(simulated(400, items=6, seed=4).dataset().select(covariates="length,position").chunks())
+    model = model_named("bradley_terry", {"covariates": "length,position"})
+    held, pulled = adjusted.own_fit(model, chunk, {}, np.ones(2))
+    assert not held.any()
+    assert not pulled.any()
+    assert len(held) == chunk.n_items + 2
 
 
 def test_queries_are_fitted_apart():
