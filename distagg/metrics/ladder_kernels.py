@@ -1,7 +1,9 @@
 """A metric of many rankings of the same items, from the places of the relevant ones alone.
 
-The place of an item is the number of items above it plus 1, so nothing needs to be sorted. The cost of a ranking is
-relevant items x items of each query, in comparisons that processors do several at a time.
+The place of an item is the number of items above it plus 1, so nothing needs to be sorted. Items with the least score
+of a query, such as those that a single list leaves out, stand in the order of their rows behind all others. The cost of
+a ranking is relevant items x items with a higher score of each query, in comparisons that processors do several at a
+time.
 """
 
 from __future__ import annotations
@@ -15,13 +17,32 @@ SUM, HITS, CASCADE = 0, 1, 2
 
 
 @kernel
-def place_of(scores: Floats, first: int, last: int, item: int) -> int:
-    """The place, from 0, of an item among rows first to last; of equal scores, earlier rows stand above."""
-    mine, above = scores[item], 0
-    for other in range(first, item):
-        above += scores[other] >= mine
-    for other in range(item + 1, last):
-        above += scores[other] > mine
+def raise_rows(scores: Floats, first: int, last: int, rows: Offsets, raised: Floats) -> int:
+    """Fill the rows from ``first`` to ``last`` whose score is not the least, and their scores; returns their number."""
+    least = np.inf
+    for row in range(first, last):
+        least = min(least, scores[row])
+    count = 0
+    for row in range(first, last):
+        rows[count], raised[count] = row, scores[row]
+        count += scores[row] > least
+    return count
+
+
+@kernel
+def place_of(rows: Offsets, raised: Floats, count: int, first: int, item: int) -> int:
+    """The place, from 0, of an item of a query whose rows begin at ``first``, given its ``count`` raised rows.
+
+    Of equal scores, earlier rows stand above.
+    """
+    at = np.searchsorted(rows[:count], item)
+    if at == count or rows[at] != item:  # one of the least
+        return count + item - first - at
+    mine, above = raised[at], 0
+    for other in range(at):
+        above += raised[other] >= mine
+    for other in range(at + 1, count):
+        above += raised[other] > mine
     return above
 
 
@@ -38,15 +59,18 @@ def ladder_sums(
     """The sum over relevant items of gain x discount[place] x state, for every query."""
     queries = len(item_offsets) - 1
     values = np.zeros(queries)
-    most = 0
+    most, longest = 0, 0
     for q in range(queries):
         most = max(most, relevant_offsets[q + 1] - relevant_offsets[q])
+        longest = max(longest, item_offsets[q + 1] - item_offsets[q])
+    rows, raised = np.empty(longest, dtype=np.int64), np.empty(longest)
     places, order = np.empty(most, dtype=np.int64), np.empty(most, dtype=np.int64)
     for q in range(queries):
-        begin = relevant_offsets[q]
+        begin, first = relevant_offsets[q], item_offsets[q]
         count = relevant_offsets[q + 1] - begin
+        higher = raise_rows(scores, first, item_offsets[q + 1], rows, raised) if count else 0
         for r in range(count):
-            places[r] = place_of(scores, item_offsets[q], item_offsets[q + 1], relevant[begin + r])
+            places[r] = place_of(rows, raised, higher, first, relevant[begin + r])
             at = r
             if state != SUM:  # in the order of places, by insertion
                 while at > 0 and places[order[at - 1]] > places[r]:

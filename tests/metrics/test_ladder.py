@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from strategies import Query, build_chunk
 
 from distagg.dataset.chunk import Chunk
 from distagg.metrics import Protocol, parse_metric, score_chunk
 from distagg.metrics.ladder import FORMS, ladder_terms, ladder_value
+from distagg.metrics.ladder_kernels import place_of, raise_rows
 from distagg.metrics.metric import FAMILIES
 
 METRICS = [
@@ -45,3 +48,16 @@ def test_the_values_of_score_chunk(name: str, protocol: Protocol) -> None:
 
 def test_every_metric_is_tried_and_every_form_is_one() -> None:
     assert {parse_metric(name).name for name in METRICS} == set(FAMILIES) > set(FORMS)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=12))
+def test_places_are_those_of_a_stable_sort(values: list[int]) -> None:
+    """Scores with many ties, above all at the bottom, where the items stand that a list leaves out."""
+    scores = np.array([0.0, 0.0, *values, 0.0, 9.0])  # the first and the last row belong to other queries
+    first, last = 1, len(scores) - 1
+    rows, raised = np.empty(len(scores), dtype=np.int64), np.empty(len(scores))
+    count = raise_rows(scores, first, last, rows, raised)
+    order = np.argsort(-scores[first:last], kind="stable")
+    found = [place_of(rows, raised, count, first, item) for item in range(first, last)]
+    assert np.argsort(found).tolist() == order.tolist()
