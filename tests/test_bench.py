@@ -61,7 +61,7 @@ def test_intervals_of_boards_hold_the_truth(load_job: Callable[[str], ModuleType
     guide = (Path(__file__).parents[1] / "jobs" / "guides" / "pairs.md").read_text(encoding="utf-8")
     assert bench.markdown([]).splitlines()[0] in guide
     for setting in bench.SETTINGS:
-        for errors in bench.ERRORS:
+        for errors in setting.errors:
             assert f"| {setting.name} | {errors} |" in guide
 
 

@@ -37,7 +37,7 @@ def place_of(rows: Offsets, raised: Floats, count: int, first: int, item: int) -
     """
     at = np.searchsorted(rows[:count], item)
     if at == count or rows[at] != item:  # one of the least
-        return count + item - first - at
+        return int(count + item - first - at)
     mine, above = raised[at], 0
     for other in range(at):
         above += raised[other] >= mine

@@ -48,6 +48,7 @@ from distagg.models.crf.orders import draw_orders
 from distagg.models.crf.orders_kernels import Orders, climb_orders, fill_values
 from distagg.models.lists import NORMALISED, PAIR_FUNCTIONS, TOP
 from distagg.models.pairs import check_ranks, list_arrays, pair_ranks, won_and_lost, won_and_lost_names
+from distagg.models.positional.scores import scores_of
 from distagg.models.rounds import Params, kept
 from distagg.models.trained import Leaning, TrainingState, prior_param
 from distagg.models.unjudged import training_labels
@@ -105,6 +106,12 @@ class Crf(Leaning):
         "c of one more potential, c / (c + rank), which is 0 for raw pairs; 0 leaves it out, as in the paper",
         least=0,
     )
+    scores: str = param(
+        "no",
+        "one more potential, the expert's own score: no, or minmax (from 0, the lowest of its list, to 1, the highest, "
+        "as in combsum); it needs lists with scores",
+        choices=("no", "minmax"),
+    )
     top: int = param(5, "with pairs=top, how many items of a list are its first; ties with the last count", least=1)
     metric: str = param(
         "ndcg",
@@ -146,7 +153,8 @@ class Crf(Leaning):
     @property
     def weight_columns(self) -> tuple[str, ...]:
         """Names of the columns of the weights: first the bias of items that an expert leaves out."""
-        return won_and_lost_names(self.pairs.split("+"), self.reciprocal)
+        names = won_and_lost_names(self.pairs.split("+"), self.reciprocal)
+        return names if self.scores == "no" else (*names, "score")
 
     def start(self, n_experts: int) -> Params:
         rows = {"expert_weights": n_experts, "shared_weights": 1}
@@ -159,7 +167,7 @@ class Crf(Leaning):
     def leaning(self, quality: Floats) -> Params:
         """Reciprocal ranks, weighted by the quality of experts."""
         weights = self.start(len(quality))
-        weights["expert_weights"][:, -1] = float(self.prior) * quality
+        weights["expert_weights"][:, self.weight_columns.index("reciprocal")] = float(self.prior) * quality
         return weights
 
     def prepare(self, chunk: Chunk) -> dict[str, np.ndarray]:
@@ -173,7 +181,10 @@ class Crf(Leaning):
             of_known = np.repeat(known, count)
             entry, holder = entry[of_known], holder[of_known]
             start = np.concatenate([[0], np.cumsum(np.where(known, count, 0))])
-        potentials = won_and_lost(self.name, chunk, self.pairs.split("+"), self.reciprocal, self.top)[entry]
+        potentials = won_and_lost(self.name, chunk, self.pairs.split("+"), self.reciprocal, self.top)
+        if self.scores != "no":
+            potentials = np.column_stack([potentials, self._own_scores(chunk)])
+        potentials = potentials[entry]
         return {"start": start, "holder": holder, "potentials": potentials}
 
     def score(self, chunk: Chunk, params: Params) -> Floats:
@@ -185,6 +196,8 @@ class Crf(Leaning):
             row = np.where(known[row], row, chunk.n_experts)  # the shared row where there is one, or zeros
         names = self.pairs.split("+")
         if chunk.n_pairs:
+            if self.scores != "no":
+                raise UsageError("crf with scores=minmax needs lists with scores, and the data are pairs; omit scores")
             values = won_and_lost(self.name, chunk, names, self.reciprocal)
             own = weights[np.repeat(row, np.diff(compared.entry_offsets))]
             return sum_entries(compared, np.einsum("ef,ef->e", own, values))
@@ -192,8 +205,20 @@ class Crf(Leaning):
         functions = np.array([FUNCTIONS[name] for name in names])
         rank = pair_ranks(chunk, NORMALISED) if "normalised" in names else chunk.entry_rank
         lists = list_arrays(chunk)._replace(entry_rank=rank)
-        score: Floats = score_lists(functions, float(self.reciprocal), int(self.top), lists, row, weights)
+        by_rank = weights if self.scores == "no" else np.ascontiguousarray(weights[:, :-1])
+        score: Floats = score_lists(functions, float(self.reciprocal), int(self.top), lists, row, by_rank)
+        if self.scores != "no":
+            own = np.repeat(weights[row, -1], np.diff(chunk.entry_offsets))
+            score += sum_entries(chunk, own * self._own_scores(chunk))
         return score
+
+    def _own_scores(self, chunk: Chunk) -> Floats:  # (E,)
+        """The experts' own scores, from 0 to 1 in every list."""
+        if chunk.n_entries and not len(chunk.entry_score):
+            raise UsageError(
+                "crf with scores=minmax needs lists with scores, and the data have ranks only; omit scores"
+            )
+        return scores_of(chunk).unit()[0]
 
     def learn(self, chunk: Chunk, state: TrainingState) -> tuple[Params, int]:
         weights = np.concatenate([state.weights[name] for name in self.weight_names])

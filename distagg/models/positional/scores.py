@@ -160,7 +160,7 @@ class Scored(Tally):
         if norm == "rank":
             position = mid_positions(chunk.entry_offsets, chunk.entry_rank)
             return 1.0 - (position - 1.0) / np.repeat(length, length), np.zeros(chunk.n_entries)
-        scores = _scores(chunk)
+        scores = scores_of(chunk)
         if norm == "borda":
             position, items = mid_positions(chunk.entry_offsets, chunk.entry_rank), scores.items
             rest = (items - scores.size + 1.0) / (2.0 * items)  # the mean of what the list has left over
@@ -177,7 +177,7 @@ class Scored(Tally):
             )
         if not chunk.n_entries:
             return np.zeros(0), np.zeros(0)
-        value, bottom = _minmax(_scores(chunk))
+        value, bottom = _minmax(scores_of(chunk))
         low, high = _entry_bounds(chunk, params)
         given = low < high
         inside = np.clip((chunk.entry_score - low) / np.where(given, high - low, 1.0), 0.0, 1.0)
@@ -201,7 +201,8 @@ def discounted(chunk: Chunk) -> Floats:  # (E,)
     return (np.repeat(outside, length) - place) / np.repeat(np.where(reach > 0, reach, 1.0), length)
 
 
-def _scores(chunk: Chunk) -> Scores:
+def scores_of(chunk: Chunk) -> Scores:
+    """The scores of a chunk's lists; minus the ranks where experts gave none."""
     length = np.diff(chunk.entry_offsets)
     there = length > 0
     items = np.repeat(np.diff(chunk.item_offsets), np.diff(chunk.list_offsets))

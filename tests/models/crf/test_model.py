@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from pathlib import Path
 
@@ -221,3 +222,85 @@ def test_only_labelled_items_need_potentials() -> None:
         if known[i]:
             assert some["potentials"][own].tolist() == every["potentials"][all_own].tolist()
             assert some["holder"][own].tolist() == every["holder"][all_own].tolist()
+
+
+def scored(queries: int, seed: int) -> Dataset:
+    """Two experts of ten items each: a relevant item has a score far above the others, or none stands out."""
+    random = np.random.default_rng(seed)
+    rows: dict[str, list] = {key: [] for key in ("query", "expert", "item", "score", "label")}
+    for q in range(queries):
+        labels = np.arange(10) == random.integers(10)
+        sure = random.integers(2)  # the expert that found it; the other one guesses, and its scores fall evenly
+        for expert in range(2):
+            if expert == sure:
+                value = np.where(labels, 50.0, random.random(10))
+            else:
+                value = random.permutation(10) + random.random(10)
+            for item in range(10):
+                for key, cell in zip(rows, (f"q{q}", f"e{expert}", f"i{item}", value[item], labels[item]), strict=True):
+                    rows[key].append(cell)
+    rows["label"] = pa.array(np.array(rows["label"], dtype=int), pa.int32())
+    return Dataset.from_arrow(pa.table(rows))
+
+
+def test_scores_tell_what_ranks_do_not() -> None:
+    train, test = scored(80, 1), scored(80, 2)
+    found = {}
+    for scores in ("no", "minmax"):
+        model = Crf(scores=scores, rounds=20)
+        params = fit(model, train)
+        found[scores] = float(np.mean(evaluate_model(model, params, test, ["mrr"], protocol="trec")[1]))
+    assert found["minmax"] > found["no"] + 0.1
+    assert found["minmax"] > 0.97
+
+
+@pytest.mark.parametrize("sharing", ["individual", "consensus"])
+def test_training_and_ranking_have_the_same_scores_as_potentials(sharing: str) -> None:
+    """Naive: weights times potentials, entry by entry, where the last potential is the score from 0 to 1."""
+    chunk, model = next(scored(3, 4).chunks()), Crf(scores="minmax", sharing=sharing)
+    random, prepared = np.random.default_rng(5), model.prepare(chunk)
+    params = {name: random.normal(size=rows.shape) for name, rows in model.start(2).items()}
+    weights = params[model.weight_names[0]]
+    naive = np.zeros(chunk.n_items)
+    for item in range(chunk.n_items):
+        for at in range(prepared["start"][item], prepared["start"][item + 1]):
+            expert = chunk.list_expert[prepared["holder"][at]] if sharing == "individual" else 0
+            naive[item] += weights[expert] @ prepared["potentials"][at]
+    np.testing.assert_allclose(model.score(chunk, params), naive, atol=1e-12)
+    assert model.weight_columns[-1] == "score"
+    first = slice(chunk.entry_offsets[0], chunk.entry_offsets[1])
+    own = chunk.entry_score[first]
+    wanted = dict(zip(chunk.entry_item[first].tolist(), (own - own.min()) / (own.max() - own.min()), strict=True))
+    for item, value in wanted.items():
+        here = slice(prepared["start"][item], prepared["start"][item + 1])
+        assert prepared["potentials"][here, -1][prepared["holder"][here] == 0] == pytest.approx(value)
+
+
+def test_the_slope_of_score_weights_follows_finite_differences() -> None:
+    """Of the expected NDCG of one query, all of whose items are in the sample."""
+    query = Query(4, {0: {0: 1, 1: 2, 2: 3, 3: 4}}, [1, 0, 2, 0])
+    chunk = replace(build_chunk([query], n_experts=1), entry_score=np.array([9.0, 4.0, 3.5, 1.0]))
+    model = Crf(scores="minmax", sample=4)
+    start = replace(model.first(1, 2.0), weights={"expert_weights": np.full((1, 5), 0.3)})
+    slope = model.slope(chunk, start)[0]["expert_weights"]
+
+    def expected(nudge: np.ndarray) -> float:
+        """By enumeration: items in turn, each with the chance of a softmax over score / log(place + 1)."""
+        scores = model.score(chunk, {"expert_weights": np.full((1, 5), 0.3) + nudge})
+        gains = np.exp2(chunk.labels) - 1.0
+        weights, values = [], []
+        for order in itertools.permutations(range(4)):
+            place = np.log(np.arange(2.0, 6.0))
+            weights.append(np.exp((scores[list(order)] / place).sum()))
+            values.append((gains[list(order)] * np.log(2.0) / place).sum())
+        return float(np.average(values, weights=weights) / max(values))
+
+    for at in range(5):
+        nudge = np.zeros((1, 5))
+        nudge[0, at] = 1e-5
+        assert slope[0, at] == pytest.approx((expected(nudge) - expected(-nudge)) / 2e-5, abs=1e-7)
+
+
+def test_scores_that_are_not_there_are_refused() -> None:
+    with pytest.raises(UsageError, match="needs lists with scores, and the data have ranks only"):
+        fit(Crf(scores="minmax", rounds=2), made(6, 1))
