@@ -41,6 +41,7 @@ SECTIONS = {  # section: {command: (file in this folder, what it does)}
     },
     "Data": {
         "import": ("datasets", "sort source files into a dataset, for data that is large or used again"),
+        "compact": ("datasets", "merge the small parts of a dataset that 'import --append' leaves"),
         "info": ("datasets", "print the size, labels and other facts of files or of a dataset"),
         "verify": ("datasets", "check every file of a dataset, a model, rankings or a run against its hashes"),
         "export": ("datasets", "write lists or rankings as PrefLib files"),

@@ -1,4 +1,4 @@
-"""The commands about data: import, info, export, expand, synthetic."""
+"""The commands about data: import, compact, info, export, expand, synthetic."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from distagg.cli.commands import Argument, Call, command, option, say
+from distagg.cli.commands import Argument, Call, command, flag, option, say
 from distagg.cli.options import DATASET, PLAIN_DATA, REPORT, Data, step_options
 from distagg.dataset import Dataset
 from distagg.engine.progress import metered
@@ -40,6 +40,11 @@ TARGET = option("-o", "--output", required=True, metavar="DATASET", help="the da
         + "\n\n".join(ABOUT),
     ),
     TARGET,
+    flag(
+        "--append",
+        help="add the files' queries to DATASET, which exists, all or nothing (of a dataset with one query: its new "
+        "experts); readers of its earlier version go on. 'distagg compact' merges the small parts",
+    ),
     *step_options("import", "kind", "qrels", "columns", "expert", "by", "users", "items", "covariates", "scale"),
     examples=(
         "distagg import bm25.run dense.run.gz --qrels qrels.txt -o runs",
@@ -50,12 +55,14 @@ TARGET = option("-o", "--output", required=True, metavar="DATASET", help="the da
         "distagg import trec bm25.run dense.run --qrels ir_datasets:beir/scifact/test -o scifact.data",
         "distagg import pairs battles.csv --covariates length_a-length_b,position -o battles",
         "distagg import trec 's3://bucket/runs/*.run' -o s3://bucket/dataset --workers 8",
+        "distagg import trec 'tuesday/*.run' -o runs --append",
     ),
 )
 def import_command(
     call: Call,
     sources: tuple[str, ...],
     output: str,
+    append: bool,
     kind: str | None,
     qrels: str | None,
     columns: dict[str, str],
@@ -63,17 +70,40 @@ def import_command(
 ) -> None:
     from distagg.engine.importing import expected_rows, import_dataset
 
-    refuse_existing(place(output))
+    if append and (call.workers is not None or call.scheduler is not None):
+        raise UsageError("--append works in this process; leave out --workers and --scheduler")
+    if not append:
+        refuse_existing(place(output))
     if kind is None and sources[0] in KINDS and len(sources) > 1:
         kind, sources = sources[0], sources[1:]
     given = {name: value for name, value in {**options, "qrels": qrels, "columns": columns}.items() if value}
     began = time.perf_counter()
     rows = expected_rows(kind, sources)
     with call.runner() as runner, metered("import, rows read and written", rows) as progress:
-        dataset = import_dataset(kind, sources, output, runner=runner, progress=progress, **given)
+        dataset = import_dataset(kind, sources, output, append=append, runner=runner, progress=progress, **given)
     if not call.json:
-        say(f"imported {dataset.manifest.entries:,} entries in {time.perf_counter() - began:.1f} s")
+        done = "now" if append else "imported"
+        say(f"{done} {dataset.manifest.entries:,} entries, in {time.perf_counter() - began:.1f} s")
     call.show(dataset.info(), info_table(dataset.info()))
+
+
+@command(
+    "compact",
+    DATASET,
+    flag(
+        "--remove-old",
+        help="remove the files of earlier versions, too; give it when nobody reads them (no job runs on the dataset)",
+    ),
+    cluster=False,
+    examples=("distagg compact runs", "distagg compact runs --remove-old"),
+)
+def compact_command(call: Call, dataset: str, remove_old: bool) -> None:
+    from distagg.dataset.build.compact import compact_dataset
+
+    with metered("compact, entries", Dataset.open(dataset).manifest.entries) as progress:
+        before, after = compact_dataset(dataset, progress=progress, remove_old=remove_old)
+    found = {"blocks_before": len(before.blocks), "blocks": len(after.blocks), "files": len(after.files)}
+    call.show(found, note=f"{dataset}: {len(before.blocks):,} blocks before, {len(after.blocks):,} now")
 
 
 @command(

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from distagg.columns import LIST_NAMES, folder_columns
 from distagg.dataset import Dataset, write_dataset
+from distagg.dataset.build.append import append_dataset
 from distagg.dataset.frames import hold_source
 from distagg.dataset.manifest import is_dataset
 from distagg.engine.progress import Progress, silent
@@ -43,6 +44,7 @@ def import_dataset(
     sources: str | Place | Sequence[str | Place],
     target: str | Place | None = None,
     *,
+    append: bool = False,
     runner: Runner | None = None,
     progress: Progress = silent,
     **options: Any,
@@ -61,6 +63,9 @@ def import_dataset(
         The directory (or URL) to create; it must not exist yet. None keeps the dataset in memory, at some 25 bytes an
         entry. Chunks are then smaller than on disk, so that sums over queries may differ in their last bits; models
         that rank every query on its own give the same bits.
+    append
+        Add the queries of the files to the dataset at the target, as a new version of it, all or nothing; of a dataset
+        with one query, its new experts. Who has opened the version before goes on reading it. In this process only.
     runner
         Where to import into a target: in this process, or on the workers of a cluster, with the same bytes.
     progress
@@ -84,7 +89,9 @@ def import_dataset(
 
     if kind is not None and kind not in SOURCES:
         raise unknown("source kind", kind, SOURCES)
-    if target is not None:
+    if append and target is None:
+        raise UsageError("append: found no target, expected the dataset to append to")
+    if target is not None and not append:
         refuse_existing(place(target))
     options = {name: value for name, value in options.items() if value is not None}
     on_cluster = runner is not None and runner.client is not None and target is not None
@@ -116,6 +123,9 @@ def import_dataset(
             raise UsageError(f"the table of {' and '.join(about)} is kept on disk with the ratings; give a target")
         source.partition = "query"  # on disk the pairs of one query may be in several chunks, in memory they are in one
         return hold_source(source, progress=progress)
+    if append:
+        append_dataset(source, target, progress=progress, **about)
+        return Dataset.open(target)
     if not on_cluster or runner is None:
         write_dataset(source, target, progress=progress, **about)
         return Dataset.open(target)

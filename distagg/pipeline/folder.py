@@ -289,7 +289,7 @@ def fingerprint(path: Place) -> str:
     """A hash of the content of a path; of a directory with a manifest of hashes, the hash of the manifest."""
     if path.is_file():
         return digest(path)
-    if isinstance(path, Store):
+    if isinstance(path, Store) or ((path / MARKER).is_file() and (path / MARKER).read_bytes()):  # names a version
         return digest(manifest_file(committed(path, "a dataset, rankings or a model")))
     manifest = manifest_file(path)
     if manifest.is_file() and "sha256" in manifest.read_text(encoding="utf-8", errors="replace"):

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from distagg.errors import DistaggError, UsageError
+from distagg.errors import DistaggError, InfrastructureError, UsageError
 from distagg.storage.paths import P, Place, Store
 
 MARKER = "_SUCCESS"  # written last: the directory is complete
@@ -68,6 +68,34 @@ def staged_directory(target: P) -> Iterator[P]:
     except BaseException:
         shutil.rmtree(staging, ignore_errors=True)
         raise
+
+
+@contextmanager
+def next_version(target: P) -> Iterator[P]:
+    """A folder inside a complete directory that becomes its content when the block ends without an error.
+
+    The marker then names this folder. The files of earlier versions stay where they are, for those who read them.
+    """
+    marker = target / MARKER
+    before = marker.read_bytes()
+    version = target / f"attempt-{uuid.uuid4().hex[:8]}"
+    try:
+        version.mkdir()
+        yield version  # type: ignore[misc]
+        if isinstance(version, Path):
+            for inside in version.iterdir():
+                sync(inside)
+            sync(version)
+        if marker.read_bytes() != before:
+            raise InfrastructureError(f"{target} got another version meanwhile; run again to add to that one")
+    except BaseException:
+        if isinstance(version, Store):
+            with suppress(DistaggError):
+                version.rmdir()
+        else:
+            shutil.rmtree(version, ignore_errors=True)
+        raise
+    write_whole(marker, version.name.encode())
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -89,9 +89,9 @@ class Codes:
     ([0, 1, 0], ['b', 'a'])
     """
 
-    def __init__(self) -> None:
+    def __init__(self, names: Iterable[str] = ()) -> None:
         self.last: list[int] = []  # the codes in the last call's column
-        self._code = _Numbers()
+        self._code = _Numbers((name, code) for code, name in enumerate(names))
 
     @property
     def names(self) -> list[str]:
@@ -145,11 +145,13 @@ class Regroup:
     def __init__(self, source: RowSource, directory: Place) -> None:
         self.source = source
         self.queries, self.experts = Codes(), Codes()
+        self.first_query = 0  # dataset position of the first one
         self.ranked = Grouper("ranked", directory)
         self.kind: Kind = "lists"
         self.scores = False  # whether every entry has a score; known at the end
         self.moved = False  # whether any pair has moved
-        self._pairs_read, self._last_key = 0, -1
+        self.pairs_read = 0  # also before this source, if it is appended
+        self._last_key = -1
         self.scored = 0  # rows with a score
         self.parts: dict[int, str] = {}
 
@@ -220,8 +222,8 @@ class Regroup:
         }
         if PAIR_TIME.name in batch.schema.names:
             columns[PAIR_TIME.name] = batch[PAIR_TIME.name]
-        first, self._pairs_read = self._pairs_read, self._pairs_read + batch.num_rows
-        columns[PAIR_ORDER.name] = as_arrow(np.arange(first, self._pairs_read))
+        first, self.pairs_read = self.pairs_read, self.pairs_read + batch.num_rows
+        columns[PAIR_ORDER.name] = as_arrow(np.arange(first, self.pairs_read))
         more = (name for name in batch.schema.names if name not in {*PAIRS.names, PAIR_TIME.name})
         return {**columns, **{name: batch[name] for name in more}}
 

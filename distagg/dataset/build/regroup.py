@@ -75,6 +75,7 @@ class QueryRegroup(Regroup):
             scores=self.scores,
             moved=self.moved,
             once=getattr(self.source, "items_once", False),
+            first_query=self.first_query,
         )
         return self.explained(queries.blocks(query_cuts(queries.weights, block_entries)))
 

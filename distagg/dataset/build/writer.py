@@ -233,6 +233,10 @@ class DatasetWriter:
         self.write_about(users, ids, items)
         return self.close()
 
+    def write_query(self, query: pa.Table) -> None:
+        """Write the single query of an expert-partitioned dataset without a block."""
+        self._append("queries", 0, QUERIES_TABLE, query)
+
     def write_about(self, users: pa.Table | None, ids: pa.Array | None, items: pa.Table | None) -> None:
         """Write the tables of experts and, if they have attributes, of items."""
         self._about(EXPERTS_FILE, as_words(self._layout.experts), "expert", users)
