@@ -294,8 +294,10 @@ class Dataset:
         Parameters
         ----------
         data
-            A ``dask.dataframe`` with the columns of ``from_arrow``, its rows in any order; or a ``dask.bag`` of lists:
-            ``(query, expert, items)``, or dictionaries with these keys, the best item first (ties: a list in the list).
+            A ``dask.dataframe`` with the columns of ``from_arrow``, its rows in any order; a ``dask.bag`` of lists
+            ``(query, expert, items)``, or dictionaries with these keys, the best item first (ties: a list in the list);
+            or item x expert matrices of ranks: a dictionary ``{query: dask.array}``, or a bag of ``(query, matrix)``
+            with matrices of numpy (0 or NaN: not listed), scipy or sparse; their items and experts are named by number.
         columns
             distagg's names for columns that have other names in the data: ``{"site": "item"}``.
         labels

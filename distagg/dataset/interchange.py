@@ -34,9 +34,14 @@ def is_table(data: Any) -> bool:
 
 
 def is_dask(data: Any) -> bool:
-    """Whether it is a Dask frame or bag; arrays have no names of items."""
-    library, _ = _library(data)
-    return library == "dask" or any(base.__module__ == "dask.bag.core" for base in type(data).__mro__)
+    """Whether it is a Dask frame or bag, or a dictionary of Dask arrays."""
+    if isinstance(data, Mapping):
+        return bool(data) and all(_is_of(value, "dask.array.core") for value in data.values())
+    return _library(data)[0] == "dask" or _is_of(data, "dask.bag.core")
+
+
+def _is_of(data: Any, module: str) -> bool:
+    return any(base.__module__ == module for base in type(data).__mro__)
 
 
 def to_arrow(data: Any, choose: Choose) -> pa.Table:

@@ -9,7 +9,7 @@ Passes over such chunks are tasks that run where the chunks are; the bits are th
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter, itemgetter
@@ -38,6 +38,7 @@ from distagg.metrics import Evaluation, evaluate_rankings, highest_label
 from distagg.models import Model, Params
 from distagg.types import OFFSET, RANK
 
+MATRIX_PARTS = 64  # of matrices by query, at most
 WHOLE = 1 << 62  # bytes: pieces are regrouped in memory
 
 
@@ -94,7 +95,9 @@ def read_dask(data: Any, columns: Columns, labels: Any, client: Any) -> tuple[Da
         raise UsageError(
             "found a Dask collection and no client, expected a running cluster: create distributed.Client(...) first"
         )
-    parts = client.compute(list(_frame(data).to_delayed()))
+    parts = (
+        _matrix_parts(data, client) if isinstance(data, Mapping) else client.compute(list(_frame(data).to_delayed()))
+    )
     count = max(1, len(parts))
     named = [client.submit(_cut_rows, part, columns, count, labels is None, pure=False) for part in parts]
     cuts = [client.submit(itemgetter(0), both, pure=False) for both in named]
@@ -115,21 +118,64 @@ def _frame(data: Any) -> Any:
     """A Dask frame; of a bag of lists, the frame of their entries."""
     if hasattr(data, "to_dataframe"):  # dask.bag
         return data.map_partitions(_entries_of_lists).to_dataframe(
-            meta={"query": "object", "expert": "object", "item": "object", "rank": "int64"}
+            meta={"query": "object", "expert": "object", "item": "object", "rank": "float64"}
         )
     return data
 
 
-def _entries_of_lists(lists: Any) -> list[tuple[str, str, str, int]]:
-    """The entries of lists (query, expert, items with the best first); tied items are a list in the list."""
-    rows = []
+def _matrix_parts(matrices: Mapping[Any, Any], client: Any) -> list[Any]:
+    """Dask arrays by query, item x expert, as futures of frames; the number of parts follows from that of queries."""
+    queries, arrays = list(matrices), client.compute(list(matrices.values()))
+    size = -(-len(queries) // MATRIX_PARTS)
+    firsts = range(0, len(queries), max(1, size))
+    return [
+        client.submit(_frame_of_matrices, queries[first : first + size], arrays[first : first + size], pure=False)
+        for first in firsts
+    ]
+
+
+def _frame_of_matrices(queries: list[Any], matrices: list[Any]) -> pa.Table:
+    rows = [row for query, matrix in zip(queries, matrices, strict=True) for row in _entries_of_matrix(query, matrix)]
+    columns = zip(*rows, strict=True) if rows else ((), (), (), ())
+    query, expert, item, rank = (list(column) for column in columns)
+    words = {"query": as_words(query), "expert": as_words(expert), "item": as_words(item)}
+    return pa.table({**words, "rank": pa.array(rank, pa.float64())})
+
+
+def _entries_of_matrix(query: Any, matrix: Any) -> list[tuple[str, str, str, float]]:
+    """The ranks of an item x expert matrix: numpy (0 or NaN where there is none), scipy or sparse.
+
+    Items and experts are named by their numbers, from 0.
+    """
+    if hasattr(matrix, "coords"):  # sparse
+        (item, expert), rank = matrix.coords, matrix.data
+    elif hasattr(matrix, "tocoo"):  # scipy
+        found = matrix.tocoo()
+        item, expert, rank = found.row, found.col, found.data
+    else:
+        dense = np.asarray(matrix, dtype=np.float64)
+        item, expert = np.nonzero(np.nan_to_num(dense, nan=0.0))
+        rank = dense[item, expert]
+    columns = zip(item.tolist(), expert.tolist(), rank.tolist(), strict=True)
+    return [(str(query), str(column), str(row), float(value)) for row, column, value in columns]
+
+
+def _entries_of_lists(lists: Any) -> list[tuple[str, str, str, float]]:
+    """The entries of lists (query, expert, items with the best first), or of matrices (query, matrix).
+
+    Tied items are a list in the list.
+    """
+    rows: list[tuple[str, str, str, float]] = []
     for one in lists:
         if isinstance(one, dict):
             one = one["query"], one["expert"], one["items"]
+        if len(one) == 2:
+            rows += _entries_of_matrix(*one)
+            continue
         query, expert, items = one
         for rank, item in enumerate(items, 1):
             tied = item if isinstance(item, list | tuple) else [item]
-            rows += [(str(query), str(expert), str(each), rank) for each in tied]
+            rows += [(str(query), str(expert), str(each), float(rank)) for each in tied]
     return rows
 
 

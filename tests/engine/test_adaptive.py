@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pyarrow import csv
 
 from distagg.dataset import Dataset
 from distagg.engine import broadcast
@@ -16,6 +17,7 @@ from distagg.engine import dask as runners
 from distagg.engine.compare import compare
 from distagg.engine.dask import DaskRunner, remote_cluster
 from distagg.engine.fitting.fit import fit
+from distagg.engine.importing import import_dataset
 from distagg.engine.rank import solve
 from distagg.engine.runner import InlineRunner, Work
 from distagg.models import Params
@@ -134,7 +136,7 @@ def test_long_rounds_are_tasks_that_dask_sees(
 
 
 @pytest.mark.cluster
-def test_fit_rank_and_compare_on_a_cluster_that_starts_without_workers(cluster: Any, planted: Path) -> None:
+def test_commands_on_a_cluster_that_starts_without_workers(cluster: Any, planted: Path, tmp_path: Path) -> None:
     dataset, model = Dataset.open(planted), Crf(rounds=4, mode="average")
 
     def answers(runner: Any) -> tuple[Params, Any, Any]:
@@ -145,8 +147,14 @@ def test_fit_rank_and_compare_on_a_cluster_that_starts_without_workers(cluster: 
     cluster.scale(0)
     until(lambda: not cluster.scheduler.workers)
     cluster.adapt(minimum=0, maximum=3, interval="10ms", wait_count=1)
+    source = tmp_path / "lists.csv"
+    csv.write_csv(dataset.to_arrow().drop_columns(["label"]), source)
     with remote_cluster(cluster.scheduler_address) as runner:
         there = answers(runner)
+        import_dataset("rankings", [source], tmp_path / "there", runner=runner)
     here = answers(None)
+    import_dataset("rankings", [source], tmp_path / "here")
+    files = [sorted((f.name, f.read_bytes()) for f in (tmp_path / place).iterdir()) for place in ("here", "there")]
+    assert files[0] == files[1]
     np.testing.assert_equal(there[0], here[0])
     assert there[1:] == here[1:]

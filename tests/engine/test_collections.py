@@ -131,6 +131,38 @@ def test_a_bag_of_lists(client: Any) -> None:
 
 
 @pytest.mark.cluster
+@pytest.mark.parametrize("kind", ["dask.array", "numpy", "scipy", "sparse"])
+def test_matrices_of_ranks_come_in_and_go_out(kind: str, client: Any) -> None:
+    import dask.array
+    import dask.bag
+    import scipy.sparse
+    import sparse
+
+    draws = np.random.default_rng(5)
+    dense = {str(n): draws.integers(0, 4, (5, 3)).astype(float) for n in range(70)}
+    for matrix in dense.values():
+        matrix[:, 0] = [1, 2, 3, 4, 5]  # every item is in some list, and every expert somewhere
+        matrix[0, 1:] = 1
+    if kind == "dask.array":
+        data: Any = {query: dask.array.from_array(matrix, chunks=2) for query, matrix in dense.items()}
+    else:
+        make = {"numpy": np.asarray, "scipy": scipy.sparse.csr_array, "sparse": sparse.COO.from_numpy}[kind]
+        data = dask.bag.from_sequence([(query, make(matrix)) for query, matrix in dense.items()], npartitions=3)
+    dataset = Dataset.from_dask(data)
+    assert dataset.experts == ("0", "1", "2")
+    found = dict(dataset.map_queries(_matrix))
+    assert found.keys() == dense.keys()
+    for query, (items, matrix) in found.items():
+        np.testing.assert_array_equal(matrix[np.argsort(items)], dense[query])
+
+
+def _matrix(chunk: Any, query: int) -> tuple[str, tuple[list[int], np.ndarray]]:
+    span = slice(chunk.item_offsets[query], chunk.item_offsets[query + 1])
+    items = [int(item) for item in chunk.item_ids[span].to_pylist()]
+    return str(chunk.query_ids[query]), (items, chunk.rank_matrix(query).toarray())
+
+
+@pytest.mark.cluster
 def test_ids_that_are_whole_numbers_stay_so(client: Any) -> None:
     rows = pd.DataFrame({"query": [1, 1, 2], "expert": ["a"] * 3, "item": [10, 20, 10], "score": [0.5, 0.7, 0.1]})
     answer = distagg.rank("rrf", dd.from_pandas(rows, npartitions=2)).compute()
