@@ -235,14 +235,24 @@ class DaskRunner:
             ) as error:
                 raise InfrastructureError(f"the cluster lost a task: {error}; run again to resume") from error
 
+    def _states(self) -> set[str]:
+        """What the workers are doing: running, or paused because they lack memory."""
+        try:
+            info = self.client.scheduler_info(n_workers=-1)
+        except TypeError:  # versions of distributed that always tell of all workers
+            info = self.client.scheduler_info()
+        return {worker.get("status", "running") for worker in info["workers"].values()}
+
     def _alone(self, since: float | None) -> float | None:
-        """The time since when there are no workers, or None; an error once that is too long ago."""
-        if self.client.nthreads():
+        """The time since when no worker takes tasks, or None; an error once that is too long ago."""
+        states = self._states()
+        if "running" in states:
             return None
         now = time.monotonic()
         if since is not None and now - since > NO_WORKERS_SECONDS:
+            paused = " (those there are paused: they lack memory)" if "paused" in states else ""
             raise InfrastructureError(
-                f"no worker for {NO_WORKERS_SECONDS:.0f} seconds; check the cluster, then run again"
+                f"no worker for {NO_WORKERS_SECONDS:.0f} seconds{paused}; check the cluster, then run again"
             )
         return since if since is not None else now
 

@@ -260,6 +260,7 @@ def _checked(file: Place, first_row: int, name: str, column: pa.Array) -> pa.Arr
     if not (number if name == "rating" else text or pa.types.is_integer(dtype)):
         raise InputError(str(file), found=f"column {name} of type {dtype}", expected=expected)
     column = column.cast(dtype).cast(pa.float64() if name == "rating" else pa.string())
+    column.validate(full=True)  # text is UTF-8
     good = pc.is_finite(column) if name == "rating" else pc.not_equal(column, as_scalar(""))
     bad = pc.index(pc.fill_null(good, False), False).as_py()
     if bad >= 0:

@@ -18,9 +18,10 @@ import pytest
 
 from distagg.dataset import Dataset
 from distagg.engine import broadcast
+from distagg.engine import dask as dask_runner
 from distagg.engine.dask import DaskRunner, local_cluster
 from distagg.engine.runner import InlineRunner, Round, Work
-from distagg.errors import InputError
+from distagg.errors import InfrastructureError, InputError
 
 
 def _entries(chunk: Any, index: int, payload: int) -> np.ndarray:
@@ -199,3 +200,24 @@ def test_a_stopped_worker_costs_time_not_answers(held: Dataset, monkeypatch: pyt
             os.kill(process, signal.SIGCONT)
     for one in found:
         np.testing.assert_array_equal(one, InlineRunner().map_reduce(work, refs, np.add))
+
+
+def test_workers_that_are_paused_for_good_are_no_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker short of memory takes no tasks, and may stay so; one that works resets the clock."""
+
+    class Cluster:
+        status = "paused"
+
+        def scheduler_info(self, n_workers: int) -> dict[str, Any]:
+            return {"workers": {"tcp://a": {"status": self.status}, "tcp://b": {"status": "paused"}}}
+
+    cluster = Cluster()
+    runner = DaskRunner(cluster)
+    since = runner._alone(None)
+    assert since is not None
+    assert runner._alone(since) == since
+    monkeypatch.setattr(dask_runner, "NO_WORKERS_SECONDS", -1.0)
+    with pytest.raises(InfrastructureError, match="paused: they lack memory"):
+        runner._alone(since)
+    cluster.status = "running"
+    assert runner._alone(since) is None

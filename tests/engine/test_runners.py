@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -314,11 +315,11 @@ class Flaky:
 
 
 def test_a_lost_wait_is_asked_again_but_a_tasks_own_error_is_not() -> None:
-    class OneThread:
-        def nthreads(self) -> dict[str, int]:
-            return {"worker": 1}
+    class OneWorker:
+        def scheduler_info(self, n_workers: int) -> dict[str, Any]:
+            return {"workers": {"tcp://a": {"status": "running"}}}
 
-    runner = DaskRunner(OneThread())
+    runner = DaskRunner(OneWorker())
     assert runner._wait(Flaky(2)) == "done"
     with pytest.raises(UnboundLocalError):
         runner._wait(Flaky(1, "error"))
