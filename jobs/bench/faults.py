@@ -1,12 +1,13 @@
 """Faults, counted: drivers and workers are killed, stopped, starved and their files damaged, and the bytes compared.
 
-    python jobs/bench/faults.py             the whole matrix, some minutes
+    python jobs/bench/faults.py             the whole matrix: a thousand disturbed runs, about an hour on two cores
     python jobs/bench/faults.py --short     a sample of it
 
 Every trial runs a job in a directory of its own, disturbs it, lets ``distagg resume`` (or ``run``) take it up, and
 compares all outputs with those of an undisturbed run. Drivers are processes of their own, forked from one that has
-compiled the kernels; a kill counts only when the system says that the process died of it. Exit 1 when any trial ends
-with other bytes.
+compiled the kernels; a kill counts only when the system says that the process died of it. ``fault_files.py`` flips bits
+in files, ``fault_clusters.py`` disturbs clusters. A trial may end with the same bytes, at once or after ``resume``, or
+with a refusal (exit 2, 3 or 4). Exit 1 when any ends with other bytes, a crash, or not at all.
 """
 
 from __future__ import annotations
@@ -32,7 +33,10 @@ from typing import Any
 
 CHUNK = 2000
 MOVES = ("rename", "replace", "link", "symlink", "fsync", "mkdir", "unlink")
-COLUMNS = ("happened", "straight to the same bytes", "same bytes after resume", "clean exits before", "wrong")
+SAME, RESUMED, REFUSED, HUNG = "straight to the same bytes", "same bytes after resume", "refused clearly", "hung"
+COLUMNS = ("happened", SAME, RESUMED, REFUSED, "clean exits before", "wrong", HUNG)
+REFUSALS = (2, 3, 4)  # exit codes that say what is wrong
+HANG_SECONDS = 600.0
 
 
 def make_jobs(folder: Path) -> dict[str, Path]:
@@ -119,9 +123,26 @@ def forked(arguments: list[str], log: Path, around: Any = None) -> int:
 
 
 def ended(child: int) -> tuple[int | None, int | None]:
-    """Exit code and signal of a process."""
-    status = os.waitpid(child, 0)[1]
+    """Exit code and signal of a process; the code is -1 if it hangs, and then it is killed."""
+    deadline = time.monotonic() + HANG_SECONDS
+    while not (found := os.waitpid(child, os.WNOHANG))[0]:
+        if time.monotonic() > deadline:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            return -1, None
+        time.sleep(0.01)
+    status = found[1]
     return (None, os.WTERMSIG(status)) if os.WIFSIGNALED(status) else (os.WEXITSTATUS(status), None)
+
+
+def waited(process: subprocess.Popen[bytes]) -> int:
+    """Exit code of a process; -1 if it hangs, and then it is killed."""
+    try:
+        return process.wait(HANG_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        return -1
 
 
 class Matrix:
@@ -156,25 +177,56 @@ class Matrix:
     def start(self, job: str, run: Path, around: Any = None) -> int:
         return forked(["run", str(self.jobs[job]), "-o", str(run)], self.folder / "log", around)
 
-    def count(self, fault: str, job: str, run: Path, *, happened: bool, code: int | None, clean: bool) -> None:
-        """Resume until done, and compare."""
-        row = self.rows.setdefault((fault, job), Counter())
+    def count(
+        self,
+        fault: str,
+        job: str,
+        run: Path,
+        *,
+        happened: bool,
+        code: int | None,
+        clean: bool,
+        may: tuple[int, ...] = (),
+    ) -> None:
+        """Resume until done, and compare; the first exit code, and that of the resumed run, ``may`` also be these."""
         if not happened:
             shutil.rmtree(run, ignore_errors=True)
             return
-        row["happened"] += 1
-        row["clean exits before"] += clean
         first, straight = code, code == 0
-        if not straight:
+        if not straight and code != -1:
             begun = (run / "key.json").is_file()
             command = ["resume", str(run)] if begun else ["run", str(self.jobs[job]), "-o", str(run)]
             code = ended(forked(command, self.folder / "log"))[0]
-        if first in (0, 4, 143, None) and code == 0 and fingerprints(run) == self.expected[job]:
-            row["straight to the same bytes" if straight else "same bytes after resume"] += 1
-            shutil.rmtree(run)
+        if first in (0, 4, 143, None, *may) and code == 0 and fingerprints(run) == self.expected[job]:
+            outcome = SAME if straight else RESUMED
+        elif code in may or (code == 0 and may and self.command("verify", str(run)) in REFUSALS):
+            outcome = REFUSED
         else:
-            row["wrong"] += 1
-            self.wrong.append(f"{fault}, {job}: exit {first}, then {code}, see {run}")
+            outcome = HUNG if code == -1 else "wrong"
+        self.note(fault, job, outcome, f"exit {first}, then {code}, see {run}", clean=clean)
+        if outcome not in (HUNG, "wrong"):
+            shutil.rmtree(run)
+
+    def run(self, job: str, run: Path, around: Any) -> int | None:
+        """The exit code of a driver that goes on to its end."""
+        return ended(self.start(job, run, around))[0]
+
+    def waited(self, process: subprocess.Popen[bytes]) -> int:
+        """The exit code of a process; -1 if it hung."""
+        return waited(process)
+
+    def command(self, *words: str) -> int | None:
+        """The exit code of a command in a process of its own."""
+        return ended(forked(list(words), self.folder / "log"))[0]
+
+    def note(self, fault: str, job: str, outcome: str, detail: str, *, clean: bool = False) -> None:
+        """Count what became of a trial."""
+        row = self.rows.setdefault((fault, job), Counter())
+        row["happened"] += 1
+        row["clean exits before"] += clean
+        row[outcome] += 1
+        if outcome in (HUNG, "wrong"):
+            self.wrong.append(f"{fault}, {job}: {outcome}: {detail}")
         told = ", ".join(f"{count} {what}" for what, count in row.items() if count)
         print(f"{fault}, {job}: {told}", file=sys.stderr)
 
@@ -281,22 +333,24 @@ class Matrix:
             if len(alive) < 2 or '"finished"' in (run / "events.jsonl").read_text():  # too late: sooner, next time
                 latest /= 2
                 driver.send_signal(signal.SIGCONT)
-                driver.wait(timeout=300)
+                waited(driver)
                 continue
             wanted -= 1
             for process in alive if fault == "all workers killed" else self.draw.sample(alive, 1):
                 with suppress(psutil.NoSuchProcess):
                     hit += _strike(process, fault)
             driver.send_signal(signal.SIGCONT)
-            code = driver.wait(timeout=300)
+            code = waited(driver)
             self.kills += hit if "SIGSTOP" not in fault else 0
             self.count(fault, job, run, happened=hit > 0, code=code, clean=code == 4)
 
     def scheduler(self, job: str, times: int) -> None:
         """A cluster of its own loses its scheduler; the run is resumed without it."""
+        from fault_clusters import cluster
+
         for _ in range(times):
             run = self.run_path()
-            with _cluster(self.folder) as (address, scheduler), (self.folder / "log").open("ab") as log:
+            with cluster(self.folder) as (address, (scheduler, _)), (self.folder / "log").open("ab") as log:
                 command = [sys.executable, "-m", "distagg", "run", str(self.jobs[job]), "-o", str(run)]
                 driver = subprocess.Popen([*command, "--scheduler", address], stdout=log, stderr=log)
                 while driver.poll() is None and not (run / "events.jsonl").exists():
@@ -306,7 +360,7 @@ class Matrix:
                 scheduler.kill()
                 happened = scheduler.wait() == -signal.SIGKILL and alive
                 self.kills += happened
-                code = driver.wait(timeout=300)
+                code = waited(driver)
             if code != 0:  # the next driver does without that cluster
                 body = json.loads((run / "job.json").read_text()) | {"place": {"workers": 0}}
                 (run / "job.json").write_text(json.dumps(body))
@@ -375,27 +429,6 @@ def _strike(process: Any, fault: str) -> bool:
     return False
 
 
-@contextmanager
-def _cluster(folder: Path) -> Iterator[tuple[str, Any]]:
-    """A scheduler and a worker as processes of their own, on loopback."""
-    file = Path(tempfile.mkdtemp(dir=folder)) / "scheduler.json"
-    common = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    start = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0"]
-    scheduler = subprocess.Popen([*start, "--no-dashboard", "--scheduler-file", str(file)], **common)
-    worker = [sys.executable, "-m", "distributed.cli.dask_worker", "--scheduler-file", str(file), "--nthreads", "1"]
-    helper = subprocess.Popen([*worker, "--no-dashboard", "--death-timeout", "10"], **common)
-    try:
-        while not file.exists() or not file.read_text():
-            if scheduler.poll() is not None:
-                raise RuntimeError("the scheduler did not start")
-            time.sleep(0.1)
-        yield json.loads(file.read_text())["address"], scheduler
-    finally:
-        for process in (helper, scheduler):
-            process.terminate()
-            process.wait()
-
-
 def disturb_driver(matrix: Matrix, *, short: bool) -> None:
     few = 2 if short else 10
     for job in matrix.jobs:
@@ -409,10 +442,23 @@ def disturb_driver(matrix: Matrix, *, short: bool) -> None:
     matrix.damaged("training", "a corrupt checkpoint", "checkpoints/model/round-*", "checkpoint damaged", few)
 
 
+def disturb_files(matrix: Matrix, *, short: bool) -> None:
+    from fault_files import AT_REST, AtRest, flipped_meanwhile
+
+    at_rest = AtRest(matrix)
+    for kind in AT_REST:
+        at_rest.damage(kind, 2 if short else 30)
+    for job in matrix.jobs:
+        flipped_meanwhile(matrix, at_moves, job, 2 if short else 60)
+
+
 def disturb_cluster(matrix: Matrix, *, short: bool) -> None:
     matrix.workers("ranking", "worker SIGKILL", 1 if short else 5)
     if short:
         return
+    from fault_clusters import disturb
+
+    disturb(matrix, short=False)
     matrix.workers("training", "worker SIGKILL", 5)
     for job in matrix.jobs:
         matrix.workers(job, "all workers killed", 2)
@@ -435,6 +481,7 @@ def main() -> int:
     matrix = Matrix(folder, arguments.seed)
     if not arguments.only_cluster:
         disturb_driver(matrix, short=arguments.short)
+        disturb_files(matrix, short=arguments.short)
     if not arguments.no_cluster:
         disturb_cluster(matrix, short=arguments.short)
     sys.stdout.flush()
