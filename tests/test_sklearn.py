@@ -30,10 +30,7 @@ def planted(queries: int = 40, items: int = 8) -> tuple[np.ndarray, np.ndarray, 
     return X, np.digitize(truth, [0.3, 1.2]), np.repeat(np.arange(queries), items)
 
 
-@parametrize_with_checks(
-    [RankAggregator(), RankAggregator("combsum", settings={"norm": "zmuv"})],
-    expected_failed_checks=lambda estimator: NOT_FOR_RANKERS,
-)
+@parametrize_with_checks([RankAggregator()], expected_failed_checks=lambda estimator: NOT_FOR_RANKERS)
 def test_scikit_learn_checks(estimator: Any, check: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the checks warn of what they skip

@@ -34,25 +34,22 @@ def results() -> list[type]:
 def write_api(folder: Path) -> None:
     """A page for each public name, and for each class of results."""
     folder.mkdir(parents=True)
-    functions, classes = [], []
-    for name in distagg.__all__:
-        value = getattr(distagg, name)
-        if name != "MODELS":
-            (functions if inspect.isfunction(value) else classes).append((name, f"distagg.{name}", value))
+    public = [(name, f"distagg.{name}", getattr(distagg, name)) for name in distagg.__all__ if name != "MODELS"]
+    functions = [row for row in public if inspect.isfunction(row[2])]
+    classes = [row for row in public if not inspect.isfunction(row[2])]
     classes += [(kind.__name__, f"{kind.__module__}.{kind.__name__}", kind) for kind in results()]
     text = ABOUT
-    for title, rows in (("Functions", functions), ("Classes", classes)):
+    for title, rows, directive, ending in (
+        ("Functions", functions, ".. autofunction:: {}\n", ""),
+        ("Classes", classes, ".. autoclass:: {}\n   :members:\n", "_class"),  # Board and board may not share a file
+    ):
         text += f"## {title}\n\n| name | |\n|---|---|\n"
         for name, path, value in rows:
-            directive = "autofunction" if inspect.isfunction(value) else "autoclass"
-            options = "" if inspect.isfunction(value) else "   :members:\n"
-            body = f"# {name}\n\n```{{eval-rst}}\n.. {directive}:: {path}\n{options}```\n"
-            (folder / f"{name}{'' if inspect.isfunction(value) else '_class'}.md").write_text(body, encoding="utf-8")
+            body = f"```{{eval-rst}}\n{directive.format(path)}```\n"
+            write_page(folder / f"{name}{ending}.md", name, "[Python reference](index.md)", body)
             first = (inspect.getdoc(value) or "").partition("\n\n")[0].replace("\n", " ").replace("``", "`")
-            text += f"| [`{name}`]({name}{'' if inspect.isfunction(value) else '_class'}.md) | {first} |\n"
+            text += f"| [`{name}`]({name}{ending}.md) | {first} |\n"
         text += "\n"
-    names = [f"{name}" for name, _, _ in functions] + [f"{name}_class" for name, _, _ in classes]
-    text += "\n".join(["```{toctree}", ":hidden:", "", *names, "```", ""])
     (folder / "index.md").write_text(text, encoding="utf-8")
 
 
@@ -67,10 +64,13 @@ def write_commands(folder: Path) -> None:
             command = DISTAGG.get_command(context, name)
             assert command is not None
             inside = click.Context(command, info_name=name, parent=context, terminal_width=100)
-            body = f"# distagg {name}\n\n```text\n{command.get_help(inside)}\n```\n"
-            (folder / f"{name}.md").write_text(body, encoding="utf-8")
+            body = f"```text\n{command.get_help(inside)}\n```\n"
+            write_page(folder / f"{name}.md", f"distagg {name}", "[All commands](index.md)", body)
             text += f"| [`{name}`]({name}.md) | {about} |\n"
         text += "\n"
-    names = [name for commands in SECTIONS.values() for name in commands]
-    text += "\n".join(["```{toctree}", ":hidden:", "", *names, "```", ""])
     (folder / "index.md").write_text(text, encoding="utf-8")
+
+
+def write_page(file: Path, title: str, up: str, body: str) -> None:
+    """A page that is reached from the index of its folder, not from the side bar, which would be long."""
+    file.write_text(f"---\norphan: true\n---\n# {title}\n\n{up}\n\n{body}", encoding="utf-8")
