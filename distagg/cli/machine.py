@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 from distagg.cli.commands import Argument, Call, command, flag, option, say
 from distagg.errors import InfrastructureError, UsageError
@@ -16,14 +17,26 @@ from distagg.storage.paths import local
     option("--scheduler", metavar="ADDRESS", help="check the Dask cluster at this address as well"),
     option("--scheduler-file", metavar="FILE", help="check the Dask cluster whose scheduler wrote this file"),
     option("--path", metavar="DATASET", help="with a scheduler: check that every worker can read this"),
+    flag(
+        "--clean",
+        help="instead of checking, remove what killed processes of this host left in this folder, below it and "
+        "among temporary files: unfinished outputs, which are hidden files and folders",
+    ),
     cluster=False,
-    examples=("distagg doctor", "distagg doctor --scheduler tls://node-1.example:8786 --path /shared/data"),
+    examples=(
+        "distagg doctor",
+        "distagg doctor --clean",
+        "distagg doctor --scheduler tls://node-1.example:8786 --path /shared/data",
+    ),
 )
 def doctor_command(
-    call: Call, no_cluster: bool, scheduler: str | None, scheduler_file: str | None, path: str | None
+    call: Call, no_cluster: bool, scheduler: str | None, scheduler_file: str | None, path: str | None, clean: bool
 ) -> None:
     from distagg.pipeline.doctor import BAD, examine
 
+    if clean:
+        _clean(call)
+        return
     address = dataclasses.replace(call, scheduler=scheduler, scheduler_file=scheduler_file).address()
     if path is not None and address is None:
         raise UsageError("found --path without --scheduler, expected both: it is about the workers of a cluster")
@@ -40,6 +53,20 @@ def doctor_command(
     if bad:
         where = "this machine" if address is None else "this machine or the cluster"
         raise InfrastructureError(f"{where} cannot run distagg: {', '.join(bad)}")
+
+
+def _clean(call: Call) -> None:
+    """Remove what killed processes have left."""
+    from distagg.storage.owners import abandoned_in, remove_path
+
+    paths = list(dict.fromkeys(abandoned_in(Path.cwd())))
+    for path in paths:
+        remove_path(path)
+    kept = [path for path in paths if path.exists()]
+    removed = [str(path) for path in paths if path not in kept]
+    call.show({"removed": removed}, "\n".join(removed), note=f"removed {len(removed)} paths of killed processes")
+    if kept:
+        raise InfrastructureError(f"{kept[0]} cannot be removed; check its permissions")
 
 
 @command(

@@ -13,12 +13,12 @@ from __future__ import annotations
 import html
 import math
 import os
-import uuid
 from collections.abc import Collection, Iterable, Sequence
 
 from distagg.errors import UsageError
 from distagg.reports.text import printable
 from distagg.storage.atomic import staged_file
+from distagg.storage.owners import staging_name
 from distagg.storage.paths import Place, Store, place
 
 _CHILDLESS = {"meta", "br", "rect", "line", "path", "circle"}
@@ -280,7 +280,7 @@ def write_report(html: str, path: str | Place, *, overwrite: bool = False) -> Pl
             staging.write_bytes(html.encode("utf-8"))
         return target
     # Staged under another name first, then put in place in one step: a reader sees the old or the new report.
-    fresh = target.with_name(f".{target.name}.new-{uuid.uuid4().hex[:8]}")
+    fresh = target.with_name(staging_name(target.name, "new"))
     try:
         with staged_file(fresh) as staging:
             staging.write_bytes(html.encode("utf-8"))

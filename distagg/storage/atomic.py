@@ -1,7 +1,8 @@
 """All-or-nothing writes: directories and files appear complete, at the end, or not at all.
 
 On a local disk, files are written to a staging path beside the target, and a rename publishes them. After an
-interruption only the staging path is left, and the error handler removes it.
+interruption only the staging path is left, and the error handler removes it. What a killed process leaves is removed by
+the next attempt at the same target (``owners.py``).
 
 An object store has no rename. There the files of a directory go to a folder ``attempt-XXXXXXXX`` inside the target,
 with a unique name. The marker, written last, contains this name: one small write publishes everything. Readers never
@@ -22,6 +23,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from distagg.errors import DistaggError, InfrastructureError, UsageError
+from distagg.storage.owners import owner, staging_name, sweep
 from distagg.storage.paths import P, Place, Store
 
 MARKER = "_SUCCESS"  # written last: the directory is complete
@@ -54,6 +56,7 @@ def staged_directory(target: P) -> Iterator[P]:
         (target / MARKER).write_text(attempt.name)  # after a failure here the marker may exist, so the files must stay
         return
     assert isinstance(target, Path)
+    sweep(target)
     staging = _staging(target)
     staging.mkdir(parents=True)
     try:
@@ -117,6 +120,7 @@ def staged_file(target: P, *, overwrite: bool = False) -> Iterator[P]:
     assert isinstance(target, Path)
     refuse_existing(target)
     target.parent.mkdir(parents=True, exist_ok=True)
+    sweep(target)
     staging = _staging(target)
     try:
         yield staging
@@ -133,7 +137,7 @@ def staged_file(target: P, *, overwrite: bool = False) -> Iterator[P]:
 def scratch(staging: Place, name: str) -> Iterator[Path]:
     """A local working folder that is removed afterwards: in a local staging directory, or a temporary folder."""
     if isinstance(staging, Store):
-        with tempfile.TemporaryDirectory(prefix="distagg-") as folder:
+        with tempfile.TemporaryDirectory(prefix="distagg-", suffix=f".{owner()}") as folder:
             yield Path(folder)
         return
     (staging / name).mkdir()
@@ -142,7 +146,7 @@ def scratch(staging: Place, name: str) -> Iterator[Path]:
 
 
 def _staging(target: P) -> P:
-    return target.with_name(f".{target.name}.staging-{uuid.uuid4().hex[:8]}")  # type: ignore[return-value]
+    return target.with_name(staging_name(target.name, "staging"))  # type: ignore[return-value]
 
 
 def write_whole(target: Place, body: bytes) -> None:
@@ -150,7 +154,7 @@ def write_whole(target: Place, body: bytes) -> None:
     if isinstance(target, Store):
         target.write_bytes(body)
         return
-    fresh = target.with_name(f".{target.name}.new-{uuid.uuid4().hex[:8]}")
+    fresh = target.with_name(staging_name(target.name, "new"))
     try:
         with fresh.open("wb") as out:
             out.write(body)
