@@ -29,7 +29,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
-from weakref import WeakKeyDictionary
 
 from distagg.dataset.chunk import Chunk
 from distagg.dataset.dataset import ChunkRef
@@ -54,6 +53,7 @@ NO_WORKERS_SECONDS = 60.0
 POLL_SECONDS = 1.0
 LONG_ROUND_SECONDS = 2.0  # the cost of tasks, tens of milliseconds, is small beside it
 WORKERS_PER_CORE = 16  # at most, of a local cluster
+RUNNER = "_distagg_runner"  # the attribute of a client that keeps its runner
 SPANS_PER_THREAD = 4  # of a single pass: small enough to balance, large enough to hide the scheduler's overhead
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 SETTINGS = {
@@ -267,17 +267,16 @@ def with_chunks(function: Callable[..., T], chunks: list[Chunk], work: Work, ref
     return function(work, [replace(ref, held=chunk) for ref, chunk in zip(refs, chunks, strict=True)], *more)
 
 
-_runners: WeakKeyDictionary[Any, DaskRunner] = WeakKeyDictionary()  # by client
-
-
 def runner_of(client: Any) -> DaskRunner:
     """The runner on the cluster of a client that the caller has connected."""
     if client.asynchronous:
         raise UsageError("found an asynchronous distributed.Client, expected one that waits: Client(address)")
-    if client not in _runners:
+    known: DaskRunner | None = getattr(client, RUNNER, None)
+    if known is None:
         refuse_other_code(client)
-        _runners[client] = DaskRunner(client)
-    return _runners[client]
+        known = DaskRunner(client, remote=True)
+        setattr(client, RUNNER, known)  # it lives as long as its client, and remembers what workers have
+    return known
 
 
 @contextmanager
