@@ -13,22 +13,49 @@ from urllib.parse import unquote
 from distagg.errors import UsageError, unknown
 
 _VOTERS = ("judge", "annotator", "worker", "user")
+_SYSTEMS = ("user_id", "userid", "system", "run", "run_id", "tag", "retriever", "ranker", "engine", "rater", "voter")
 _QUERY = ("qid", "query_id", "query-id", "queryid", "q_id", "topic", "topic_id")
-_ITEM = ("docno", "doc_id", "doc-id", "docid", "corpus_id", "corpus-id", "item_id", "itemid", "movie_id", "movieid")
+_ITEM = (
+    "docno",
+    "doc_id",
+    "doc-id",
+    "docid",
+    "corpus_id",
+    "corpus-id",
+    "item_id",
+    "itemid",
+    "movie_id",
+    "movieid",
+    "doc",
+)
+_RANK = ("position", "pos", "place")
 _LABEL = ("relevance", "rel")
 
 # Each kind of table: our names of its columns, each with the other names that are understood.
 Names = Mapping[str, tuple[str, ...]]
 LIST_NAMES: Names = {
     "query": _QUERY,
-    "expert": (*_VOTERS, "user_id", "userid", "system", "run", "run_id", "tag", "retriever", "ranker"),
+    "expert": (
+        *_VOTERS,
+        "user_id",
+        "userid",
+        "system",
+        "run",
+        "run_id",
+        "tag",
+        "retriever",
+        "ranker",
+        "engine",
+        "rater",
+        "voter",
+    ),
     "item": _ITEM,
-    "rank": (),
+    "rank": _RANK,
     "score": (),
     "rating": (),
     "label": _LABEL,
 }
-RANKING_NAMES: Names = {"query": _QUERY, "item": _ITEM, "rank": (), "score": ()}
+RANKING_NAMES: Names = {"query": _QUERY, "item": _ITEM, "rank": _RANK, "score": ()}
 LABEL_NAMES: Names = {"query": _QUERY, "item": _ITEM, "label": _LABEL}
 _TIME = ("timestamp", "tstamp", "date")
 PAIR_NAMES: Names = {

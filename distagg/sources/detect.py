@@ -20,6 +20,11 @@ from distagg.storage.paths import Place, place
 
 QRELS = "qrels"
 LINES, LINE_BYTES = 50, 1 << 16  # looked at
+TABLES = (
+    "ranked lists (a row for each expert and item, with the columns expert, item, and rank, 1 for the best, or score; "
+    "query where there are several), "
+    "ratings (user, item, rating), pairs (winner, loser) or qrels (query, item, label)"
+)
 BEIR_ITEM = ("corpus-id", "corpus_id")  # BEIR's qrels call the label 'score'
 _EPOCH = 100_000_000  # a timestamp in seconds is larger, a label is not
 
@@ -67,12 +72,29 @@ def kind_of_file(file: Place, columns: Mapping[str, str] | None = None) -> str:
         return kinds[0]
     if kinds:
         raise UsageError(f"{file} could be {' or '.join(kinds)}; name the kind (--kind, or kind= in Python)")
+    if len(header) > 1:
+        raise InputError(str(file), found=f"columns {', '.join(header)}", expected=TABLES, remedy=_naming(file, header))
+    if header and header[0].count(";") > 1:
+        remedy = "replace the semicolons"
+        raise InputError(
+            str(file), found=f"'{header[0][:60]}'", expected="commas or tabs between columns", remedy=remedy
+        )
     raise InputError(
         str(file),
-        found=f"columns {', '.join(header)}" if len(header) > 1 else f"'{lines[0][:60]}'" if lines else "no lines",
+        found=f"'{lines[0][:60]}'" if lines else "no lines",
         expected="LETOR lines, a TREC run, qrels, ratings, ranked lists or pairs",
         remedy="name the kind (--kind, or kind= in Python) or the columns (--columns, or columns= in Python)",
     )
+
+
+def _naming(file: Place, header: Sequence[str]) -> str:
+    """How to say what columns mean, for those that are not understood, with the user's own names."""
+    known = known_columns(header, LIST_NAMES, where=str(file))
+    needed = [name for name in ("expert", "item") if name not in known]
+    needed += [] if "rank" in known or "score" in known else ["rank"]
+    others = [name for name in header if name not in known.values()]
+    said = ",".join(f"{theirs}={ours}" for theirs, ours in zip(others[-len(needed) :], needed, strict=False))
+    return f"say what the columns mean, as in --columns '{said or 'THEIRS=expert'}' (columns= in Python)"
 
 
 def _kinds_of_header(file: Place, header: Sequence[str], columns: Mapping[str, str] | None) -> list[str]:

@@ -37,7 +37,7 @@ QUERY = "all"
 NAMES = {
     "user": ("user", "userid", "user_id", "expert"),
     "item": ("item", "itemid", "item_id", "movieid", "movie_id", "movie"),
-    "rating": ("rating",),
+    "rating": ("rating", "stars"),
 }
 _KEEP = {"user": REPEATED, "item": REPEATED, "rating": FINITE}
 _PLAIN = ("user", "item", "rating", "timestamp")

@@ -64,10 +64,25 @@ def test_named_columns_tell(tmp_path: Path) -> None:
     file = tmp_path / "x.csv"
     file.write_text("site,by,place\nx,a,1\n")
     assert kind_of_file(file, {"site": "item", "by": "expert", "place": "rank"}) == "rankings"
-    with pytest.raises(
-        InputError, match=r"found columns site, by, place, expected LETOR .*; name the kind .* or the col"
-    ):
+    with pytest.raises(InputError, match=r"found columns site, by, place, .* as in --columns 'site=expert,by=item'"):
         kind_of_file(file)
+    file.write_text("engine,url,pos\ng,x,1\n")
+    with pytest.raises(InputError, match=r"as in --columns 'url=item'"):
+        kind_of_file(file)
+    file.write_text("judge;wine;place\na;x;1\n")
+    with pytest.raises(InputError, match=r"found 'judge;wine;place', expected commas .*; replace the semicolons"):
+        kind_of_file(file)
+
+
+@pytest.mark.parametrize("header", ["query,system,doc,score", "topic,engine,docno,pos", "judge,item,place"])
+def test_usual_names_of_columns_are_understood(header: str, tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text(f"{header}\na,b,c,1\n")
+    assert kind_of_file(tmp_path / "x.csv") == "rankings"
+
+
+def test_stars_are_ratings(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("user,movie,stars\n1,Alien,5\n")
+    assert kind_of_file(tmp_path / "x.csv") == "ratings"
 
 
 @pytest.mark.parametrize(
