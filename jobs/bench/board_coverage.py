@@ -35,6 +35,7 @@ Z = 1.959963984540054
 CURVED = ("standard",)
 Truth = Callable[[np.random.Generator, int], np.ndarray]
 NORMAL: Truth = lambda draw, size: draw.normal(size=size)  # noqa: E731
+EQUAL: Truth = lambda _, size: np.zeros(size)  # noqa: E731
 GROUPS: Truth = lambda draw, size: draw.permutation(np.repeat([-1.0, 1.0], size // 2))  # noqa: E731
 
 
@@ -62,6 +63,7 @@ SETTINGS = (
     Setting("60 items, 6,000 battles", items=60, thin=12, battles=6000, ties=0.2),
     Setting("strengths uniform", truth=lambda draw, size: draw.uniform(-1.8, 1.8, size)),
     Setting("strengths Student's t, 4 degrees", truth=lambda draw, size: draw.standard_t(4, size), goal=False),
+    Setting("20 equal items, 8,000 battles", thin=0, battles=8000, truth=EQUAL, goal=False, errors=CURVED),
     Setting("two groups of 10 equal items", thin=0, battles=8000, truth=GROUPS, exact=True, errors=CURVED),
 )
 
