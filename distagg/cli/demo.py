@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -40,8 +41,7 @@ PAGES = {
     "experts.html": "Expert quality: the weights of a CRF, as the papers draw them",
 }
 OURS = ("synthetic", "rankings", "report.html", *PAGES)
-NEXT = """what to type next:
-  distagg example metasearch        files of four search engines, and a guide to them
+NEXT = """  distagg example metasearch        files of four search engines, and a guide to them
   distagg rank rrf YOURS.csv        your own lists: columns query, expert, item, rank
   distagg models                    all models, by kind of data; 'distagg --help' lists the commands"""
 
@@ -92,7 +92,13 @@ def _told(dataset: Dataset, result: dict[str, Any], best: str, folder: Path, sec
         f"rankings of all queries by {best}: {folder / 'rankings'}",
         f"tests, charts and the experts' weights, for a browser: {folder / 'report.html'} ({seconds:.0f} s)",
     ]
-    return "\n  ".join(["\nwhat this was:", *lines]) + f"\n{NEXT}"
+    return "\n  ".join(["\nwhat this was:", *lines]) + f"\nwhat to type next:\n{_found()}{NEXT}"
+
+
+def _found() -> str:
+    """How to put the command on the path, if it is not there: ``make demo`` calls it by its place in .venv."""
+    activate = Path(sys.executable).parent / "activate"
+    return f"  source {activate}\n" if shutil.which("distagg") is None and activate.is_file() else ""
 
 
 def _pages(folder: Path, dataset: Dataset, result: dict[str, Any], runner: Runner, seed: int) -> None:

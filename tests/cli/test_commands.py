@@ -204,6 +204,17 @@ def test_demo_leaves_a_table_and_a_report(tmp_path: Path, capsys: Capture) -> No
     assert (tmp_path / "demo" / "rankings" / "_SUCCESS").exists()
 
 
+@pytest.mark.parametrize("on_path", [True, False])
+def test_demo_says_how_to_find_the_command(on_path: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from distagg.cli.demo import _found
+
+    (tmp_path / "activate").touch()
+    (tmp_path / "distagg").touch(mode=0o755)
+    monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
+    monkeypatch.setenv("PATH", str(tmp_path if on_path else tmp_path / "elsewhere"))
+    assert _found() == ("" if on_path else f"  source {tmp_path / 'activate'}\n")
+
+
 def test_demo_does_not_touch_other_peoples_folders(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
     assert main(["demo", "--queries", "10", "-o", str(tmp_path)]) == 2
