@@ -20,6 +20,7 @@ from distagg.types import TIMESTAMP, Times
 EXPECTED_TIME = "a date such as 2026-03-31 or 2026-03-31T14:05:00Z, or seconds or milliseconds since 1970"
 SECOND = 1_000_000  # microseconds
 SPANS = {"s": SECOND, "h": 3_600 * SECOND, "d": 86_400 * SECOND, "w": 7 * 86_400 * SECOND}
+LONGEST_SPAN = 10_000 * 366 * 86_400 * SECOND  # ten thousand years
 _SPAN = re.compile(r"(?P<count>\d+(\.\d*)?)\s*(?P<unit>[shdw])")
 _LEAST_SECONDS, _LEAST_MILLISECONDS, _LEAST_MICROSECONDS = 1e8, 1e11, 1e14
 _ZONE = r"[T ].*(Z|[+-]\d\d(:?\d\d)?)$"
@@ -102,10 +103,10 @@ def span_of(text: str, option: str) -> int:
     True
     """
     match = _SPAN.fullmatch(text.strip())
-    span = round(float(match["count"]) * SPANS[match["unit"]]) if match else 0
-    if span < 1:
+    span = float(match["count"]) * SPANS[match["unit"]] if match else 0.0
+    if not 1 <= round(min(span, LONGEST_SPAN + 1.0)) <= LONGEST_SPAN:
         raise UsageError(f"{option}: found '{text}', expected a span of time above 0 such as 90d (units s, h, d, w)")
-    return span
+    return round(span)
 
 
 def time_text(time: int) -> str:

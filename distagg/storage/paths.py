@@ -228,7 +228,10 @@ def place(where: str | Place) -> Place:
     url = _URL.match(where)
     if url is None:
         return Path(where)
-    split = urlsplit(where)
+    try:
+        split = urlsplit(where)
+    except ValueError as error:  # brackets that enclose no address
+        raise UsageError(f"a URL with {url[1]}:// cannot be read ({error}); expected SCHEME://HOST/PATH") from None
     if url[1].lower() == "file":
         if split.netloc not in ("", "localhost"):
             raise UsageError(f"{hidden(where)}: found the host '{split.hostname}', expected file:///PATH")

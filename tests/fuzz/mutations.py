@@ -118,9 +118,10 @@ def mutated_json(draw: random.Random, body: bytes, others: Sequence[bytes]) -> b
     for _ in range(1 + min(int(draw.expovariate(0.9)), 5)):
         value = _change_value(draw, value)
     try:
-        return json.dumps(value, indent=draw.choice((None, 1))).encode("utf-8", "surrogatepass")
-    except (ValueError, RecursionError):
+        text = json.dumps(value, indent=draw.choice((None, 1))).encode("utf-8", "surrogatepass")
+    except (ValueError, RecursionError, MemoryError):
         return body
+    return text if len(text) <= LARGEST else body
 
 
 def _change_value(draw: random.Random, value: Any) -> Any:
@@ -134,7 +135,7 @@ def _change_value(draw: random.Random, value: Any) -> Any:
     if isinstance(value, dict) and fate < 0.14:
         return {**value, draw.choice(("x", "", "path", "files", "schema", "model", "0")): draw.choice(VALUES)}
     if isinstance(value, list) and fate < 0.08:
-        return value + [value[key]] * draw.choice((1, 1000))
+        return value + [value[key]] * draw.choice((1, 100))
     if isinstance(value, list) and fate < 0.14:
         return value[:key] + value[key + 1 :]
     if isinstance(value, dict):
