@@ -124,6 +124,9 @@ def large(arguments: argparse.Namespace) -> None:
     if arguments.together:
         means, seconds, memory = compared(",".join(arguments.models), dataset)
         print(f"all {len(means)} models in one process: {seconds:.0f} processor seconds, {memory:,} MB")
+        print("| model | NDCG@10 | MAP |\n|---|---|---|")
+        for name, values in means.items():
+            print(f"| `{name}` | {' | '.join(f'{100 * values[metric]:.1f}' for metric in METRICS)} |")
         return
     print("| model | NDCG@10 | MAP | seconds | MB |")
     print("|---|---|---|---|---|")
