@@ -126,7 +126,8 @@ def split_query(dataset: Dataset) -> bool:
 def check_whole(model: Model, dataset: Dataset) -> None:
     """Refuse to learn from queries whose lists are in several chunks, unless the model can."""
     if split_query(dataset) and not model.learns_from_parts:
+        others = "crowd_bt, which needs no labels to weigh experts, or " if dataset.manifest.kind == "pairs" else ""
         raise UsageError(
             f"{model.name} learns from whole queries, but {dataset.path or 'the dataset'} is partitioned by expert; "
-            "choose a model that does not learn, such as mpm"
+            f"choose {others}a model that does not learn, such as mpm"
         )
