@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from distagg.dataset.build import merge
 from distagg.dataset.build import writer as writer_module
 from distagg.dataset.build.writer import write_dataset
 from distagg.engine import import_parallel
@@ -334,3 +335,15 @@ def test_a_damaged_run_is_read_again(tmp_path: Path) -> None:
     write_dataset(TrecSource(files), tmp_path / "whole")
     assert runner.done.count("_read_task") == len(TrecSource(files).split(500)) - 2
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("case", ["trec and qrels", "u.data"])
+def test_many_runs_are_merged_without_being_held(tmp_path: Path, case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    make, about = CASES[case](tmp_path)
+    write_dataset(make(), tmp_path / "whole", block_entries=40, **about)
+    monkeypatch.setattr(merge, "MANY_SPILLS", 2)
+    closed = []
+    monkeypatch.setattr(merge.Spill, "close", lambda spill, close=merge.Spill.close: (closed.append(1), close(spill)))
+    import_in_pieces(make(), tmp_path / "pieces", Elsewhere(), piece_bytes=700, block_entries=40, **about)
+    assert contents(tmp_path / "pieces") == contents(tmp_path / "whole")
+    assert closed

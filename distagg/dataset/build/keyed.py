@@ -97,6 +97,10 @@ class KeyedRows:
         starts = np.clip(self.starts[lo - 1 : hi + 1], first, last) - first
         return KeyedRows(self.key[lo - 1 : hi], starts, self.columns.slice(first, last - first))
 
+    def copied(self) -> KeyedRows:
+        """The same rows, without a hold on the batch of which they are a slice."""
+        return KeyedRows(self.key.copy(), self.starts, self.columns.take(as_arrow(np.arange(len(self)))))
+
     def run_of(self, row: int) -> int:
         return int(np.searchsorted(self.starts, row, side="right")) - 1
 

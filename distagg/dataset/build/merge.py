@@ -22,6 +22,7 @@ from distagg.storage.paths import Place, Store
 from distagg.types import OFFSET, Offsets
 
 SPILL_ROWS = 1 << 14  # rows of a record batch in a spill, the smallest unit to read
+MANY_SPILLS = 256  # from which on no spill keeps its last batch and its file open: slower, but in bounded memory
 
 
 @dataclass(slots=True)
@@ -46,6 +47,10 @@ class Spill:
             pieces.append(self._batch(at).slice(lo - int(self.starts[at]), hi - int(self.starts[at])))
             at += 1
         return pieces
+
+    def close(self) -> None:
+        """Release the last batch and the file; the next read opens it again."""
+        self.last = self.reader = None
 
     def span(self, lo: int, hi: int) -> tuple[int, int]:
         """The rows whose major is in ``[lo, hi)``."""
@@ -153,8 +158,14 @@ class Grouper:
         Calls go upwards: rows before ``lo`` are released.
         """
         self._spills = [spill for spill in self._spills if spill.majors[-1] >= lo]
-        near = (spill for spill in self._spills if spill.majors[0] < hi)
-        pieces = [piece for spill in near for piece in spill.rows(*spill.span(lo, hi))]
+        many = len(self._spills) > MANY_SPILLS
+        pieces = []
+        for spill in self._spills:
+            if spill.majors[0] < hi:
+                own = spill.rows(*spill.span(lo, hi))
+                pieces += [piece.copied() for piece in own] if many else own
+                if many:
+                    spill.close()
         return GroupedRows(pieces, self.schema or pa.schema([]))
 
     def slice(self, major: int, first: int, last: int) -> GroupedRows:
