@@ -224,7 +224,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     "list": ([1, 2], "found a list, expected a Dataset"),
     "empty list": ([], "found a list, expected a Dataset"),
     "number": (5, "found an int, expected a Dataset"),
-    "series": (pd.Series([1]), "found a Series, which is no table"),
+    "series": (pd.Series([1]), "found a Series, "),
     "no such file": ("nowhere", r"nowhere: found no such file"),
     "no match": ("*.nothing", r"\*.nothing: found no file that matches the pattern"),
     "no item": (FRAME.drop(columns="item"), r"no column item; it has query, expert, score; if a column .* columns="),
