@@ -116,7 +116,6 @@ def train(model: Trained, data: Training) -> Params:
         reached = int(kept["reached"][0])
         value = curve[reached - 1] if reached else value
     # Training queries that serve for validation are planned and cached once: the same chunks, with the same columns.
-    chunk_entries = TRAIN_ENTRIES if judged is train else CHUNK_ENTRIES
     ids = judged is train and data.goal.on(judged).protocol == "trec"
     ahead: Iterator[Any] = runner.rounds([_learning(state, train, ids=ids)])
     with saving_on_stop(keeper):
@@ -128,7 +127,7 @@ def train(model: Trained, data: Training) -> Params:
                 aligned = align_experts(model, params, train.experts, judged.experts)
                 # Validation does not wait for the next round, nor the next round for it: send both in one message.
                 last = model.mode == "serial" or state.done
-                validation = judging(model, [aligned], judged, data.goal, chunk_entries=chunk_entries)
+                validation = judging(model, [aligned], judged, data.goal, chunk_entries=TRAIN_ENTRIES)
                 ahead = runner.rounds([validation] if last else [validation, _learning(state, train, ids=ids)])
                 now = float(values_of(model, next(ahead))[0])
             if now == -np.inf:
