@@ -7,6 +7,7 @@ from the registry, one for every public name from its docstring, one for every c
 
 from __future__ import annotations
 
+import fnmatch
 import io
 import re
 import shutil
@@ -43,12 +44,16 @@ FENCE = re.compile(r"^```.*?^```", flags=re.MULTILINE | re.DOTALL)
 
 
 def pages() -> list[Path]:
-    """The Markdown pages of the repository that are part of the site, relative to its root."""
-    folders = ("jobs/guides/*.md", "jobs/*/README.md", "jobs/bench/*/README.md", "cluster/**/README.md")
-    named = ("README.md", "CHANGELOG.md", "jobs/README.md", "distagg/README.md")
-    return [Path(name) for name in named] + sorted(
-        file.relative_to(ROOT) for pattern in folders for file in ROOT.glob(pattern)
-    )
+    """The Markdown pages that are part of the site, relative to the root: all guides, and what pages link to."""
+    found = [Path("README.md"), Path("CHANGELOG.md")]
+    found += sorted(file.relative_to(ROOT) for file in ROOT.glob("jobs/guides/*.md"))
+    for page in found:  # which grows meanwhile
+        text = FENCE.sub("", (ROOT / page).read_text(encoding="utf-8"))
+        for _, target, _ in LINK.findall(text):
+            file = (ROOT / page.parent / target).resolve()
+            if file.suffix == ".md" and file.is_file() and file.is_relative_to(ROOT):
+                found += [file.relative_to(ROOT)] if file.relative_to(ROOT) not in found else []
+    return found
 
 
 def copy_page(page: Path, source: Path) -> None:
@@ -74,23 +79,26 @@ def copy_page(page: Path, source: Path) -> None:
         text = text.replace("\0", block, 1)
     file = source / ("index.md" if page == Path("README.md") else page)
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text + (side_bar(source) if page == Path("README.md") else ""), encoding="utf-8")
+    file.write_text(text + (side_bar() if page == Path("README.md") else ""), encoding="utf-8")
 
 
-def side_bar(source: Path) -> str:
+def side_bar() -> str:
     """The table of contents of all pages, which is shown at the side only."""
     lines = []
     named = {page for section in SECTIONS.values() for page in section}
-    for caption, section in SECTIONS.items():
-        lines += ["", "```{toctree}", ":hidden:", f":caption: {caption}", ""]
-        for page in section:
-            if "*" in page:
-                others = {file.relative_to(ROOT).with_suffix("").as_posix() for file in ROOT.glob(f"{page}.md")}
-                lines += sorted(others - named)
-            else:
-                lines.append(page)
-        lines.append("```")
+    others = sorted({page.with_suffix("").as_posix() for page in pages()[1:]} - named)
+    for caption, section in {**SECTIONS, "More": ["*"]}.items():
+        shown = [page for pattern in section for page in ([pattern] if "*" not in pattern else _taken(others, pattern))]
+        lines += ["", "```{toctree}", ":hidden:", f":caption: {caption}", "", *shown, "```"] if shown else []
     return "\n".join(lines) + "\n"
+
+
+def _taken(pages: list[str], pattern: str) -> list[str]:
+    """The pages that match a pattern, which are taken off the list."""
+    matching = fnmatch.filter(pages, pattern)
+    for page in matching:
+        pages.remove(page)
+    return matching
 
 
 def write_source(source: Path) -> None:
