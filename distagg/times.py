@@ -104,7 +104,7 @@ def span_of(text: str, option: str) -> int:
     """
     match = _SPAN.fullmatch(text.strip())
     span = float(match["count"]) * SPANS[match["unit"]] if match else 0.0
-    if not 1 <= round(min(span, LONGEST_SPAN + 1.0)) <= LONGEST_SPAN:
+    if not 0.5 < span <= LONGEST_SPAN:
         raise UsageError(f"{option}: found '{text}', expected a span of time above 0 such as 90d (units s, h, d, w)")
     return round(span)
 
