@@ -8,6 +8,10 @@ Three rounds of independent tasks, with nothing but names and counts in the driv
    once more. Files that name their queries in the same order need no task here;
 3. merge: each task merges the runs of some queries into one file of the dataset (``dataset.build.merging``).
 
+Why runs on disk and not Dask's P2P shuffle: grouping 10 million rows by query took the shuffle 12.4 processor seconds
+and 1.8 GB in a worker, without numbering items and sorting lists; these rounds do everything in 6.6 s and 0.3 GB, and
+what is on disk outlives any worker (``jobs/bench/import_cluster.py --p2p``).
+
 The blocks are those of an import in one process, and so are the bytes. All that matters is in the staging folder, so a
 lost worker costs the tasks that it was running, and a driver that was killed continues where it stopped.
 """
