@@ -81,16 +81,25 @@ class Kept:
         return json.loads(body)["value"]
 
 
+def read_json(file: Path) -> Any:
+    """What a step wrote; an InputError if the file is damaged. The next run notices that too, and makes it again."""
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        found, expected = f"a damaged file ({error})", "what a step of this run wrote"
+        raise InputError(str(file), found=found, expected=expected, remedy="'distagg resume' makes it again") from error
+
+
 MEASURE = ("evaluate", "compare", "tune")  # kinds of steps that report metrics
 
 
 def measured(output: Path, step: Step) -> dict[str, Any]:
     """What a step reports: ``means``, ``protocol`` and more; that of a tune step stands in its model's manifest."""
     if step.do == "tune":
-        tuned = json.loads(manifest_file(output).read_text(encoding="utf-8"))["about"]["tuned"]
+        tuned = read_json(manifest_file(output))["about"]["tuned"]
         means = {row["rule"]: {name: row[name] for name in tuned["metrics"]} for row in tuned["table"]}
         return {**tuned, "means": means}  # in the order of the table: a manifest has its keys sorted
-    found: dict[str, Any] = json.loads(output.read_text(encoding="utf-8"))
+    found: dict[str, Any] = read_json(output)
     return found
 
 
@@ -141,7 +150,7 @@ class RunFolder:
 
     def notes(self, step: Step) -> list[str]:
         file = self.notes_file(step)
-        return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else []
+        return read_json(file) if file.is_file() else []
 
     def keep_notes(self, step: Step, notes: list[str]) -> None:
         """Store the models' notes before the output is published, so that a resumed run can repeat them."""

@@ -11,6 +11,7 @@ of ``latest``. It is renamed first, so that nobody sees half a run. Unfinished r
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
@@ -253,7 +254,8 @@ def _done_before(folder: RunFolder, step: Step) -> bool:
 def _finish(
     job: Job, folder: RunFolder, key: dict[str, Any], before: Before | None, say: Callable[[str], None]
 ) -> None:
-    folder.write("metrics.json", metrics_of(job, folder))
+    metrics = metrics_of(job, folder)
+    folder.write("metrics.json", metrics)
     if before is not None:
         changes = changes_since(before.folder, folder, job)
         folder.write("changes.json", changes)
@@ -265,7 +267,8 @@ def _finish(
     if lost:
         raise InfrastructureError(f"the record of step {lost[0]} was lost during the run; run again to resume")
     files = [file for known in records.values() if known is not None for file in known["output"]]
-    files.append(entry_of(folder.path / "metrics.json", folder.path))
+    written = hashlib.sha256(as_json(metrics)).hexdigest()  # of what was written, not of what the disk has now
+    files.append(entry_of(folder.path / "metrics.json", folder.path, written))
     notes = {step.name: folder.notes(step) for step in job.steps if folder.notes(step)}
     body = {"format": RUN_FORMAT, "schema": SCHEMA_VERSION, "name": job.name, "key": short(key), "notes": notes}
     folder.write(MANIFEST, {**body, "files": files})

@@ -17,6 +17,7 @@ Paths are relative to where the command is run, and absolute from then on.
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import tomllib
@@ -27,12 +28,12 @@ from typing import Any
 
 from distagg.dataset.dataset import Dataset
 from distagg.engine.importing import is_pattern, source_files
-from distagg.errors import DistaggError, UsageError, unknown
+from distagg.errors import DistaggError, UsageError, cut, unknown
 from distagg.metrics import parse_metric
 from distagg.models import MODELS, is_model
 from distagg.pipeline.fields import CHECKPOINTS, MAKES, PLACE, STEPS, TOP
 from distagg.pipeline.options import REQUIRED, Field, with_shortcuts
-from distagg.storage.paths import Store, is_url, place
+from distagg.storage.paths import Place, Store, is_url, place
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
@@ -274,11 +275,22 @@ def _path(text: str) -> str:
             raise UsageError(f"found {where}, a URL with a query, which a run would store; expected one without")
         return text
     path = Path(text).expanduser()
-    if not path.exists():
+    if not _exists(path):
         raise UsageError(
-            f"found '{text}', but there is no such file; paths are relative to the folder where the command runs"
+            f"found '{cut(text, 200)}', but there is no such file; paths are relative to the folder where the command "
+            "runs"
         )
     return str(path.absolute())
+
+
+def _exists(path: Place) -> bool:
+    """Whether there is something; nothing has a name that is too long."""
+    try:
+        return path.exists()
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            return False
+        raise
 
 
 def _metric(text: str) -> str:
@@ -314,7 +326,7 @@ def _reference(kind: str, text: str, before: Sequence[Step], names: Sequence[str
         raise UsageError(f"step '{text}' does not come before this one; move it up")
     if kind == "ranker" and is_model(text):
         return text
-    if not (place(text) if is_url(text) else Path(text).expanduser()).exists():
+    if not _exists(place(text) if is_url(text) else Path(text).expanduser()):
         makers = [step.name for step in before if MAKES.get(step.do) == wanted]
         known = [*makers, *(MODELS if kind == "ranker" else ())]
         raise unknown(f"step or path (expected a {wanted})", text, known)

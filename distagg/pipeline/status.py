@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ from distagg.engine.read_rankings import read_rankings
 from distagg.engine.saved import load_model
 from distagg.engine.tracking import learning_curve
 from distagg.errors import InputError
-from distagg.pipeline.folder import MEASURE, RunFolder, means_of, measured
+from distagg.pipeline.folder import MEASURE, RunFolder, means_of, measured, read_json
 from distagg.pipeline.spec import Job, Step, make_job
 from distagg.reports import compare_report, write_report
 from distagg.reports.run_page import run_report
@@ -162,7 +161,7 @@ def _top(step: Step, folder: RunFolder) -> list[dict[str, Any]]:
     """The first items of the first queries; reads only the first part of Parquet rankings."""
     output = folder.output(step)
     if output.is_dir():
-        parts = json.loads(manifest_file(output).read_text(encoding="utf-8"))["files"]
+        parts = read_json(manifest_file(output))["files"]
         if not parts:
             return []
         batch = next(open_parquet(output / parts[0]["path"]).iter_batches(READ_ROWS), None)

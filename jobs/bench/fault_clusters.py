@@ -126,7 +126,6 @@ def struck(
     run: Path,
     address: str,
     strike: Callable[[], None],
-    *,
     mend: Callable[[], None] | None = None,
 ) -> int | None:
     """The exit code of a driver that is held still in the middle of its run for ``strike``; None if that was late."""
