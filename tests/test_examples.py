@@ -36,7 +36,9 @@ def test_an_example_is_written_with_its_guide_and_its_first_command_works(
 
 
 def test_every_guide_that_needs_files_has_an_example() -> None:
-    guides = {file.stem for file in GUIDES.glob("*.md") if "distagg example " in file.read_text(encoding="utf-8")}
+    guides = {
+        file.stem for file in GUIDES.glob("*.md") if f"distagg example {file.stem} " in file.read_text(encoding="utf-8")
+    }
     assert guides == set(EXAMPLES)
 
 

@@ -27,15 +27,15 @@ JOB = {param.name for param in (*EVERYWHERE, *CLUSTER)} | {"output", "outputs"} 
 FILES = {"sources", "kind", "qrels", "columns"}  # of commands that read files; a job imports them
 EXPANSION = {"expand_experts", "expand_items"}  # the step expand does it
 ELSEWHERE = {  # options of a command that its step does not need, by command
-    "import": JOB | {"sources", "kind"},  # the fields files and source
+    "import": JOB | {"sources", "kind", "append"},  # the fields files and source; a step writes a dataset of its own
     "expand": JOB,
     "fit": JOB | FILES | EXPANSION,
     "tune": JOB | FILES | EXPANSION,
-    "rank": JOB | FILES | EXPANSION | {"report", "experts"},  # report.html of the run; _experts.parquet of the rankings
+    "rank": JOB | FILES | EXPANSION | {"report", "experts", "safe_csv"},  # the run's report, _experts.parquet
     # a step evaluates one ranking on a dataset: nothing to test against, no judged query that a run could lack
     "evaluate": JOB | EXPANSION | {"words", "qrels", "baseline", "missing"},
     "compare": JOB | FILES | EXPANSION | {"report"},
-    "board": JOB | FILES | {"matrix"},  # it is always written
+    "board": JOB | FILES | {"matrix", "safe_csv"},  # it is always written
 }
 ONLY_STEPS = {  # fields that their command does not need, by step
     "import": {"source", "files"},
