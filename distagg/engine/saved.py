@@ -216,6 +216,10 @@ def load_model(where: str | Place) -> Fitted:
     if absent:
         raise _damaged(path / MANIFEST, f"no {absent[0]}", "the files of a model")
     table = read_whole(path / "params.parquet", hashes["params.parquet"], remedy=FIT_AGAIN)
+    try:
+        table.validate(full=True)  # text is UTF-8
+    except pa.ArrowInvalid as error:
+        raise _damaged(path / "params.parquet", str(error), "names in UTF-8") from error
     if not table.schema.equals(PARAMS):
         raise _damaged(path / "params.parquet", f"columns {_columns(table)}", f"{_columns(PARAMS.empty_table())}")
     rows = table.to_pylist()

@@ -215,7 +215,9 @@ def json_object(file: Place, raw: bytes, line: int) -> dict[str, object]:
     except (ValueError, RecursionError) as error:  # also bytes that are not UTF-8, and brackets nested too deep
         raise InputError(str(file), line=line, found=f"broken JSON ({error})", expected="one JSON object") from None
     if not isinstance(row, dict):
-        raise InputError(str(file), line=line, found=f"'{raw.decode().strip()[:40]}'", expected="one JSON object")
+        raise InputError(
+            str(file), line=line, found=f"'{raw.decode(errors='replace').strip()[:40]}'", expected="one JSON object"
+        )
     return row
 
 

@@ -281,6 +281,7 @@ class LongTable:
         if not rows:
             return None
         try:
+            block.isascii() or block.decode()  # Arrow looks only at what it reads
             table = pa.json.read_json(
                 io.BytesIO(block),
                 read_options=pa.json.ReadOptions(use_threads=False, block_size=len(block) + 1),
