@@ -212,6 +212,8 @@ def json_object(file: Place, raw: bytes, line: int) -> dict[str, object]:
     """The object of a line; an InputError if it is anything else."""
     try:
         row = json.loads(raw)
+    except UnicodeDecodeError:
+        raise InputError(str(file), line=line, found="bytes that are not UTF-8", expected="UTF-8 text") from None
     except (ValueError, RecursionError) as error:  # also bytes that are not UTF-8, and brackets nested too deep
         raise InputError(str(file), line=line, found=f"broken JSON ({error})", expected="one JSON object") from None
     if not isinstance(row, dict):
