@@ -92,13 +92,12 @@ def known_footer(file: Place, expected: str) -> Footer:
 
 def footer_of(metadata: Any) -> Footer:
     groups = [metadata.row_group(n) for n in range(metadata.num_row_groups)]
+    paths = [metadata.schema.column(n).path for n in range(metadata.num_columns)]
+    lists = {n: path.partition(".list.")[0] for n, path in enumerate(paths) if ".list." in path}
     values: dict[str, list[int]] = {}
     for group in groups:
-        for n in range(group.num_columns):
-            column = group.column(n)
-            name, dot, _ = column.path_in_schema.partition(".list.")
-            if dot:
-                values.setdefault(name, []).append(column.num_values)
+        for n, name in lists.items():  # of these alone: Arrow aborts on some damaged columns when asked about them
+            values.setdefault(name, []).append(group.column(n).num_values)
     counts = {name: np.array(counted) for name, counted in values.items()}
     return Footer(metadata, np.array([group.num_rows for group in groups], dtype=np.int64), counts)
 
