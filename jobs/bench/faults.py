@@ -246,14 +246,18 @@ class Matrix:
             self.count("driver SIGKILL at a commit step", job, run, happened=by == 9, code=code, clean=False)
 
     def stopped_at_random(self, job: str, number: signal.Signals, times: int) -> None:
-        """A signal to the driver at a random moment."""
-        for _ in range(times):
+        """A signal to the driver at a random moment; if the driver has ended before, another one starts."""
+        wanted, latest = times, self.seconds[job]
+        for _ in range(20 * times):
+            if not wanted:
+                break
             run = self.run_path()
             child = self.start(job, run)
-            time.sleep(self.draw.uniform(0.0, self.seconds[job]))
+            time.sleep(self.draw.uniform(0.0, latest))
             os.kill(child, number)
             code, by = ended(child)
             happened = by == number or code == 143
+            wanted, latest = (wanted - 1, latest) if happened else (wanted, latest / 2)
             self.kills += happened
             self.count(f"driver {number.name} at random", job, run, happened=happened, code=code, clean=code == 143)
 
