@@ -7,7 +7,7 @@ from distagg.cli.options import PLAIN_DATA, SAFE_CSV, Data, step_options, within
 from distagg.engine.leaderboard import as_json, board_model, boards, boards_by, refuse_empty
 from distagg.errors import UsageError
 from distagg.pipeline.boards import write_board, write_table
-from distagg.pipeline.options import with_shortcuts
+from distagg.pipeline.step_options import with_shortcuts
 from distagg.reports.board_page import board_text, periods_text
 from distagg.storage.atomic import refuse_existing
 from distagg.storage.paths import place

@@ -12,7 +12,7 @@ from distagg.cli.options import DATASET, PLAIN_DATA, REPORT, Data, step_options
 from distagg.dataset import Dataset
 from distagg.engine.progress import metered
 from distagg.errors import InputError, UsageError
-from distagg.pipeline.options import KINDS
+from distagg.pipeline.step_options import KINDS
 from distagg.reports.terminal import render_table
 from distagg.storage.atomic import refuse_existing
 from distagg.storage.paths import place

@@ -12,7 +12,7 @@ from click.shell_completion import CompletionItem
 
 from distagg.cli.commands import Argument, Gathered, flag, option, say
 from distagg.errors import UsageError
-from distagg.pipeline.options import OPTIONS, Field
+from distagg.pipeline.step_options import OPTIONS, Field
 
 if TYPE_CHECKING:
     from distagg.dataset import Dataset

@@ -39,7 +39,7 @@ from distagg.engine.saved import Fitted, expert_table, load_model, save_model
 from distagg.engine.tracking import tell_fit
 from distagg.errors import UsageError
 from distagg.models import Model, Params, is_model, model_named, reseeded
-from distagg.pipeline.options import with_shortcuts
+from distagg.pipeline.step_options import with_shortcuts
 from distagg.reports.terminal import coefficients_table, ranking_table, reliability_text, render_table
 from distagg.storage.atomic import refuse_existing, staged_file
 from distagg.storage.paths import Place, place

@@ -35,7 +35,7 @@ from distagg.errors import UsageError
 from distagg.metrics import paired_tests
 from distagg.models import is_model, model_named, reseeded
 from distagg.models.scorers.features import FeatureSettings
-from distagg.pipeline.options import with_shortcuts
+from distagg.pipeline.step_options import with_shortcuts
 from distagg.reports import write_report
 from distagg.reports.experts_page import experts_report, explanation_report, explanation_text, quality_text
 from distagg.reports.terminal import render_table

@@ -4,8 +4,8 @@ Three rounds of independent tasks, with nothing but names and counts in the driv
 
 1. read: each task parses a piece (small files, or a span of bytes of a large one) and writes its rows as sorted runs to
    the staging folder, with an index of names and counts (``dataset.build.pieces``);
-2. sort: the driver joins the names (``dataset.build.joint``); runs whose order differs from the joint order are sorted
-   once more. Files that name their queries in the same order need no task here;
+2. sort: the driver joins the names (``dataset.build.join_names``); runs whose order differs from the joint order are
+   sorted once more. Files that name their queries in the same order need no task here;
 3. merge: each task merges the runs of some queries into one file of the dataset (``dataset.build.merging``).
 
 Why runs on disk and not Dask's P2P shuffle: grouping 10 million rows by query took the shuffle 12.4 processor seconds
@@ -30,7 +30,7 @@ import pyarrow as pa
 from distagg.dataset.build import writer as files_of
 from distagg.dataset.build.block import BlockCounts
 from distagg.dataset.build.grouped import OneQuery
-from distagg.dataset.build.joint import Join, sequence_moves
+from distagg.dataset.build.join_names import Join, sequence_moves
 from distagg.dataset.build.merging import BuiltFile, FileWork, FoundClash, merge_file, sort_piece, write_names
 from distagg.dataset.build.pieces import INDEX_SUFFIX, PieceIndex, attempt, read_piece
 from distagg.dataset.build.positions import Clash, clash_error

@@ -17,7 +17,7 @@ from distagg.engine.importing import OWNERS
 from distagg.engine.leaderboard import board_model
 from distagg.errors import DistaggError, UsageError, unknown
 from distagg.models import Model, completion_named, is_model, model_named
-from distagg.pipeline.options import KINDS, OPTIONS, REQUIRED, Field, with_shortcuts
+from distagg.pipeline.step_options import KINDS, OPTIONS, REQUIRED, Field, with_shortcuts
 from distagg.storage.paths import is_found
 
 if TYPE_CHECKING:

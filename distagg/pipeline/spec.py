@@ -32,7 +32,7 @@ from distagg.errors import DistaggError, UsageError, cut, unknown
 from distagg.metrics import parse_metric
 from distagg.models import MODELS, is_model
 from distagg.pipeline.fields import CHECKPOINTS, MAKES, PLACE, STEPS, TOP
-from distagg.pipeline.options import REQUIRED, Field, with_shortcuts
+from distagg.pipeline.step_options import REQUIRED, Field, with_shortcuts
 from distagg.storage.paths import Place, Store, is_url, place
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

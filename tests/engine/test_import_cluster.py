@@ -70,7 +70,7 @@ class Deadly:
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files of two blocks, so that there are several to merge."""
-    for module in ("writer", "joint"):
+    for module in ("writer", "join_names"):
         monkeypatch.setattr(f"distagg.dataset.build.{module}.FILE_BLOCKS", 2)
 
 
@@ -107,12 +107,12 @@ def test_killed_workers_cost_time_only(
 DRIVER = """
 import os, signal, sys
 from pathlib import Path
-from distagg.dataset.build import joint, writer
+from distagg.dataset.build import join_names, writer
 from distagg.engine.import_parallel import import_in_pieces
 from distagg.engine.runner import InlineRunner
 from distagg.sources.trec import TrecSource
 
-joint.FILE_BLOCKS = writer.FILE_BLOCKS = 2
+join_names.FILE_BLOCKS = writer.FILE_BLOCKS = 2
 round_, count, target, *files = sys.argv[1:]
 
 class Killed(InlineRunner):

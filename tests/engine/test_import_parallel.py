@@ -194,7 +194,7 @@ CASES: dict[str, Callable[[Path], Made]] = {
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files of three blocks."""
     monkeypatch.setattr(writer_module, "FILE_BLOCKS", 3)
-    monkeypatch.setattr("distagg.dataset.build.joint.FILE_BLOCKS", 3)
+    monkeypatch.setattr("distagg.dataset.build.join_names.FILE_BLOCKS", 3)
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from distagg.arrow import as_arrow, as_numpy
 from distagg.dataset.build.block import BlockCounts, BlockTables
 from distagg.dataset.build.grouped import ExpertSet, OneQuery, QuerySet
-from distagg.dataset.build.joint import FileRange, JoinedPiece
+from distagg.dataset.build.join_names import FileRange, JoinedPiece
 from distagg.dataset.build.keyed import KeyedRows, gather
 from distagg.dataset.build.merge import SPILL_ROWS, Grouper, Spill, write_run
 from distagg.dataset.build.pieces import PieceIndex, Run, written_runs

@@ -17,10 +17,10 @@ from distagg.engine.compare import DEFAULT_METRICS
 from distagg.engine.export import PRODUCTS
 from distagg.errors import UsageError
 from distagg.examples import write_example
-from distagg.pipeline import options
+from distagg.pipeline import step_options as options
 from distagg.pipeline.fields import STEPS
-from distagg.pipeline.options import OPTIONS
 from distagg.pipeline.spec import make_job
+from distagg.pipeline.step_options import OPTIONS
 from distagg.sources import SOURCES
 
 JOB = {param.name for param in (*EVERYWHERE, *CLUSTER)} | {"output", "outputs"}  # seed, place and the run directory
