@@ -29,7 +29,6 @@ from distagg.cli.options import (
     within,
 )
 from distagg.dataset import Dataset
-from distagg.dataset.rankings import SUFFIXES, Format, as_csv, as_parquet, as_trec
 from distagg.engine.fitting.fit import Goal, fit, most_steps, tell_pool
 from distagg.engine.progress import metered
 from distagg.engine.rank import rank_by_chunks, rank_to
@@ -40,6 +39,7 @@ from distagg.engine.tracking import tell_fit
 from distagg.errors import UsageError
 from distagg.models import Model, Params, is_model, model_named, reseeded
 from distagg.pipeline.step_options import with_shortcuts
+from distagg.rankings.files import SUFFIXES, Format, as_csv, as_parquet, as_trec
 from distagg.reports.terminal import coefficients_table, ranking_table, reliability_text, render_table
 from distagg.storage.atomic import refuse_existing, staged_file
 from distagg.storage.paths import Place, place

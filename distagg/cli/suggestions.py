@@ -6,7 +6,7 @@ import sys
 
 from distagg.cli.commands import Call, command, option, say
 from distagg.cli.options import PLAIN_DATA, SAFE_CSV, Data
-from distagg.dataset.rankings import as_csv
+from distagg.rankings.files import as_csv
 from distagg.reports.terminal import render_table
 from distagg.storage.atomic import staged_file
 from distagg.storage.paths import place

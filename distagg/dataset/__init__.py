@@ -2,7 +2,8 @@
 
 from distagg.dataset.build.writer import write_dataset
 from distagg.dataset.chunk import Chunk
-from distagg.dataset.dataset import ChunkRef, Dataset
+from distagg.dataset.chunk_ref import ChunkRef
+from distagg.dataset.dataset import Dataset
 from distagg.dataset.expand import expanded
 from distagg.dataset.manifest import Manifest
 

@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from distagg.arrow import as_numpy, one_array
 from distagg.dataset.chunk import Chunk
-from distagg.dataset.verified import AGAIN, list_lengths
 from distagg.errors import InputError
+from distagg.storage.verified import AGAIN, list_lengths
 from distagg.types import (
     LISTS_TABLE,
     PAIR_ORDER,

@@ -9,179 +9,31 @@ import functools
 import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from distagg.arrow import as_numpy, as_words
-from distagg.covariates import DesignColumn, design, terms_of
-from distagg.dataset.check import check_chunk, check_tables
-from distagg.dataset.chunk import Chunk, chunk_from_tables
+from distagg.covariates import design, terms_of
+from distagg.dataset.chunk import Chunk
+from distagg.dataset.chunk_ref import EVERYTHING, ChunkRef, Elsewhere, Selection, table_file
 from distagg.dataset.manifest import (
     EXPERTS_FILE,
     ITEMS_FILE,
     Block,
-    Kind,
     Manifest,
-    Partition,
     load_manifest,
     manifest_in,
 )
-from distagg.dataset.select import audience, drawn
-from distagg.dataset.verified import AGAIN, read_groups, read_whole
+from distagg.dataset.select import audience
 from distagg.errors import InputError, UsageError, unknown
 from distagg.storage.paths import Place, Store, absolute, place
+from distagg.storage.verified import AGAIN, read_whole
 from distagg.times import span_of, time_of, time_text
-from distagg.types import PAIR_ORDER, PAIR_TIME, PAIRS_TABLE
 
 if TYPE_CHECKING:
     from distagg.dataset.expand import Piece
 
 CHUNK_ENTRIES = 1 << 20  # about 12 MB of ranks; tens of milliseconds of work for a linear model
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """A selection of a dataset.
-
-    Queries are selected by source parts, or by residues of their position. Experts are selected by a condition, drawn
-    from the selected ones with replacement (by seed and number of the draw), or excluded. Lists are cut to a depth.
-    Pairs are selected by their time, and weighted by their age; their covariates are loaded by name.
-    """
-
-    parts: frozenset[str] | None = None
-    modulus: int = 0
-    residues: frozenset[int] = frozenset()
-    without: frozenset[int] = frozenset()  # experts, by position
-    audience: str = ""
-    draw: tuple[int, int] | None = None
-    depth: int = 0  # entries of each list; 0: all
-    since: int | None = None  # the first time of pairs, in microseconds since 1970
-    until: int | None = None  # pairs are before this time
-    half_life: int = 0  # the age at which a pair has half its weight, in microseconds; 0: weights do not change
-    now: int = 0  # the time from which age is counted
-    covariates: tuple[DesignColumn, ...] | None = None  # columns of pairs to load; None: those that are stored
-
-    def mask(self, parts: pa.StringArray, first_query: int) -> np.ndarray:
-        keep = np.ones(len(parts), dtype=bool)
-        if self.parts is not None:
-            keep &= as_numpy(pc.is_in(parts, value_set=as_words(sorted(self.parts))))
-        if self.modulus:
-            position = np.arange(first_query, first_query + len(parts))
-            keep &= np.isin(position % self.modulus, sorted(self.residues))
-        return keep
-
-    def pairs(self, chunk: Chunk) -> Chunk:
-        """The chunk with the selected pairs and covariates, and the weights that pairs have by their age."""
-        if self.covariates is not None:
-            chunk = chunk.with_covariates(self.covariates)
-        if self.since is not None:
-            chunk = chunk.keep_pairs(chunk.pair_time >= self.since)
-        if self.until is not None:
-            chunk = chunk.keep_pairs(chunk.pair_time < self.until)
-        if self.half_life:
-            age = np.maximum(self.now - chunk.pair_time, 0)
-            chunk = replace(chunk, pair_weight=chunk.pair_weight * np.exp2(-(age / self.half_life)))
-        return chunk
-
-
-EVERYTHING = Selection()
-
-
-class Elsewhere(Protocol):
-    """A chunk that is held by another process."""
-
-    def load(self) -> Chunk:
-        """Bring the chunk into this process."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class ChunkRef:
-    """A chunk reference: how any process can load one chunk. ``held`` is a chunk in memory, here or elsewhere."""
-
-    path: str
-    kind: Kind
-    partition: Partition
-    blocks: tuple[Block, ...]
-    n_experts: int
-    scores: bool
-    where: Selection = EVERYTHING
-    held: Chunk | Elsewhere | None = None
-    pieces: tuple[Piece, ...] = ()  # of a view (``expanded``): how to make each block
-    footers: tuple[tuple[str, str], ...] = ()  # hashes of the footers of the blocks' files, by name
-
-    @property
-    def entries(self) -> int:
-        return sum(block.entries for block in self.blocks)
-
-    def load(self, *, ids: bool = True) -> Chunk:
-        """The chunk; without ``ids`` the item ids stay on disk."""
-        if self.held is None:
-            chunk = self._read(ids)
-        else:
-            chunk = self.held if isinstance(self.held, Chunk) else self.held.load()
-        if self.where == EVERYTHING:
-            return chunk
-        chunk = chunk.select(self.where.mask(chunk.parts, self.blocks[0].first_query)).without(self.where.without)
-        if self.where.draw is not None:
-            chunk = chunk.repeat_experts(drawn(self.path, self.where.audience, self.n_experts, *self.where.draw))
-        elif self.where.audience:
-            chunk = chunk.repeat_experts(audience(self.path, self.where.audience))
-        return self.where.pairs(chunk).shallow(self.where.depth)
-
-    def _read(self, ids: bool) -> Chunk:
-        if self.pieces:
-            from distagg.dataset.expand import read_pieces
-
-            return read_pieces(self, ids)
-        query_columns = ["query", "part", "label", "missed"] + (["item"] if ids else [])
-        columns: list[str] | None = ["query", "expert", "item", "rank"] + (["score"] if self.scores else [])
-        if self.kind == "pairs":
-            wanted = self.where.covariates
-            if wanted is None:
-                columns = None
-            else:
-                stored = dict.fromkeys(name for column in wanted for name in column.columns)
-                columns = [*PAIRS_TABLE.names, PAIR_TIME.name, PAIR_ORDER.name, *stored]
-        if self.partition == "expert":  # every block has lists of the same query
-            queries = self._groups(table_file("queries", 0), [0], query_columns)
-        else:
-            queries = self._rows("queries", query_columns)
-        rows = self._rows(self.kind, columns)
-        return self._checked(queries, rows)
-
-    def _checked(self, queries: pa.Table, rows: pa.Table) -> Chunk:
-        """The chunk of two tables; an InputError if kernels could not rely on its numbers."""
-        where = str(place(self.path) / table_file(self.kind, self.blocks[0].file))
-        check_tables(queries, rows, self.kind, where)
-        chunk = chunk_from_tables(
-            queries,
-            rows if self.kind == "lists" else None,
-            rows if self.kind == "pairs" else None,
-            n_experts=self.n_experts,
-            first_query=self.blocks[0].first_query,
-        )
-        check_chunk(chunk, rows["query"], where)
-        return chunk
-
-    def _rows(self, table: str, columns: list[str] | None) -> pa.Table:
-        """The blocks' row groups of one of the tables, in order."""
-        pieces = []
-        for file in dict.fromkeys(block.file for block in self.blocks):
-            groups = [block.group for block in self.blocks if block.file == file]
-            pieces.append(self._groups(table_file(table, file), groups, columns))
-        return pa.concat_tables(pieces)
-
-    def _groups(self, name: str, groups: list[int], columns: list[str] | None) -> pa.Table:
-        return read_groups(place(self.path) / name, groups, columns, dict(self.footers).get(name, ""))
-
-
-def table_file(table: str, number: int) -> str:
-    """The name of a file of one of the tables: queries, lists or pairs."""
-    return f"{table}-{number:05d}.parquet"
 
 
 def _sizes(directory: Place, names: list[str]) -> dict[str, int | None]:

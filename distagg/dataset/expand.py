@@ -40,11 +40,13 @@ from distagg.dataset.build.writer import (
     make_manifest,
 )
 from distagg.dataset.chunk import Chunk, chunk_from_tables, spans
-from distagg.dataset.dataset import EVERYTHING, ChunkRef, Dataset
-from distagg.dataset.manifest import ITEMS_FILE, MANIFEST, Block, Manifest, Partition
+from distagg.dataset.chunk_ref import EVERYTHING, ChunkRef
+from distagg.dataset.dataset import Dataset
+from distagg.dataset.manifest import ITEMS_FILE, Block, Manifest, Partition
 from distagg.errors import InfrastructureError, UsageError
 from distagg.storage.atomic import staged_directory
 from distagg.storage.paths import Place, place
+from distagg.storage.sealed import MANIFEST
 from distagg.types import INDEX, QUERIES_TABLE, Bools
 
 READ_ENTRIES = 1 << 17

@@ -6,25 +6,19 @@ A block is one row group of each table, the smallest unit to read. The commit ma
 
 from __future__ import annotations
 
-import json
-import re
 from dataclasses import asdict, dataclass, fields
-from pathlib import PurePosixPath
 from typing import Any, Literal, TypeVar, get_args
 
 from distagg.covariates import Covariate
 from distagg.errors import InputError
 from distagg.storage.atomic import ATTEMPT, MARKER
 from distagg.storage.paths import P, Place, Store
-from distagg.storage.sealed import check_seal, sealed
+from distagg.storage.sealed import MANIFEST, committed, manifest_file, read_manifest_json, sealed
 from distagg.types import SCHEMA_VERSION
 
-MANIFEST = "manifest.json"
-HIDDEN_MANIFEST = "_manifest.json"  # of rankings: readers of Parquet directories skip it
 FORMAT, DATASET = "distagg-dataset", "a dataset made by 'distagg import'"
 ITEMS_FILE, EXPERTS_FILE = "items.parquet", "experts.parquet"
 VERIFIED = "_verified.json"  # when 'distagg verify' found everything whole
-FILE_LISTS = ("files", "fits", "tables")  # lists of files in manifests
 
 Partition = Literal["query", "expert"]
 Kind = Literal["lists", "pairs"]
@@ -157,65 +151,6 @@ def _count(value: Any, name: str) -> int:
     return value
 
 
-def read_committed_json(directory: P, fmt: str, what: str, version: int = SCHEMA_VERSION) -> tuple[P, dict[str, Any]]:
-    """The folder of a committed directory's files, and its manifest."""
-    directory = committed(directory, what)
-    return directory, read_manifest_json(directory, fmt, what, version)
-
-
-def read_manifest_json(directory: Place, fmt: str, what: str, version: int = SCHEMA_VERSION) -> dict[str, Any]:
-    """The manifest beside some files, with format, version and checksum checked."""
-    file = manifest_file(directory)
-    try:
-        body = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(str(file), found=f"an unreadable manifest ({error})", expected="JSON") from error
-    if not isinstance(body, dict) or body.get("format") != fmt:
-        actual = body.get("format") if isinstance(body, dict) else type(body).__name__
-        raise InputError(str(file), found=f"format {actual!r}", expected=f"'{fmt}', {what}")
-    if type(body.get("schema")) is not int or body["schema"] > version:
-        raise InputError(
-            str(file),
-            found=f"schema version {body.get('schema')}",
-            expected=f"at most {version}",
-            remedy="a newer distagg wrote it; upgrade this one",
-        )
-    body = check_seal(body, file)
-    for entry in listed(body, file):
-        if not _is_inside(entry["path"]) or not re.fullmatch("[0-9a-f]{64}", entry["sha256"]):
-            raise InputError(str(file), found=f"the file {entry['path']!r}", expected="a file of this directory")
-    return body
-
-
-def listed(body: dict[str, Any], file: Place) -> list[dict[str, Any]]:
-    """The files that a manifest names, each with path, bytes and SHA-256."""
-    lists = [body[key] for key in FILE_LISTS if key in body]
-    entries = [entry for entries in lists if isinstance(entries, list) for entry in entries]
-    if (
-        "files" not in body
-        or not all(isinstance(entries, list) for entries in lists)
-        or not all(
-            isinstance(entry, dict)
-            and [type(entry.get(name)) for name in ("path", "bytes", "sha256")] == [str, int, str]
-            for entry in entries
-        )
-    ):
-        raise InputError(str(file), found="no list of files", expected="path, bytes and sha256 of each file")
-    return entries
-
-
-def _is_inside(path: str) -> bool:
-    """Whether a path in a manifest stays in the manifest's directory."""
-    parts = PurePosixPath(path).parts
-    return bool(parts) and not path.startswith("/") and ".." not in parts
-
-
-def manifest_file(directory: P) -> P:
-    """The path of a committed directory's manifest."""
-    hidden = directory / HIDDEN_MANIFEST
-    return hidden if hidden.is_file() else directory / MANIFEST  # type: ignore[return-value]
-
-
 def is_dataset(where: Place) -> bool:
     """Whether this is the directory of a dataset, complete or not, rather than of source files."""
     if not where.is_dir():
@@ -224,24 +159,3 @@ def is_dataset(where: Place) -> bool:
         return True
     marker = where / MARKER  # it is empty, or names an attempt; other tools leave an empty one beside Parquet files
     return manifest_file(where).is_file() or (marker.is_file() and bool(marker.read_bytes()))
-
-
-def committed(directory: P, what: str) -> P:
-    """The folder of a committed directory's files: the directory itself, or the attempt named by its marker."""
-    if not directory.is_dir():
-        found = "a file" if directory.exists() else "nothing there"
-        raise InputError(str(directory), found=found, expected=what)
-    marker: Place = directory / MARKER
-    if not marker.is_file():
-        raise InputError(
-            str(directory),
-            found=f"no {MARKER} marker",
-            expected=what,
-            remedy="it was never completed; delete it and run again",
-        )
-    attempt = marker.read_text(encoding="utf-8", errors="replace").strip()
-    if not attempt:
-        return directory
-    if not ATTEMPT.fullmatch(attempt):
-        raise InputError(str(marker), found=repr(attempt[:40]), expected="nothing, or the name of an attempt")
-    return directory / attempt  # type: ignore[return-value]

@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from distagg.dataset.manifest import EXPERTS_FILE, manifest_in
-from distagg.dataset.verified import read_whole
 from distagg.errors import UsageError, unknown
 from distagg.storage.paths import place
+from distagg.storage.verified import read_whole
 from distagg.types import Offsets
 
 _TOKEN = re.compile(

@@ -27,7 +27,7 @@ from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from distagg.dataset.dataset import ChunkRef
+from distagg.dataset.chunk_ref import ChunkRef
 from distagg.engine.identity import fingerprint, identity, other_code
 from distagg.engine.runner import NotedResult, Round, Work, reduce_span
 

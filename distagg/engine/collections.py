@@ -25,7 +25,8 @@ from distagg.dataset.build.block import BlockCounts
 from distagg.dataset.build.regroup import QueryRegroup, no_progress
 from distagg.dataset.build.writer import BLOCK_ENTRIES, TableLayout, layout_of, make_manifest
 from distagg.dataset.chunk import Chunk
-from distagg.dataset.dataset import ChunkRef, Dataset
+from distagg.dataset.chunk_ref import ChunkRef
+from distagg.dataset.dataset import Dataset
 from distagg.dataset.frames import ALL, TableSource, blocks_in_memory, chunk_to_arrow
 from distagg.dataset.interchange import as_pandas, is_dask
 from distagg.dataset.manifest import Block, Kind

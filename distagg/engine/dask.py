@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from distagg.dataset.chunk import Chunk
-from distagg.dataset.dataset import ChunkRef
+from distagg.dataset.chunk_ref import ChunkRef
 from distagg.engine.broadcast import Broadcast, Part, Span, share_out
 from distagg.engine.identity import OtherCode, fingerprint, on_same_code, other_code, refuse_other_code, refuse_unseen
 from distagg.engine.progress import Progress, silent

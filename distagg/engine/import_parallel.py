@@ -36,7 +36,7 @@ from distagg.dataset.build.pieces import INDEX_SUFFIX, PieceIndex, attempt, read
 from distagg.dataset.build.positions import Clash, clash_error
 from distagg.dataset.build.regroup import MEMORY_BYTES
 from distagg.dataset.build.writer import BLOCK_ENTRIES, DatasetWriter, TableLayout, make_manifest
-from distagg.dataset.manifest import MANIFEST, Manifest
+from distagg.dataset.manifest import Manifest
 from distagg.engine.progress import Progress, silent
 from distagg.engine.runner import Runner
 from distagg.errors import InfrastructureError, InputError, UsageError
@@ -44,6 +44,7 @@ from distagg.sources.source import Source
 from distagg.sources.spans import IndivisibleError
 from distagg.storage.atomic import refuse_existing, staged_directory, write_whole
 from distagg.storage.paths import Place, Store, place, stamp_of
+from distagg.storage.sealed import MANIFEST
 from distagg.storage.staging import claim, link_or_copy, remove
 from distagg.threads import one_thread
 

@@ -43,7 +43,7 @@ from distagg.models.pairwise.standings import (
     standings,
 )
 from distagg.models.rounds import Gathered
-from distagg.ordering import order_items
+from distagg.rankings.ordering import order_items
 from distagg.times import SECOND, time_text
 from distagg.types import INDEX
 

@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from distagg.arrow import as_arrow, as_lists, as_words, dtype_of, no_rows
 from distagg.dataset.chunk import Chunk
-from distagg.dataset.dataset import CHUNK_ENTRIES, ChunkRef, Dataset
+from distagg.dataset.chunk_ref import ChunkRef
+from distagg.dataset.dataset import CHUNK_ENTRIES, Dataset
 from distagg.dataset.interchange import as_pandas, as_polars
-from distagg.dataset.rankings import Format, RankedPart, publish_directory, publish_file, write_part
 from distagg.engine.fitting.fit import Through, cut, gather, tell_pool
 from distagg.engine.memory import check_memory
 from distagg.engine.progress import Progress, silent
@@ -29,7 +29,8 @@ from distagg.errors import InputError, UsageError
 from distagg.models import Model, Params
 from distagg.models.base import Known, solve_known
 from distagg.models.outcome import STATUS, Outcome
-from distagg.ordering import order_items
+from distagg.rankings.files import Format, RankedPart, publish_directory, publish_file, write_part
+from distagg.rankings.ordering import order_items
 from distagg.storage.atomic import refuse_existing, staged_directory, staged_file
 from distagg.storage.paths import Place, place
 from distagg.types import RANKINGS_TABLE

@@ -21,18 +21,19 @@ from typing import Any
 
 import numpy as np
 
-from distagg.dataset.dataset import ChunkRef, Dataset
+from distagg.dataset.chunk_ref import ChunkRef
+from distagg.dataset.dataset import Dataset
 from distagg.dataset.manifest import Block
-from distagg.dataset.rankings import FITS, Format, RankedPart, Written
-from distagg.dataset.verified import read_groups
 from distagg.engine.runner import Runner
 from distagg.errors import InputError
 from distagg.models import Model, Params, draws
+from distagg.rankings.files import FITS, Format, RankedPart, Written
 from distagg.storage.atomic import digest, write_whole
 from distagg.storage.parquet import open_parquet
 from distagg.storage.paths import Place, place
 from distagg.storage.sealed import read_sealed, sealed
 from distagg.storage.staging import link
+from distagg.storage.verified import read_groups
 
 NotedPart = tuple[RankedPart, list[str]]  # a part, and the model's notes on it (not converged)
 SHOWN = 4

@@ -20,7 +20,7 @@ from distagg.models.base import Known, score_known
 from distagg.models.lists import BINARY
 from distagg.models.pairs import list_sums
 from distagg.models.rounds import Statistics
-from distagg.ordering import order_items
+from distagg.rankings.ordering import order_items
 from distagg.types import Floats
 
 log = logging.getLogger("distagg")

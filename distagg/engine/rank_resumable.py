@@ -18,7 +18,6 @@ import pyarrow as pa
 
 from distagg.dataset.chunk import Chunk
 from distagg.dataset.dataset import CHUNK_ENTRIES, Dataset
-from distagg.dataset.rankings import FITS, Format, RankedPart, Written, publish_directory, publish_file
 from distagg.engine.fitting.checkpoint import no_events
 from distagg.engine.fitting.fit import Through
 from distagg.engine.progress import Progress, silent
@@ -30,6 +29,7 @@ from distagg.engine.saved import expert_table
 from distagg.errors import InputError
 from distagg.models import Model, Params
 from distagg.models.base import collecting, not_converged
+from distagg.rankings.files import FITS, Format, RankedPart, Written, publish_directory, publish_file
 from distagg.storage.atomic import digest, staged_directory, staged_file, sync, write_whole
 from distagg.storage.paths import Place, Store, place
 from distagg.storage.sealed import read_sealed, sealed

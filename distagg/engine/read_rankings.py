@@ -14,14 +14,15 @@ import pyarrow as pa
 
 from distagg.columns import RANKING_NAMES, known_columns
 from distagg.dataset.dataset import Dataset
-from distagg.dataset.manifest import is_dataset, read_committed_json
-from distagg.dataset.rankings import RANKINGS_FORMAT, read_ranked_parts
-from distagg.dataset.verified import read_groups
+from distagg.dataset.manifest import is_dataset
 from distagg.errors import InputError
+from distagg.rankings.files import RANKINGS_FORMAT, read_ranked_parts
 from distagg.sources.cells import Column, typed
 from distagg.sources.tables import FORMATS, open_long_table, suffix
 from distagg.sources.trec import read_run
 from distagg.storage.paths import Place
+from distagg.storage.sealed import read_committed_json
+from distagg.storage.verified import read_groups
 
 _IDS = ("query", "item")
 _KNOWN = {name: Column(name, "id", f"a {name} id") for name in _IDS}

@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from distagg.dataset.chunk import Chunk
-from distagg.dataset.dataset import ChunkRef, Dataset
+from distagg.dataset.chunk_ref import ChunkRef
+from distagg.dataset.dataset import Dataset
 from distagg.engine.progress import Progress, silent
 from distagg.engine.worker_memory import cache_bytes
 from distagg.models.base import collecting, not_converged

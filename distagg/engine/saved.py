@@ -23,16 +23,15 @@ import distagg
 from distagg.arrow import as_lists, as_words
 from distagg.dataset.chunk import Chunk
 from distagg.dataset.dataset import Dataset
-from distagg.dataset.manifest import MANIFEST, read_committed_json
-from distagg.dataset.rankings import written_whole
-from distagg.dataset.verified import read_whole
 from distagg.engine.runner import Runner, Work, as_runner
 from distagg.errors import InputError, UsageError
 from distagg.models import MODELS, Model, Params, is_model, model_named
+from distagg.rankings.files import written_whole
 from distagg.storage.atomic import staged_directory
 from distagg.storage.parquet import CHECKSUMS
 from distagg.storage.paths import Place, place
-from distagg.storage.sealed import sealed
+from distagg.storage.sealed import MANIFEST, read_committed_json, sealed
+from distagg.storage.verified import read_whole
 
 MODEL_FORMAT = "distagg-model"
 MODEL_VERSION = 1

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from distagg.dataset import Dataset
-from distagg.dataset.dataset import ChunkRef
+from distagg.dataset.chunk_ref import ChunkRef
 from distagg.engine.broadcast import share_out
 from distagg.engine.dask import SETTINGS, SPANS_PER_THREAD, DaskRunner
 from distagg.engine.runner import Round, Work

@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Iterable
 
-from distagg.dataset.dataset import ChunkRef
+from distagg.dataset.chunk_ref import ChunkRef
 from distagg.errors import UsageError
 
 VARIABLE = "DISTAGG_MEMORY"  # bytes that a worker process may use, in its environment

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from distagg.arrow import as_arrow, as_numpy
 from distagg.errors import UsageError
 from distagg.metrics.metric import Protocol
-from distagg.ordering import by_length, count_ascents, order_items, order_spans
+from distagg.rankings.ordering import by_length, count_ascents, order_items, order_spans
 from distagg.types import LABEL, NO_LABEL, OFFSET, RANK, Bools, Floats, Indices, Labels, Offsets
 
 if TYPE_CHECKING:

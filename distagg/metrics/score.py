@@ -53,7 +53,7 @@ from distagg.metrics.ranked import (
     span_sums,
     stop_probability,
 )
-from distagg.ordering import order_spans
+from distagg.rankings.ordering import order_spans
 from distagg.types import LABEL, NO_LABEL, OFFSET, RANK, Floats, Labels, Offsets
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import numpy as np
 from distagg.dataset.chunk import Chunk
 from distagg.models.base import Model, Params, param, reciprocals, sum_entries
 from distagg.models.outcome import Outcome
-from distagg.ordering import order_items
+from distagg.rankings.ordering import order_items
 from distagg.types import NO_LABEL, OFFSET, Bools, Floats, Offsets
 
 CONSTANT = 60.0  # c of reciprocal rank fusion

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from distagg.dataset.rankings import as_csv, as_parquet
 from distagg.engine.leaderboard import Board
+from distagg.rankings.files import as_csv, as_parquet
 from distagg.reports import write_report
 from distagg.reports.board_page import DRAWN, board_report
 from distagg.storage.atomic import staged_file

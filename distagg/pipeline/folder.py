@@ -35,14 +35,13 @@ from typing import Any
 
 import distagg
 from distagg.dataset.dataset import CHUNK_ENTRIES
-from distagg.dataset.manifest import committed, manifest_file
 from distagg.engine.fitting.train import TRAIN_ENTRIES
 from distagg.engine.identity import installed, source_hash
 from distagg.errors import InfrastructureError, InputError, hidden
 from distagg.pipeline.spec import Job, Step
 from distagg.storage.atomic import MARKER, digest, write_whole
 from distagg.storage.paths import Place, Store, is_found, place
-from distagg.storage.sealed import check_seal, read_sealed, sealed
+from distagg.storage.sealed import check_seal, committed, manifest_file, read_sealed, sealed
 from distagg.types import SCHEMA_VERSION
 
 RUN_FORMAT = "distagg-run"

@@ -24,8 +24,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from distagg.dataset.manifest import MANIFEST, VERIFIED, manifest_file
-from distagg.dataset.verified import read_groups
+from distagg.dataset.manifest import VERIFIED
 from distagg.engine.read_rankings import read_rankings
 from distagg.engine.saved import Fitted, load_model
 from distagg.errors import DistaggError
@@ -44,7 +43,9 @@ from distagg.pipeline.records import Entry, entry_of, record
 from distagg.pipeline.spec import Job, Step
 from distagg.storage.atomic import MARKER, digest, staged_directory, staged_file
 from distagg.storage.paths import is_found, place
+from distagg.storage.sealed import MANIFEST, manifest_file
 from distagg.storage.staging import link
+from distagg.storage.verified import read_groups
 
 NEVER_REUSED = ("scale",)
 READ_ROWS = 10_000_000  # of both rankings, read at once

@@ -13,12 +13,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from distagg.dataset.manifest import FILE_LISTS, MANIFEST, VERIFIED, manifest_file
+from distagg.dataset.manifest import VERIFIED
 from distagg.errors import DistaggError
 from distagg.pipeline.folder import RunFolder
 from distagg.pipeline.spec import Step
 from distagg.storage.atomic import MARKER, digest, write_whole
-from distagg.storage.sealed import read_sealed, sealed
+from distagg.storage.sealed import FILE_LISTS, MANIFEST, manifest_file, read_sealed, sealed
 
 PAGES = "pages.json"
 SEALED = ("job.json", "key.json", "environment.json", "before.json")  # files with a checksum of themselves

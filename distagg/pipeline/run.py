@@ -22,7 +22,6 @@ from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-from distagg.dataset.manifest import MANIFEST
 from distagg.engine.runner import Runner
 from distagg.errors import DistaggError, InfrastructureError, UsageError
 from distagg.models.base import collecting, not_converged
@@ -34,6 +33,7 @@ from distagg.pipeline.spec import Job, Step
 from distagg.pipeline.status import write_run_report
 from distagg.pipeline.steps import STEPS, Site, metrics_of, tidy
 from distagg.storage.atomic import MARKER, sync, write_whole
+from distagg.storage.sealed import MANIFEST
 from distagg.types import SCHEMA_VERSION
 
 OpenRunner = Callable[[], AbstractContextManager[Runner]]

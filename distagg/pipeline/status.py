@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from distagg.dataset.manifest import manifest_file
 from distagg.engine.inspect.quality import weight_rows
 from distagg.engine.read_rankings import read_rankings
 from distagg.engine.saved import load_model
@@ -20,6 +19,7 @@ from distagg.reports import compare_report, write_report
 from distagg.reports.run_page import run_report
 from distagg.reports.terminal import counted_by
 from distagg.storage.parquet import open_parquet
+from distagg.storage.sealed import manifest_file
 
 IN_SAMPLE = (
     "measured on the queries that the model was trained on, so too optimistic for new queries; "

@@ -10,7 +10,6 @@ from typing import Any
 
 from distagg.dataset.dataset import Dataset
 from distagg.dataset.expand import expand_dataset
-from distagg.dataset.manifest import MANIFEST
 from distagg.engine.compare import DEFAULT_METRICS, compare
 from distagg.engine.complete import USER_METRICS, evaluate_users, fit_completion
 from distagg.engine.fitting.checkpoint import Checkpoints
@@ -42,7 +41,7 @@ from distagg.pipeline.scale import scale
 from distagg.pipeline.spec import Job, Step
 from distagg.storage.atomic import staged_directory, staged_file
 from distagg.storage.paths import Place, place
-from distagg.storage.sealed import sealed
+from distagg.storage.sealed import MANIFEST, sealed
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from distagg.dataset.dataset import Dataset
-from distagg.dataset.manifest import FORMAT, VERIFIED, committed, listed, manifest_file, read_manifest_json
-from distagg.dataset.rankings import RANKINGS_FORMAT
+from distagg.dataset.manifest import FORMAT, VERIFIED
 from distagg.engine.saved import MODEL_FORMAT, MODEL_VERSION, load_model
 from distagg.errors import DistaggError, InputError, UsageError
 from distagg.pipeline.folder import RunFolder
 from distagg.pipeline.records import damage_of, damage_of_run
 from distagg.pipeline.status import job_of
+from distagg.rankings.files import RANKINGS_FORMAT
 from distagg.storage.atomic import MARKER, digest, write_whole
 from distagg.storage.paths import Place, Store, size_of
-from distagg.storage.sealed import read_sealed, sealed
+from distagg.storage.sealed import committed, listed, manifest_file, read_manifest_json, read_sealed, sealed
 
 WHAT = "a dataset, a model, rankings or a run"
 Progress = Callable[[int], None]

@@ -26,9 +26,8 @@ from pathlib import Path
 from typing import Any
 
 from distagg.dataset import Dataset
-from distagg.dataset.dataset import ChunkRef
+from distagg.dataset.chunk_ref import ChunkRef
 from distagg.dataset.expand import expand_dataset
-from distagg.dataset.verified import read_groups
 from distagg.engine.dask import local_cluster
 from distagg.engine.fitting.fit import fit
 from distagg.engine.progress import Meter
@@ -38,6 +37,7 @@ from distagg.engine.saved import align_experts
 from distagg.errors import DistaggError
 from distagg.models import model_named
 from distagg.reports.terminal import render_table
+from distagg.storage.verified import read_groups
 
 MODELS = {"rrf": {}, "borda": {}, "crf": {"sharing": "mixed"}}
 COLUMNS = ["query", "expert", "item", "rank"]

@@ -380,7 +380,7 @@ class Matrix:
 @contextmanager
 def _without_memory(number: int) -> Iterator[None]:
     """The ``number``-th chunk that is loaded does not fit."""
-    from distagg.dataset.dataset import ChunkRef
+    from distagg.dataset.chunk_ref import ChunkRef
 
     real, count = ChunkRef.load, 0
 

@@ -12,7 +12,7 @@ from lists import make_dataset
 
 from distagg.dataset import Chunk
 from distagg.models import Model, model_named
-from distagg.ordering import order_items
+from distagg.rankings.ordering import order_items
 from distagg.sources.synthetic import SyntheticSource
 
 MODELS = ("rrf", "borda", "median", "condorcet", "mc4")

@@ -29,13 +29,13 @@ from typing import Any
 from goals import print_table
 
 from distagg.dataset import Dataset, write_dataset
-from distagg.dataset.verified import read_groups
 from distagg.engine import runner as place
 from distagg.engine.dask import local_cluster
 from distagg.engine.rank import solve
 from distagg.engine.runner import InlineRunner
 from distagg.models import model_named
 from distagg.sources.synthetic import SyntheticSource
+from distagg.storage.verified import read_groups
 
 RATINGS, USERS, ITEMS = 25e6, 162_000, 60_000
 SIZES = (6e6, 12e6, 25e6)

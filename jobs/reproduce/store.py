@@ -22,8 +22,8 @@ from typing import Any
 
 import distagg
 from distagg.dataset import Dataset
-from distagg.dataset.manifest import MANIFEST
 from distagg.errors import DistaggError
+from distagg.storage.sealed import MANIFEST
 from jobs.reproduce import experiments, held_out, ratings, rules
 from jobs.reproduce.experiments import Experiment
 

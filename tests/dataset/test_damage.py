@@ -19,15 +19,14 @@ from distagg.dataset.build import writer
 from distagg.dataset.check import check_chunk
 from distagg.dataset.chunk import Chunk
 from distagg.dataset.frames import TableSource
-from distagg.dataset.manifest import MANIFEST
-from distagg.dataset.verified import footer_hash, known_footer, read_groups
 from distagg.engine.rank import rank_to
 from distagg.engine.read_rankings import read_rankings
 from distagg.engine.saved import Fitted, load_model, save_model
 from distagg.errors import InputError
 from distagg.models import model_named
 from distagg.storage.atomic import digest
-from distagg.storage.sealed import check_seal, sealed
+from distagg.storage.sealed import MANIFEST, check_seal, sealed
+from distagg.storage.verified import footer_hash, known_footer, read_groups
 
 FLIPS = 20
 LISTS = pa.table(

@@ -13,9 +13,9 @@ import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
 
-from distagg.dataset.rankings import publish_directory, write_part
 from distagg.engine.rank_incremental import Earlier, Recipe
 from distagg.engine.read_rankings import read_rankings
+from distagg.rankings.files import publish_directory, write_part
 from distagg.storage.sealed import sealed
 from distagg.types import RANKINGS_TABLE
 

@@ -12,9 +12,9 @@ import distagg
 from distagg.cli.main import main
 from distagg.dataset import Dataset, expanded
 from distagg.dataset.expand import expand_dataset
-from distagg.dataset.manifest import MANIFEST
 from distagg.engine.fitting.train import Goal
 from distagg.reports import compare_report
+from distagg.storage.sealed import MANIFEST
 
 METRICS = ["ndcg@10", "map"]
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 from distagg.dataset import Dataset, write_dataset
-from distagg.dataset.dataset import ChunkRef
+from distagg.dataset.chunk_ref import ChunkRef
 from distagg.engine.broadcast import share_out
 from distagg.engine.compare import compare
 from distagg.engine.dask import DaskRunner, local_cluster, remote_cluster

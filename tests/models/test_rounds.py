@@ -12,7 +12,7 @@ import pytest
 
 from distagg.cli.main import main
 from distagg.dataset import Dataset
-from distagg.dataset.dataset import ChunkRef
+from distagg.dataset.chunk_ref import ChunkRef
 from distagg.engine import solve
 from distagg.engine.dask import DaskRunner
 from distagg.engine.rank import Result

@@ -12,7 +12,6 @@ import pytest
 
 from distagg.cli.commands import CLUSTER, DISTAGG, EVERYWHERE
 from distagg.cli.main import main
-from distagg.dataset.rankings import FORMATS
 from distagg.engine.compare import DEFAULT_METRICS
 from distagg.engine.export import PRODUCTS
 from distagg.errors import UsageError
@@ -21,6 +20,7 @@ from distagg.pipeline import step_options as options
 from distagg.pipeline.fields import STEPS
 from distagg.pipeline.spec import make_job
 from distagg.pipeline.step_options import OPTIONS
+from distagg.rankings.files import FORMATS
 from distagg.sources import SOURCES
 
 JOB = {param.name for param in (*EVERYWHERE, *CLUSTER)} | {"output", "outputs"}  # seed, place and the run directory

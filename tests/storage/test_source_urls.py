@@ -18,13 +18,13 @@ import pytest
 from s3_server import ask_for_credentials
 
 from distagg.dataset import Dataset, write_dataset
-from distagg.dataset.manifest import committed
 from distagg.engine.import_parallel import import_in_pieces
 from distagg.engine.importing import import_dataset, source_files
 from distagg.engine.runner import InlineRunner
 from distagg.errors import DistaggError, InputError, UsageError
 from distagg.sources.trec import TrecSource
 from distagg.storage.paths import place
+from distagg.storage.sealed import committed
 
 SECRET = "wJalrXUtnFEMIK7MDENGbPxRfiCYEXAMPLEKEY"
 

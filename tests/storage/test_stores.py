@@ -21,7 +21,6 @@ from small_jobs import CHUNK, ranking_job, write_small
 
 from distagg.cli.main import main
 from distagg.dataset import Dataset, write_dataset
-from distagg.dataset.manifest import committed, manifest_file
 from distagg.engine.rank import rank_to
 from distagg.engine.rank_resumable import rank_in_parts
 from distagg.engine.read_rankings import read_rankings
@@ -30,6 +29,7 @@ from distagg.models import model_named
 from distagg.sources.synthetic import SyntheticSource
 from distagg.storage.atomic import staged_directory, staged_file
 from distagg.storage.paths import CONNECT_SECONDS, SILENT_SECONDS, Place, Sink, Store, place
+from distagg.storage.sealed import committed, manifest_file
 
 
 @pytest.fixture(scope="module")

@@ -22,13 +22,15 @@ from distagg.dataset.build.grouped import ExpertSet, OneQuery, expert_cuts
 from distagg.dataset.build.intake import Codes, Progress, Regroup, RowSource
 from distagg.dataset.build.regroup import MEMORY_BYTES, ExpertRegroup, labelled, no_progress, number_one, regrouper
 from distagg.dataset.build.writer import BLOCK_ENTRIES, DatasetWriter, TableLayout, layout_of, spread
-from distagg.dataset.dataset import Dataset, table_file
-from distagg.dataset.manifest import EXPERTS_FILE, ITEMS_FILE, MANIFEST, Manifest
-from distagg.dataset.verified import read_groups
+from distagg.dataset.chunk_ref import table_file
+from distagg.dataset.dataset import Dataset
+from distagg.dataset.manifest import EXPERTS_FILE, ITEMS_FILE, Manifest
 from distagg.errors import InfrastructureError, InputError
 from distagg.storage.atomic import next_version, scratch
 from distagg.storage.paths import Place, place
+from distagg.storage.sealed import MANIFEST
 from distagg.storage.staging import link_or_copy
+from distagg.storage.verified import read_groups
 from distagg.types import ITEMS
 
 AGAIN = "import all files into a new dataset"

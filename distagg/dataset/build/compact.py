@@ -19,13 +19,15 @@ from distagg.dataset.build.grouped import Cut, expert_cuts, query_cuts
 from distagg.dataset.build.intake import Progress
 from distagg.dataset.build.regroup import no_progress
 from distagg.dataset.build.writer import BLOCK_ENTRIES, DatasetWriter, TableLayout
-from distagg.dataset.dataset import Dataset, table_file
-from distagg.dataset.manifest import EXPERTS_FILE, ITEMS_FILE, MANIFEST, Block, Manifest
-from distagg.dataset.verified import read_groups
+from distagg.dataset.chunk_ref import table_file
+from distagg.dataset.dataset import Dataset
+from distagg.dataset.manifest import EXPERTS_FILE, ITEMS_FILE, Block, Manifest
 from distagg.errors import InfrastructureError
 from distagg.storage.atomic import ATTEMPT, next_version
 from distagg.storage.paths import Place, place
+from distagg.storage.sealed import MANIFEST
 from distagg.storage.staging import link_or_copy, remove
+from distagg.storage.verified import read_groups
 from distagg.types import OFFSET, Offsets
 
 DECLARED = ("letor",)  # sources whose items count in the size of blocks

@@ -26,12 +26,13 @@ from distagg.covariates import Covariate
 from distagg.dataset.build.block import BlockCounts, BlockTables, lists_schema, pairs_schema
 from distagg.dataset.build.intake import Progress, Regroup, RowSource
 from distagg.dataset.build.regroup import MEMORY_BYTES, no_progress, regroup
-from distagg.dataset.manifest import EXPERTS_FILE, ITEMS_FILE, MANIFEST, Block, File, Kind, Manifest, Partition
-from distagg.dataset.verified import footer_hash
+from distagg.dataset.manifest import EXPERTS_FILE, ITEMS_FILE, Block, File, Kind, Manifest, Partition
 from distagg.errors import DistaggError, InfrastructureError
 from distagg.storage.atomic import digest, scratch, staged_directory
 from distagg.storage.parquet import CHECKSUMS
 from distagg.storage.paths import Place, Sink, Store, place
+from distagg.storage.sealed import MANIFEST
+from distagg.storage.verified import footer_hash
 from distagg.types import PAIR_TIME, PAIRS_TABLE, QUERIES_TABLE
 
 BLOCK_ENTRIES = 1 << 17

@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from distagg.dataset.chunk import Chunk
-from distagg.dataset.dataset import ChunkRef, Dataset
+from distagg.dataset.chunk_ref import ChunkRef
+from distagg.dataset.dataset import Dataset
 from distagg.engine.fitting.learner import Learner, Training, check_whole, goal_values
 from distagg.engine.progress import Progress
 from distagg.engine.runner import Work

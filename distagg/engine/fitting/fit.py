@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from distagg.dataset.chunk import Chunk
-from distagg.dataset.dataset import ChunkRef, Dataset
+from distagg.dataset.chunk_ref import ChunkRef
+from distagg.dataset.dataset import Dataset
 from distagg.engine.fitting.checkpoint import Keeper, NoKeeper, saving_on_stop
 from distagg.engine.fitting.learner import Goal, Learner, Training, check_whole, learner_of, split_query
 from distagg.engine.fitting.train import judging, values_of

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from distagg.dataset.chunk import Chunk
-from distagg.dataset.dataset import Dataset, Elsewhere
+from distagg.dataset.chunk_ref import Elsewhere
+from distagg.dataset.dataset import Dataset
 from distagg.errors import UsageError
 
 

@@ -22,7 +22,7 @@ from distagg.engine.saved import Fitted
 from distagg.errors import UsageError
 from distagg.models import MODELS, Model, Params
 from distagg.models.compared import compared
-from distagg.ordering import order_items
+from distagg.rankings.ordering import order_items
 from distagg.types import NO_LABEL, Bools, Floats
 
 EXACT = 1e-9  # relative to the largest lift: a smaller difference is rounding

@@ -29,7 +29,7 @@ from distagg.models.pool import Pooled, pool_param
 from distagg.models.rounds import Gathered, Params, Stage, Statistics
 from distagg.models.weights import Weighted, list_weight, pair_weight
 from distagg.optimise.convergence import FIT_COLUMNS, not_begun
-from distagg.ordering import order_items
+from distagg.rankings.ordering import order_items
 from distagg.types import Floats
 
 

@@ -25,7 +25,7 @@ from distagg.models.outcome import Outcome
 from distagg.models.pool import Pooled, pool_param
 from distagg.models.rounds import Params
 from distagg.optimise.convergence import FIT_COLUMNS, not_begun
-from distagg.ordering import order_items
+from distagg.rankings.ordering import order_items
 from distagg.types import Bools, Floats, Offsets
 
 VOTERS_BYTES = 1 << 30

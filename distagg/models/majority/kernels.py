@@ -15,7 +15,7 @@ import numpy as np
 from distagg.jit import kernel
 from distagg.models.lists import Lists, Pairs
 from distagg.optimise.linear import copy_to
-from distagg.ordering import falling_order
+from distagg.rankings.ordering import falling_order
 from distagg.types import Floats, Indices, Offsets
 
 UNLISTED = np.int32(2**31 - 1)  # the place of an item that a list leaves out

@@ -45,7 +45,7 @@ from distagg.models.pairs import list_arrays, pair_arrays
 from distagg.models.pool import Pooled
 from distagg.models.rounds import Gathered, Params, Stage, Statistics
 from distagg.models.weights import Weighted, entry_weight, list_weight, pair_weight, weighed
-from distagg.ordering import order_items
+from distagg.rankings.ordering import order_items
 from distagg.types import Floats
 
 MATRIX_BYTES = 2 << 30

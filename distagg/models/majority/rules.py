@@ -20,7 +20,7 @@ from distagg.models.majority.model import Majority, start_scores
 from distagg.models.majority.rule_kernels import lock_pairs, majority_quicksort, path_scores, widest_paths
 from distagg.models.pool import Pooled
 from distagg.models.rounds import Gathered, Params, Statistics
-from distagg.ordering import order_items
+from distagg.rankings.ordering import order_items
 from distagg.types import Floats
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from distagg.jit import kernel
-from distagg.ordering import falling_order
+from distagg.rankings.ordering import falling_order
 from distagg.types import NO_LABEL, Floats, Indices, Labels, Offsets
 
 

@@ -32,7 +32,7 @@ from distagg.models.scorers.kernels import OBJECTIVES, PERSISTENCE, Goal, Net, R
 from distagg.models.scorers.stagg_kernels import Metric, climb_expected
 from distagg.models.trained import MODE_HELP, MODES, Leaning, TrainingState, prior_param
 from distagg.models.unjudged import MOST, training_labels, unjudged_param
-from distagg.ordering import order_spans
+from distagg.rankings.ordering import order_spans
 from distagg.types import NO_LABEL, OFFSET, Floats, Labels, Offsets
 
 

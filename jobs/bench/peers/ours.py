@@ -38,7 +38,7 @@ class Contestant:
     def compute(self, case: str) -> Any:
         from distagg.engine.rank import ranking_of
         from distagg.models.outcome import Outcome
-        from distagg.ordering import order_items
+        from distagg.rankings.ordering import order_items
 
         model = _model(case)
         scores = [model.score(chunk, {}) for chunk in self.chunks]
@@ -51,7 +51,7 @@ class Contestant:
 
     def read(self, case: str) -> Any:
         from distagg.dataset import Dataset
-        from distagg.ordering import order_items
+        from distagg.rankings.ordering import order_items
 
         if case in (LIMIT, FLAT_LIMIT):
             return self._read_columns(case)

@@ -13,12 +13,12 @@ from distagg.dataset import Dataset, write_dataset
 from distagg.dataset.build import append as append_module
 from distagg.dataset.build.append import append_dataset
 from distagg.dataset.build.compact import compact_dataset
-from distagg.dataset.manifest import committed
 from distagg.errors import InfrastructureError, InputError
 from distagg.sources.letor import LetorSource
 from distagg.sources.observed_pairs import PairsSource
 from distagg.sources.ratings import RatingsSource
 from distagg.sources.trec import JudgedSource, TrecSource
+from distagg.storage.sealed import committed
 from tests.dataset.naive import read_back
 
 

@@ -11,7 +11,7 @@ from strategies import Query, build_chunk, on_chunks
 from distagg.models.majority.kernels import chunk_margins, copeland_chunk, sort_chunk
 from distagg.models.pairs import list_arrays, pair_arrays
 from distagg.models.weights import NO_WEIGHTS
-from distagg.ordering import order_items
+from distagg.rankings.ordering import order_items
 
 
 def arrays(chunk, last):

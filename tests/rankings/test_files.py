@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distagg.dataset.rankings import as_csv, as_trec
 from distagg.errors import InputError
+from distagg.rankings.files import as_csv, as_trec
 from distagg.types import RANKINGS_TABLE
 
 

@@ -23,12 +23,11 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from distagg.arrow import as_arrow, as_numpy, as_scalar, as_words, one_array
-from distagg.dataset.manifest import HIDDEN_MANIFEST, read_committed_json
-from distagg.dataset.verified import read_whole, unseen
 from distagg.errors import InfrastructureError, InputError
 from distagg.storage.parquet import CHECKSUMS
 from distagg.storage.paths import Place, Store, explained
-from distagg.storage.sealed import sealed
+from distagg.storage.sealed import HIDDEN_MANIFEST, read_committed_json, sealed
+from distagg.storage.verified import read_whole, unseen
 from distagg.types import RANKINGS_TABLE, SCHEMA_VERSION
 
 Format = Literal["parquet", "trec", "csv", "safe-csv"]

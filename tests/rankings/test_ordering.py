@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distagg.ordering import count_ascents, falling_order, order_items, order_spans
+from distagg.rankings.ordering import count_ascents, falling_order, order_items, order_spans
 
 
 @settings(max_examples=200, deadline=None)

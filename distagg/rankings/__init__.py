@@ -1,0 +1,1 @@
+"""Rankings: items in the order of their scores, and rankings on disk."""
