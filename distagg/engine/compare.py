@@ -22,7 +22,7 @@ from distagg.engine.tracking import OnResult, changed_settings, no_result, tell_
 from distagg.errors import UsageError, unknown
 from distagg.metrics import check_protocol, compare_all, highest_label, mean_over_queries, parse_metrics, score_chunk
 from distagg.models import Model, Params, known_name
-from distagg.models.base import collecting, not_converged
+from distagg.models.base import collected_notes, not_converged
 
 DEFAULT_METRICS = ("ndcg@5", "ndcg@10", "p@5", "map")
 
@@ -248,7 +248,8 @@ def _test_model(
         if len(group) > 1:
             outcome["chosen"] = [{"fold": f.name, **p.settings} for f, p in zip(all_folds, picks, strict=True)]
 
-    _, notes = collecting(test_folds)
+    with collected_notes() as notes:
+        test_folds()
     return outcome | {"seconds": time.perf_counter() - began, "notes": notes}
 
 

@@ -27,8 +27,9 @@ from distagg.engine.runner import Runner, Work, as_runner
 from distagg.engine.saved import expert_table
 from distagg.errors import InputError, UsageError
 from distagg.models import Model, Params
-from distagg.models.base import Known, solve_known
+from distagg.models.base import Known
 from distagg.models.outcome import STATUS, Outcome
+from distagg.models.rounds import Gathered
 from distagg.rankings.files import Format, RankedPart, publish_directory, publish_file, write_part
 from distagg.rankings.ordering import order_items
 from distagg.storage.atomic import refuse_existing, staged_directory, staged_file
@@ -263,8 +264,11 @@ def _told(parts: list[RankedPart], learned: list[pa.Table] | None) -> int:
 
 
 def solved(model: Model, chunk: Chunk, known: Known, *, trace: bool = False) -> Outcome:
-    """Solve a chunk and check that every item's score is a number."""
-    outcome = solve_known(model, chunk, known, trace=trace)
+    """Solve the queries of a chunk, whole ones or a split one, and check that every item's score is a number."""
+    if isinstance(known, Gathered):
+        outcome = model.solve_split(chunk, known, trace=trace)
+    else:
+        outcome = model.solve(chunk, known, trace=trace)
     nan = np.flatnonzero(np.isnan(outcome.score))
     if len(nan):
         query = chunk.query_ids[int(np.searchsorted(chunk.item_offsets, nan[0], side="right")) - 1]

@@ -28,7 +28,7 @@ from distagg.engine.runner import Runner, Work, as_runner
 from distagg.engine.saved import expert_table
 from distagg.errors import InputError
 from distagg.models import Model, Params
-from distagg.models.base import collecting, not_converged
+from distagg.models.base import collected_notes, not_converged
 from distagg.rankings.files import FITS, Format, RankedPart, Written, publish_directory, publish_file
 from distagg.storage.atomic import digest, staged_directory, staged_file, sync, write_whole
 from distagg.storage.paths import Place, Store, place
@@ -141,7 +141,8 @@ def accepted_parts(staging: Place) -> tuple[dict[int, NotedPart], list[str]]:
 def _part_task(chunk: Chunk, index: int, payload: tuple[Any, ...]) -> NotedPart:
     model, known, shown, staging, fmt, numbers = payload
     number, folder = numbers[index], place(staging)
-    part, notes = collecting(lambda: write_task(chunk, number, (model, known, shown, staging, fmt)))
+    with collected_notes() as notes:
+        part = write_task(chunk, number, (model, known, shown, staging, fmt))
     for written in (part.ranking, part.fits):
         if written is not None:
             sync(folder / written.attempt)

@@ -22,7 +22,7 @@ from distagg.dataset.chunk_ref import ChunkRef
 from distagg.dataset.dataset import Dataset
 from distagg.engine.progress import Progress, silent
 from distagg.engine.worker_memory import cache_bytes
-from distagg.models.base import collecting, not_converged
+from distagg.models.base import collected_notes, not_converged
 from distagg.models.rounds import kept_bytes
 
 T = TypeVar("T")
@@ -129,17 +129,20 @@ def run_span(work: Work, refs: Sequence[ChunkRef], first: int) -> Iterator[Any]:
 
 def reduce_span(work: Work, refs: Sequence[ChunkRef], first: int, reduce: Callable[[Any, Any], Any]) -> NotedResult:
     """The merged nodes of a span, and the models' notes."""
-    return collecting(lambda: merge_span(first, run_span(work, refs, first), reduce))
+    with collected_notes() as notes:
+        return merge_span(first, run_span(work, refs, first), reduce), notes
 
 
 def collect_span(work: Work, refs: Sequence[ChunkRef], first: int) -> NotedResult:
     """The results of a span in order, and the models' notes."""
-    return collecting(lambda: list(run_span(work, refs, first)))
+    with collected_notes() as notes:
+        return list(run_span(work, refs, first)), notes
 
 
 def call_noting(function: Callable[[Any], Any], payload: Any) -> NotedResult:
     """The result of an independent call, and the models' notes."""
-    return collecting(lambda: function(payload))
+    with collected_notes() as notes:
+        return function(payload), notes
 
 
 def raise_notes(notes: list[str]) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
@@ -44,12 +45,13 @@ def not_converged(message: str) -> None:
         notes.append(message)
 
 
-def collecting(call: Callable[[], T]) -> tuple[T, list[str]]:
-    """The result of a call, and the notes of models that did not converge in it."""
+@contextmanager
+def collected_notes() -> Iterator[list[str]]:
+    """Collect the notes of models that do not converge in this block."""
     notes: list[str] = []
     token = _notes.set(notes)
     try:
-        return call(), notes
+        yield notes
     finally:
         _notes.reset(token)
 
@@ -293,15 +295,8 @@ class Tally(Model):
 Known = Params | Gathered  # what is known of a chunk's queries before they are scored
 
 
-def solve_known(model: Model, chunk: Chunk, known: Known, *, trace: bool = False) -> Outcome:
-    """Solve the queries of a chunk: whole ones, or the split one whose statistics were gathered."""
-    if isinstance(known, Gathered):
-        return model.solve_split(chunk, known, trace=trace)
-    return model.solve(chunk, known, trace=trace)
-
-
 def score_known(model: Model, chunk: Chunk, known: Known) -> Floats:
-    """Only the scores."""
+    """Scores of a chunk's items: of whole queries, or of the split one whose statistics were gathered."""
     return model.score_split(chunk, known) if isinstance(known, Gathered) else model.score(chunk, known)
 
 

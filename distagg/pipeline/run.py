@@ -24,7 +24,7 @@ from typing import Any
 
 from distagg.engine.runner import Runner
 from distagg.errors import DistaggError, InfrastructureError, UsageError
-from distagg.models.base import collecting, not_converged
+from distagg.models.base import collected_notes, not_converged
 from distagg.pipeline.folder import RUN_FORMAT, RunFolder, as_json, difference, environment, resume_key, short
 from distagg.pipeline.plan import plan
 from distagg.pipeline.previous import Before, changes_since, find_before, reuse_step, step_key, summary
@@ -221,7 +221,8 @@ def _steps(job: Job, site: Site, say: Callable[[str], None]) -> None:
                 say(f"{n}/{len(job.steps)} {step.name}: reused from {before.name}, same inputs")
                 continue
             folder.say("step", step=step.name, do=step.do, **({"why": why} if why else {}))
-            collecting(lambda step=step: STEPS[step.do](step, site))  # type: ignore[misc]  # notes are kept in the folder
+            with collected_notes():  # which the steps keep in the folder
+                STEPS[step.do](step, site)
             if folder.output(step).is_dir():  # a file was recorded before it was published
                 record_directory(folder, step)
             spent = time.perf_counter() - began

@@ -31,7 +31,7 @@ from distagg.engine.tracking import tell_evaluation, tell_fit
 from distagg.errors import UsageError
 from distagg.metrics import evaluate_rankings
 from distagg.models import completion_named, is_model, model_named
-from distagg.models.base import collecting, not_converged
+from distagg.models.base import collected_notes, not_converged
 from distagg.pipeline.boards import write_board, write_table
 from distagg.pipeline.fields import board_settings, viewed
 from distagg.pipeline.folder import MEASURE, Kept, RunFolder, as_json, code_key, measured
@@ -104,10 +104,11 @@ def do_fit(step: Step, site: Site) -> None:
         tried = [{**row, goal.metric: float(v)} for row, v in zip(differing(models), worth, strict=True)]
     tell_pool(model, dataset)
     began = time.perf_counter()
-    with metered(f"{step.name}, {model.name}", most_steps(model, dataset), at_most=True) as progress:
-        params, notes = collecting(
-            lambda: fit(model, dataset, valid=valid, goal=goal, runner=runner, progress=progress, keeper=keeper)
-        )
+    with (
+        metered(f"{step.name}, {model.name}", most_steps(model, dataset), at_most=True) as progress,
+        collected_notes() as notes,
+    ):
+        params = fit(model, dataset, valid=valid, goal=goal, runner=runner, progress=progress, keeper=keeper)
     site.folder.keep_notes(step, notes)
     fitted = Fitted(model, params, dataset.experts)
     tell_fit(fitted, goal.metric, time.perf_counter() - began, str(dataset.path or ""))
@@ -119,21 +120,19 @@ def do_fit(step: Step, site: Site) -> None:
 def do_tune(step: Step, site: Site) -> None:
     values = step.values
     fits = len(values["models"]) + len(values.get("beside", ())) * count_folds(values["folds"])
-    with metered(f"{step.name}, rules and fits", fits) as progress:
-        tuned, notes = collecting(
-            lambda: tune(
-                site.dataset(values["dataset"]),
-                values["models"],
-                folds=values["folds"],
-                metric=values["goal"],
-                metrics=values.get("metrics", ()),
-                beside=values.get("beside", ()),
-                product=values.get("product"),
-                protocol=values.get("protocol"),
-                seed=site.job.seed,
-                runner=site.runner(),
-                progress=progress,
-            )
+    with metered(f"{step.name}, rules and fits", fits) as progress, collected_notes() as notes:
+        tuned = tune(
+            site.dataset(values["dataset"]),
+            values["models"],
+            folds=values["folds"],
+            metric=values["goal"],
+            metrics=values.get("metrics", ()),
+            beside=values.get("beside", ()),
+            product=values.get("product"),
+            protocol=values.get("protocol"),
+            seed=site.job.seed,
+            runner=site.runner(),
+            progress=progress,
         )
     site.folder.keep_notes(step, notes)
     about = {"goal": values["goal"], "tuned": tuned.as_dict()}
@@ -159,7 +158,8 @@ def do_rank(step: Step, site: Site) -> None:
     if is_model(values["model"]) and site.job.step(values["model"]) is None:
         model = model_named(values["model"], values["settings"], seed=site.job.seed)
         keeper = Checkpoints(site.folder.checkpoints(step), **site.job.checkpoints, say=site.say(step))
-        params, first = collecting(lambda: fit(model, dataset, runner=runner, keeper=keeper))
+        with collected_notes() as first:
+            params = fit(model, dataset, runner=runner, keeper=keeper)
     else:
         fitted = load_model(site.path(values["model"]))
         params = fitted.params_on(dataset, runner, allow_unseen=values["allow_unseen"])
@@ -247,17 +247,18 @@ def do_compare(step: Step, site: Site) -> None:
     values = dict(step.values)
     dataset = site.dataset(values.pop("dataset"))
     models = values.pop("models")
-    with metered(f"{step.name}, fits", len(models) * count_folds(values.get("folds"))) as progress:
-        result, notes = collecting(
-            lambda: compare(
-                dataset,
-                models,
-                **values,
-                seed=site.job.seed,
-                runner=site.runner(),
-                progress=progress,
-                kept=Kept(site.folder.staging(step), site.say(step)),
-            )
+    with (
+        metered(f"{step.name}, fits", len(models) * count_folds(values.get("folds"))) as progress,
+        collected_notes() as notes,
+    ):
+        result = compare(
+            dataset,
+            models,
+            **values,
+            seed=site.job.seed,
+            runner=site.runner(),
+            progress=progress,
+            kept=Kept(site.folder.staging(step), site.say(step)),
         )
     site.say(step)("compared", seconds=result.pop("seconds"))  # the output must be the same in every run
     result["dataset"]["path"] = step.values["dataset"]
@@ -271,9 +272,8 @@ def do_board(step: Step, site: Site) -> None:
     values, runner = step.values, site.runner()
     dataset, least = viewed(site.dataset(values["dataset"]), values), values["min_battles"]
     model = board_model(values["model"], board_settings(values), site.job.seed)
-    found, notes = collecting(
-        lambda: boards(model, dataset, query=values.get("query"), min_battles=least, runner=runner)
-    )
+    with collected_notes() as notes:
+        found = boards(model, dataset, query=values.get("query"), min_battles=least, runner=runner)
     refuse_empty(found, least)
     over_time: list[tuple[str, Board]] = []
     if "by" in values:
