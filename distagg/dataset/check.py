@@ -32,8 +32,8 @@ NULLABLE = ("label", "missed")  # lists whose elements may be null
 
 def check_tables(queries: pa.Table, rows: pa.Table, kind: str, where: str) -> None:
     """Refuse tables whose columns are missing, have other types, or have nulls where numbers must be."""
-    _check_columns(queries, QUERIES_TABLE, OPTIONAL["queries"], where)
-    _check_columns(rows, LISTS_TABLE if kind == "lists" else PAIRS_TABLE, OPTIONAL[kind], where)
+    check_columns(queries, QUERIES_TABLE, OPTIONAL["queries"], where)
+    check_columns(rows, LISTS_TABLE if kind == "lists" else PAIRS_TABLE, OPTIONAL[kind], where)
     if kind == "lists":
         for name in ("rank", "score"):
             if name in rows.column_names and len(rows):
@@ -46,7 +46,8 @@ def check_tables(queries: pa.Table, rows: pa.Table, kind: str, where: str) -> No
         _check_same_lengths(queries, "label", "item", where)
 
 
-def _check_columns(table: pa.Table, schema: pa.Schema, optional: tuple[str, ...], where: str) -> None:
+def check_columns(table: pa.Table, schema: pa.Schema, optional: tuple[str, ...], where: str) -> None:
+    """Refuse a table whose columns are missing, have other types than the schema, or have nulls."""
     for field in schema:
         if field.name in table.column_names:
             _check_column(table, field.name, field.type, where)

@@ -3,8 +3,8 @@
 Each ranking has a *recipe*: everything that all parts depend on (model, settings, learned parameters, format, experts,
 and the caller's additions such as code version and seed), and the digests of the input blocks of each part. Parts with
 the same recipe have the same bytes, whatever their numbers, so they are copied from the earlier ranking and checked by
-their hash. For every other part the reason is reported. Blocks are hashed as they are on disk, without decoding: about
-a second for some gigabytes.
+their hash. For every other part the reason is reported. Blocks are hashed as they are on disk: about a second for
+some gigabytes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
+from distagg.dataset.check import check_columns
 from distagg.dataset.chunk_ref import ChunkRef
 from distagg.dataset.dataset import Dataset
 from distagg.dataset.manifest import Block
@@ -29,11 +31,12 @@ from distagg.errors import InputError
 from distagg.models import Model, Params, draws
 from distagg.rankings.files import FITS, Format, RankedPart, Written
 from distagg.storage.atomic import digest, write_whole
-from distagg.storage.parquet import open_parquet
-from distagg.storage.paths import Place, place
+from distagg.storage.parquet import columns_of
+from distagg.storage.paths import Place, place, size_of
 from distagg.storage.sealed import read_sealed, sealed
 from distagg.storage.staging import link
-from distagg.storage.verified import read_groups
+from distagg.storage.verified import AGAIN, UNREADABLE, read_groups, unreadable
+from distagg.types import LISTS_TABLE
 
 NotedPart = tuple[RankedPart, list[str]]  # a part, and the model's notes on it (not converged)
 SHOWN = 4
@@ -131,7 +134,8 @@ def block_digests(payload: tuple[str, str, Sequence[Block], bool]) -> list[str]:
         for table in ("queries", kind):
             file = place(path) / f"{table}-{block.file:05d}.parquet"
             _add_columns(total, file, block.group, without="" if table == "queries" else "query")
-        rows = read_groups(place(path) / f"{kind}-{block.file:05d}.parquet", [block.group], ["query"])
+        rows = read_groups(file, [block.group], ["query"])
+        check_columns(rows, pa.schema([LISTS_TABLE.field("query")]), (), str(file))
         total.update(np.ascontiguousarray(rows["query"].to_numpy() - block.first_query).tobytes())
         digests.append(total.hexdigest())
     return digests
@@ -139,16 +143,20 @@ def block_digests(payload: tuple[str, str, Sequence[Block], bool]) -> list[str]:
 
 def _add_columns(total: Any, file: Place, group: int, *, without: str) -> None:
     """Hash the columns of a row group as they are in the file."""
-    with open_parquet(file) as parquet, file.open("rb") as raw:
-        columns = parquet.metadata.row_group(group)
-        for n in range(columns.num_columns):
-            column = columns.column(n)
-            if column.path_in_schema == without:
-                continue
-            starts = [column.data_page_offset, column.dictionary_page_offset]
-            raw.seek(min(start for start in starts if start))
-            total.update(f"{column.path_in_schema} {column.num_values} {column.encodings}".encode())
-            total.update(raw.read(column.total_compressed_size))
+    try:
+        size = size_of(file)
+        with file.open("rb") as raw:
+            for column in columns_of(file, group):
+                if column.path_in_schema == without:
+                    continue
+                first = min(at for at in (column.data_page_offset, column.dictionary_page_offset) if at)
+                if not 0 < first <= first + column.total_compressed_size <= size:
+                    raise ValueError(f"column {column.path_in_schema} outside the file")
+                raw.seek(first)
+                total.update(f"{column.path_in_schema} {column.num_values} {column.encodings}".encode())
+                total.update(raw.read(column.total_compressed_size))
+    except UNREADABLE as error:
+        raise unreadable(file, error, AGAIN) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -220,7 +220,7 @@ def _rows_before(file: Place, span: Span | None) -> int:
     if span is None:
         return 0
     with open_parquet(file) as parquet:
-        return groups_between(parquet, *span)[1]
+        return groups_between(file, parquet.metadata, *span)[1]
 
 
 def _parquet_tables(file: Place, span: Span | None) -> Iterator[pa.Table]:
@@ -237,7 +237,7 @@ def _parquet_tables(file: Place, span: Span | None) -> Iterator[pa.Table]:
                     expected="columns user (or userId), item (or movieId) and rating",
                 )
             names = {name: parquet.schema_arrow.names[at] for at, name in known.items()}
-            groups, before = (None, 0) if span is None else groups_between(parquet, *span)
+            groups, before = (None, 0) if span is None else groups_between(file, parquet.metadata, *span)
             if groups == []:
                 return
             row = 1 + before

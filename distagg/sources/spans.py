@@ -1,8 +1,9 @@
 """Sources in pieces that several processes read: groups of small files, and spans of bytes of large ones.
 
-A line belongs to the span in which its first byte is, and so does a row group of a Parquet file. Nobody has to read a
-file to divide it, and together the spans of a file give each of its rows once, in order. Compressed files are not
-divided. The number of a line is counted from the start of its file, but only for errors.
+A line belongs to the span in which its first byte is, and so does, roughly, a row group of a Parquet file
+(``storage.parquet.groups_between``). Nobody has to read a file to divide it, and together the spans of a file give each
+of its rows once, in order. Compressed files are not divided. The number of a line is counted from the start of its
+file, but only for errors.
 """
 
 from __future__ import annotations

@@ -196,7 +196,7 @@ class LongTable:
         names = self._stored
         try:
             with open_parquet(self.file) as parquet:
-                groups = None if self.span is None else groups_between(parquet, *self.span)[0]
+                groups = None if self.span is None else groups_between(self.file, parquet.metadata, *self.span)[0]
                 if groups == []:
                     return
                 for batch in parquet.iter_batches(BLOCK_ROWS, row_groups=groups, columns=names, use_threads=False):
@@ -209,7 +209,7 @@ class LongTable:
         if self.span is None:
             return 0
         with open_parquet(self.file) as parquet:
-            return groups_between(parquet, *self.span)[1]
+            return groups_between(self.file, parquet.metadata, *self.span)[1]
 
     def _csv_options(self) -> dict[str, object]:
         """How Arrow parses and converts the cells of a text table."""

@@ -17,7 +17,6 @@ import functools
 import hashlib
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -33,16 +32,7 @@ from distagg.types import Offsets
 TAIL = 8  # bytes behind the footer: its length, and Parquet's magic number
 FIRST_READ = 1 << 16  # bytes of a file's end that are read at once; most footers are shorter
 AGAIN = "the dataset is damaged; import it again"
-_UNREADABLE = (OSError, pa.ArrowException, ValueError, IndexError, KeyError, OverflowError)
-
-
-@dataclass(frozen=True, slots=True)
-class Footer:
-    """A footer: Arrow's metadata, and the number of rows, and of values of list columns, by row group."""
-
-    metadata: Any
-    rows: Offsets  # (G,)
-    values: dict[str, Offsets]  # by list column, (G,); an empty list counts as one value
+UNREADABLE = (OSError, pa.ArrowException, ValueError, IndexError, KeyError, OverflowError)
 
 
 def read_groups(
@@ -53,14 +43,12 @@ def read_groups(
     ``footer`` is the hash of the footer that the manifest holds, or empty; ``remedy`` says what to do about damage.
     """
     try:
-        stored = known_footer(file, footer) if footer else None
-        with open_parquet(file, stored.metadata if stored is not None else None) as parquet:
-            known = stored if stored is not None else footer_of(parquet.metadata)
-            wanted = list(range(len(known.rows))) if groups is None else list(groups)
+        with open_parquet(file, known_footer(file, footer) if footer else None, pre_buffer=True) as parquet:
+            wanted = list(range(parquet.num_row_groups)) if groups is None else list(groups)
             table = parquet.read_row_groups(wanted, columns=columns, use_threads=False)
-            _check_counts(table, known, wanted)
+            _check_counts(table, parquet.metadata, wanted)
             return table
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise unreadable(file, error, remedy) from error
 
 
@@ -72,7 +60,7 @@ def read_whole(file: Place, sha256: str, columns: list[str] | None = None, remed
             raise InputError(str(file), found="another SHA-256", expected="that of the manifest", remedy=remedy)
         with pq.ParquetFile(pa.BufferReader(body), **VERIFY) as parquet:
             return parquet.read(columns, use_threads=False)
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise unreadable(file, error, remedy) from error
 
 
@@ -82,24 +70,12 @@ def footer_hash(file: Place) -> str:
 
 
 @functools.lru_cache(maxsize=16)
-def known_footer(file: Place, expected: str) -> Footer:
-    """The footer of a file, if it has the expected hash; kept for the file's other row groups."""
+def known_footer(file: Place, expected: str) -> Any:
+    """Arrow's metadata of a file, if its footer has the expected hash; kept for the file's other row groups."""
     body = _footer_bytes(file)
     if _hash(body) != expected:
         raise OSError("its footer is not the one that was written")
-    return footer_of(pq.read_metadata(pa.BufferReader(body)))
-
-
-def footer_of(metadata: Any) -> Footer:
-    groups = [metadata.row_group(n) for n in range(metadata.num_row_groups)]
-    paths = [metadata.schema.column(n).path for n in range(metadata.num_columns)]
-    lists = {n: path.partition(".list.")[0] for n, path in enumerate(paths) if ".list." in path}
-    values: dict[str, list[int]] = {}
-    for group in groups:
-        for n, name in lists.items():  # of these alone: Arrow aborts on some damaged columns when asked about them
-            values.setdefault(name, []).append(group.column(n).num_values)
-    counts = {name: np.array(counted) for name, counted in values.items()}
-    return Footer(metadata, np.array([group.num_rows for group in groups], dtype=np.int64), counts)
+    return pq.read_metadata(pa.BufferReader(body))
 
 
 def unreadable(file: Place, error: Exception, remedy: str) -> DistaggError:
@@ -128,17 +104,20 @@ def unseen(folder: Place) -> InfrastructureError:
     )
 
 
-def _check_counts(table: pa.Table, footer: Footer, groups: list[int]) -> None:
-    """Refuse a table with more or fewer values than the footer says."""
-    rows = int(footer.rows[groups].sum())
+def _check_counts(table: pa.Table, metadata: Any, numbers: list[int]) -> None:
+    """Refuse a table, read from these row groups, with more or fewer values than the footer says."""
+    groups = [metadata.row_group(number) for number in numbers]
+    rows = sum(group.num_rows for group in groups)
     if len(table) != rows:
         raise ValueError(f"{len(table)} rows, but its footer says {rows}")
+    paths = [metadata.schema.column(n).path for n in range(metadata.num_columns)]
     for name in table.column_names:
-        if name not in footer.values or not pa.types.is_list(table[name].type):
+        at = next((n for n, path in enumerate(paths) if path.startswith(f"{name}.list.")), None)
+        if at is None or not pa.types.is_list(table[name].type):
             continue
         lengths = list_lengths(table[name])
-        values = int(lengths.sum()) + int((lengths == 0).sum())
-        expected = int(footer.values[name][groups].sum())
+        values = int(lengths.sum()) + int((lengths == 0).sum())  # an empty list counts as one value
+        expected = sum(group.column(at).num_values for group in groups)  # read above, else Arrow must not be asked
         if values != expected:
             raise ValueError(f"{values} values in column {name}, but its footer says {expected}")
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from distagg.dataset.check import check_chunk
 from distagg.dataset.chunk import Chunk
 from distagg.dataset.frames import TableSource
 from distagg.engine.rank import rank_to
+from distagg.engine.rank_incremental import _add_columns
 from distagg.engine.read_rankings import read_rankings
 from distagg.engine.saved import Fitted, load_model, save_model
 from distagg.errors import InputError
@@ -306,3 +309,33 @@ def test_the_vectorised_check_is_the_naive_one(made: Path) -> None:
         assert refused == _naive_problem(changed)
         outcomes.append(refused)
     assert 50 < sum(outcomes) < 250
+
+
+def test_arrow_is_not_asked_about_columns_that_it_has_not_read(tmp_path: Path) -> None:
+    """Otherwise a damaged description of a column would end this process.
+
+    The first row group has 54 rows, as many as the footer says that both have: rows of the second are never decoded.
+    """
+    file = tmp_path / "forged.parquet"
+    schema = pa.schema({"item": pa.list_(pa.int32())})
+    with pq.ParquetWriter(file, schema, write_statistics=False) as parquet:
+        for rows in (54, 27):
+            parquet.write_table(pa.table({"item": [[1, 2]] * rows}, schema=schema))
+    body = file.read_bytes()
+    start = len(body) - 8 - int.from_bytes(body[-8:-4], "little")
+    claims = [at for at in range(start, len(body)) if body[at : at + 2] == b"\x16\x6c"]  # 54, as Thrift writes it
+    claim = next(at for at in claims if _rows(file, body[:at] + b"\x16\x36" + body[at + 2 :]) == [27, 27])
+    body = body[:claim] + b"\x16\x36" + body[claim + 2 :]
+    for at in range(claim, len(body) - 8):
+        file.write_bytes(body[:at] + bytes([(body[at] + 16) % 256]) + body[at + 1 :])
+        with suppress(InputError):
+            read_groups(file, [0, 1], None)
+        with suppress(InputError):
+            _add_columns(hashlib.sha256(), file, 1, without="")
+
+
+def _rows(file: Path, body: bytes) -> list[int]:
+    """The rows of each row group, as the footer says."""
+    file.write_bytes(body)
+    metadata = pq.read_metadata(file)
+    return [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]

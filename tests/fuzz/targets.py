@@ -12,6 +12,7 @@ import random
 import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -24,6 +25,7 @@ from fuzz.mutations import mutated, mutated_gzip, mutated_json, mutated_parquet
 from distagg.dataset import Dataset, write_dataset
 from distagg.dataset.frames import hold_source
 from distagg.dataset.select import matches
+from distagg.engine.rank_incremental import block_digests
 from distagg.engine.read_rankings import read_rankings
 from distagg.engine.saved import Fitted, load_model, save_model
 from distagg.errors import DistaggError, InputError
@@ -110,12 +112,22 @@ def _delimited(file: Path, layout: delimited.Layout) -> None:
 
 def _held(kind: str, file: Path, **options: Any) -> str:
     """Read a file into a dataset in memory, as ``distagg rank`` does."""
+    if file.suffix == ".parquet":
+        _in_pieces(SOURCES[kind]([file], **options), file)
     source = SOURCES[kind]([file], **options)
     source.partition = "query"
     manifest = hold_source(source, memory_bytes=HELD_BYTES).manifest
     return (
         f"{min(manifest.queries, 3)} {min(manifest.lists, 3)} {min(manifest.entries, 5)} {min(len(manifest.labels), 2)}"
     )
+
+
+def _in_pieces(source: Any, file: Path) -> None:
+    """Read spans of a file, as workers do."""
+    with suppress(DistaggError):
+        for piece in source.split(1 + file.stat().st_size // 2):
+            for _ in piece.tables():
+                pass
 
 
 def read_letor(file: Path) -> str:
@@ -307,6 +319,10 @@ def _part(what: str, name: str, read: Callable[[Path], Any]) -> Callable[[Path],
 def _open_and_load(folder: Path) -> str:
     dataset = Dataset.open(folder)
     dataset.info()
+    with suppress(DistaggError):  # as nightly runs do, to see what has changed
+        block_digests(
+            (str(folder), dataset.manifest.kind, [b for ref in dataset.plan()[:2] for b in ref.blocks], False)
+        )
     chunks = [ref.load() for ref in dataset.plan()[:2]]
     return str([(chunk.n_items, [len(model.score(chunk, {})) for model in _MODELS]) for chunk in chunks])
 
