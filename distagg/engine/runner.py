@@ -120,11 +120,12 @@ def _same(one: ChunkRef, other: ChunkRef) -> bool:
 _cache = Cache()
 
 
-def run_span(work: Work, refs: Sequence[ChunkRef], first: int) -> Iterator[Any]:
+def run_span(work: Work, refs: Sequence[ChunkRef], first: int, progress: Progress = silent) -> Iterator[Any]:
     """Load and process consecutive chunks, one at a time."""
     for offset, ref in enumerate(refs):
         chunk = _cache.load(ref, work.ids) if work.repeated else ref.load(ids=work.ids)
         yield work.task(chunk, first + offset, work.payload)
+        progress(1)
 
 
 def reduce_span(work: Work, refs: Sequence[ChunkRef], first: int, reduce: Callable[[Any, Any], Any]) -> NotedResult:
@@ -157,22 +158,18 @@ class InlineRunner:
 
     def map(self, work: Work, refs: Sequence[ChunkRef], progress: Progress = silent) -> Iterator[Any]:
         for index, ref in enumerate(refs):
-            values, notes = collect_span(work, [ref], index)
+            with collected_notes() as notes:
+                (value,) = run_span(work, [ref], index, progress)
             raise_notes(notes)
-            progress(1)
-            yield values[0]
+            yield value
 
     def map_reduce(
         self, work: Work, refs: Sequence[ChunkRef], reduce: Callable[[T, T], T], progress: Progress = silent
     ) -> T | None:
-        def spans() -> Iterator[list[Node]]:
-            for index, ref in enumerate(refs):
-                nodes, notes = reduce_span(work, [ref], index, reduce)
-                raise_notes(notes)
-                progress(1)
-                yield nodes
-
-        return merge_all(spans(), reduce)
+        with collected_notes() as notes:
+            nodes = merge_span(0, run_span(work, refs, 0, progress), reduce)
+        raise_notes(notes)
+        return merge_all([nodes], reduce)
 
     def rounds(self, todo: Sequence[Round], progress: Progress = silent) -> Iterator[Any]:
         for step in todo:

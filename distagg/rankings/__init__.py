@@ -1,1 +1,0 @@
-"""Rankings: items in the order of their scores, and rankings on disk."""
