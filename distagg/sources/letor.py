@@ -47,13 +47,6 @@ class Lines:
 def read_lines(file: Place, span: Span | None = None) -> Iterator[Lines]:
     """Parse the lines of a file or of a span of it, a block at a time; the first bad line is an InputError."""
     count = LineCount(file, span)
-    try:
-        yield from _read_lines(file, span, count)
-    except InputError as error:
-        raise count.moved(error) from None
-
-
-def _read_lines(file: Place, span: Span | None, count: LineCount) -> Iterator[Lines]:
     docid = re.compile(_DOCID.encode())
     named = False  # whether lines have docids
     for first_line, block in _blocks(file, span):
@@ -62,11 +55,11 @@ def _read_lines(file: Place, span: Span | None, count: LineCount) -> Iterator[Li
             if last.strip() and not docid.search(last) and (named or docid.search(before)):
                 line = first_line + block.count(b"\n")
                 found = "a truncated last line: without a line end, and without the docid that other lines have"
-                raise InputError(str(file), line=line, found=found, expected=f"lines like {LINE_SHAPE}")
+                raise count.error(line, found, f"lines like {LINE_SHAPE}")
             block += b"\n"
         named = named or docid.search(block) is not None
         lines = _parse_block(block, first_line, count)
-        yield lines if lines is not None else _parse_lines(file, block, first_line, count)
+        yield lines if lines is not None else _parse_lines(block, first_line, count)
 
 
 def _blocks(file: Place, span: Span | None) -> Iterator[tuple[int, bytes]]:
@@ -178,7 +171,7 @@ class _LineError(Exception):
         self.found, self.expected = found, expected
 
 
-def _parse_lines(file: Place, block: bytes, first_line: int, count: LineCount) -> Lines:
+def _parse_lines(block: bytes, first_line: int, count: LineCount) -> Lines:
     """Parse the lines one by one, for blocks that ``_parse_block`` refused; names a bad line."""
     queries: list[str] = []
     items: list[str] = []
@@ -187,7 +180,7 @@ def _parse_lines(file: Place, block: bytes, first_line: int, count: LineCount) -
         try:
             parsed = _parse_line(raw)
         except _LineError as bad:
-            raise InputError(str(file), line=number, found=bad.found, expected=bad.expected) from None
+            raise count.error(number, bad.found, bad.expected) from None
         if parsed is None:
             continue
         label, query, item, entries = parsed

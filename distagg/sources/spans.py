@@ -119,6 +119,10 @@ class LineCount:
         first = next(line_blocks(self._file, 1, self._span), None)
         return lines_before(self._file, first[0] if first else self._span.start)
 
+    def error(self, line: int, found: str, expected: str) -> InputError:
+        """The error of a bad line, whose number was counted from the start of the span."""
+        return InputError(str(self._file), line=line + self.before, found=found, expected=expected)
+
     def moved(self, error: InputError) -> InputError:
         """The error of a line that was counted from the start of the span."""
         line = None if error.line is None else error.line + self.before

@@ -84,7 +84,7 @@ def import_whatever_dies(files: list[Path], target: Path, runner: Any) -> None:
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize(("rounds", "together"), [(ROUNDS, 1), (ROUNDS[2:], 2)], ids=["one in every round", "all"])
+@pytest.mark.parametrize(("rounds", "together"), [(ROUNDS, 1), (ROUNDS, 2)], ids=["one in every round", "all in every round"])
 def test_killed_workers_cost_time_only(
     tmp_path: Path, rounds: tuple[str, ...], together: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

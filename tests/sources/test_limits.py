@@ -47,6 +47,24 @@ def test_long_lines_are_refused_by_every_reader(kind: str, tmp_path: Path, monke
     assert caught.value.line == 1 + before.count("\n")
 
 
+@pytest.mark.parametrize("kind", [kind for kind in LONG_LINES if kind != "rankings preflib"])
+def test_a_long_line_of_a_later_span_has_its_number_in_the_file(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, before, line = LONG_LINES[kind]
+    many = 100 * before.splitlines(keepends=True)[-1]
+    file = tmp_path / name
+    file.write_text(before + many + line)
+    pieces = SOURCES[kind.split()[0]]([file]).split(300)
+    assert len(pieces) > 3
+    monkeypatch.setattr(source, "LINE_BYTES", 500)
+    monkeypatch.setattr(source, "BUFFER_BYTES", 100)
+    with pytest.raises(InputError, match="found a line of over 500 bytes") as caught:
+        for piece in pieces:
+            list(piece.tables())
+    assert caught.value.line == (before + many + line).count("\n")
+
+
 def test_long_lines_of_judgements_and_of_tables_about_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "qrels.txt").write_text(f"q 0 a 1\nq 0 {LONG} 1\n")
     (tmp_path / "users.csv").write_text(f"user,town\n1,{LONG}\n")
