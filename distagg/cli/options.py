@@ -284,10 +284,5 @@ RESULT = option(
     help="write the output of --json to a new file, with the values of every query",
 )
 REPORT = option("--report", metavar="FILE.html", help="write a self-contained page")
-SAFE_CSV = flag(
-    "--safe-csv",
-    help="in CSV, write an apostrophe before text that begins with = + - @ or a tab, which a spreadsheet would run as "
-    "a formula",
-)
-ALLOW_UNSEEN = step_options("rank", "allow_unseen")[0]
+SAFE_CSV, ALLOW_UNSEEN = step_options("rank", "safe_csv", "allow_unseen")
 SHORTCUTS = step_options("rank", "depth", "weights")

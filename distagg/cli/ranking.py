@@ -39,7 +39,7 @@ from distagg.engine.tracking import tell_fit
 from distagg.errors import UsageError
 from distagg.models import Model, Params, is_model, model_named, reseeded
 from distagg.pipeline.step_options import with_shortcuts
-from distagg.rankings.files import SUFFIXES, Format, as_csv, as_parquet, as_trec
+from distagg.rankings.files import SUFFIXES, Format, as_csv, as_parquet, as_trec, safe_format
 from distagg.reports.terminal import coefficients_table, ranking_table, reliability_text, render_table
 from distagg.storage.atomic import refuse_existing, staged_file
 from distagg.storage.paths import Place, place
@@ -231,11 +231,11 @@ def rank_command(
                 if len(worth):
                     print("\n" + reliability_text(worth.to_pylist()))
             else:
-                _print_lines(tables, _safe(fmt or _format_of_pipe(dataset, shown), safe_csv), ready.name)
+                _print_lines(tables, safe_format(fmt or _format_of_pipe(dataset, shown), safe_csv), ready.name)
             say_coefficients(learned)
             return
         fmt = fmt or SUFFIXES.get(target.suffix, "parquet")
-        rows = rank_to(target, ready, params, dataset, fmt=_safe(fmt, safe_csv), **options)
+        rows = rank_to(target, ready, params, dataset, fmt=safe_format(fmt, safe_csv), **options)
     coefficients = say_coefficients(learned)
     if report:
         _report_ranking(target, ready.name, report, worth, coefficients)
@@ -282,10 +282,6 @@ def _refuse_formats(target: Place | None, fmt: Format | None, report: str | None
         raise UsageError(f"-o {target}: rankings cannot be written gzipped; write {target.stem} and gzip it afterwards")
     if report and (fmt or SUFFIXES.get(target.suffix)) == "trec":
         raise UsageError("--report needs columns that TREC runs do not have; write parquet or csv")
-
-
-def _safe(fmt: Format, safe_csv: bool) -> Format:
-    return "safe-csv" if safe_csv and fmt == "csv" else fmt
 
 
 def _format_of_pipe(dataset: Dataset, shown: Shown) -> Format:

@@ -87,6 +87,11 @@ _SHORTCUTS = {
     "depth": _whole("--depth", "K", "take only the first K of each list; a setting, too", least=1),
     "weights": _text("--weights", "NAME:W,...", "weights of experts, as in dense:2,bm25:1; a setting, too"),
 }
+_SAFE_CSV = _flag(
+    "--safe-csv",
+    "in CSV, write an apostrophe before text that begins with = + - @ or a tab, which a spreadsheet would run as a "
+    "formula",
+)
 _COMPLETION = _settings("key=value", "set a parameter of the completion", "-c")
 _REPLICATE = "replicate each {} T times (default 1)"
 
@@ -208,6 +213,7 @@ OPTIONS: dict[str, dict[str, Field]] = {
             "item; the others are not counted)",
             0,
         ),
+        "safe_csv": _SAFE_CSV,
         "allow_unseen": _flag(
             "--allow-unseen",
             "continue even if more than half of the entries come from experts that MODELDIR has not seen",
@@ -269,6 +275,7 @@ OPTIONS: dict[str, dict[str, Field]] = {
             flags=("--by",),
             metavar="PERIOD",
         ),
+        "safe_csv": _SAFE_CSV,
     },
 }
 

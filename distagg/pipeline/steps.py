@@ -39,6 +39,7 @@ from distagg.pipeline.previous import Before
 from distagg.pipeline.records import entry_of, record, record_body
 from distagg.pipeline.scale import scale
 from distagg.pipeline.spec import Job, Step
+from distagg.rankings.files import safe_format
 from distagg.storage.atomic import staged_directory, staged_file
 from distagg.storage.paths import Place, place
 from distagg.storage.sealed import MANIFEST, sealed
@@ -171,7 +172,7 @@ def do_rank(step: Step, site: Site) -> None:
             model,
             params,
             dataset,
-            fmt=values["format"],
+            fmt=safe_format(values["format"], values["safe_csv"]),
             chunk_entries=values["chunk_entries"],
             shown=shown,
             through=_completed(values, dataset, runner, site.job.seed),
@@ -283,9 +284,10 @@ def do_board(step: Step, site: Site) -> None:
     site.folder.keep_notes(step, notes)
     with staged_directory(site.folder.output(step)) as staging:
         for name in ("board.html", "board.csv", "board.json"):
-            write_board(str(staging / name), found, over_time, board_json(found, over_time), step.name)
+            body = board_json(found, over_time)
+            write_board(str(staging / name), found, over_time, body, step.name, safe_csv=values["safe_csv"])
         if len(found) == 1:
-            write_table(str(staging / "chances.csv"), found[0].matrix)
+            write_table(str(staging / "chances.csv"), found[0].matrix, safe_csv=values["safe_csv"])
         (staging / MANIFEST).write_bytes(sealed({"files": [entry_of(f, staging) for f in sorted(staging.iterdir())]}))
     _repeat(notes)
 

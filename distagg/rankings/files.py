@@ -40,6 +40,15 @@ EXPONENT = 1e10  # Arrow and Python write smaller numbers without an exponent
 SUFFIXES: dict[str, Format] = {".csv": "csv", ".trec": "trec", ".run": "trec", ".txt": "trec"}
 
 
+def safe_format(fmt: Format, safe_csv: bool) -> Format:
+    """The format, in which CSV escapes text that a spreadsheet would run, if that is asked for.
+
+    >>> safe_format("csv", True), safe_format("trec", True)
+    ('safe-csv', 'trec')
+    """
+    return "safe-csv" if safe_csv and fmt == "csv" else fmt
+
+
 @dataclass(frozen=True, slots=True)
 class Written:
     """A file that a worker wrote: the attempt's name, its row count, bytes and SHA-256."""
@@ -207,7 +216,8 @@ def as_csv(table: pa.Table, *, header: bool, safe: bool = False) -> bytes:
     sink = io.StringIO(newline="")
     writer = csv.writer(sink, lineterminator="\n")
     if header:
-        writer.writerow(table.column_names)
+        names = as_words(table.column_names)  # of a matrix by item, they are the items
+        writer.writerow((_harmless(names) if safe else names).to_pylist())
     columns = [_shortest(column) if pa.types.is_floating(column.type) else column for column in table.columns]
     if safe:
         columns = [
@@ -218,7 +228,7 @@ def as_csv(table: pa.Table, *, header: bool, safe: bool = False) -> bytes:
     return sink.getvalue().encode()
 
 
-def _harmless(words: pa.ChunkedArray) -> pa.ChunkedArray:
+def _harmless(words: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     """Words that no spreadsheet takes for a formula."""
     formula = pc.match_substring_regex(words, r"^[=+\-@\t\r]")
     return pc.if_else(formula, pc.binary_join_element_wise(as_scalar("'"), words, as_scalar("")), words)

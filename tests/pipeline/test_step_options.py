@@ -31,11 +31,11 @@ ELSEWHERE = {  # options of a command that its step does not need, by command
     "expand": JOB,
     "fit": JOB | FILES | EXPANSION,
     "tune": JOB | FILES | EXPANSION,
-    "rank": JOB | FILES | EXPANSION | {"report", "experts", "safe_csv"},  # the run's report, _experts.parquet
+    "rank": JOB | FILES | EXPANSION | {"report", "experts"},  # the run's report, _experts.parquet
     # a step evaluates one ranking on a dataset: nothing to test against, no judged query that a run could lack
     "evaluate": JOB | EXPANSION | {"words", "qrels", "baseline", "missing"},
     "compare": JOB | FILES | EXPANSION | {"report"},
-    "board": JOB | FILES | {"matrix", "safe_csv"},  # it is always written
+    "board": JOB | FILES | {"matrix"},  # it is always written
 }
 ONLY_STEPS = {  # fields that their command does not need, by step
     "import": {"source", "files"},
@@ -149,6 +149,19 @@ def test_a_board_is_that_of_the_command(tmp_path: Path, monkeypatch: pytest.Monk
         assert (output / "standings" / name).read_bytes() == (folder / name).read_bytes()
     report = (folder / "runs" / "job" / "latest" / "report.html").read_text()
     assert 'href="output/standings/board.html"' in report
+
+
+def test_names_are_no_formulas_in_csv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "b.csv").write_text("winner,loser\n=a,b\nb,=a\n")
+    battles = {"do": "import", "source": "pairs", "files": ["b.csv"]}
+    rank = {"do": "rank", "model": "bradley_terry", "dataset": "battles", "format": "csv", "safe_csv": True}
+    board = {"do": "board", "dataset": "battles", "safe_csv": True}
+    output = run(tmp_path, "job", {"battles": battles, "ranked": rank, "standings": board})
+    for file in ("ranked.csv", "standings/board.csv", "standings/chances.csv"):
+        text = (output / file).read_text()
+        assert "'=a" in text
+        assert "=a" not in text.replace("'=a", "")
 
 
 def test_what_depends_on_more_than_its_block_is_ranked_again(ratings: Path) -> None:
