@@ -146,7 +146,10 @@ def run_in(workers: int | None, scheduler: str | None, memory: str | None = None
     from distagg.engine.dask import local_cluster, remote_cluster
     from distagg.engine.worker_memory import parse_memory
 
-    size = 0 if memory is None else parse_memory(memory)
+    try:
+        size = 0 if memory is None else parse_memory(memory)
+    except UsageError as error:
+        raise UsageError(f"--memory: {error}") from error
     with remote_cluster(scheduler) if scheduler is not None else local_cluster(workers or 0, size) as runner:
         yield runner
 

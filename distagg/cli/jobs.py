@@ -130,16 +130,16 @@ def _job(call: Call, job: str | None, overrides: tuple[str, ...]) -> Job:
 
 def _placed(call: Call, job: Job) -> Job:
     """The job with the cluster options of the command line."""
-    address = call.address()
+    address, memory = call.address(), {} if call.memory is None else {"memory": call.memory}
     if address is not None:
-        return dataclasses.replace(job, place={"workers": 0, "scheduler": address})
+        return dataclasses.replace(job, place={"workers": 0, "scheduler": address, **memory})
     if call.workers is not None:
-        return dataclasses.replace(job, place={"workers": call.workers})
-    return job
+        return dataclasses.replace(job, place={**job.place, "workers": call.workers, **memory})
+    return dataclasses.replace(job, place={**job.place, **memory})
 
 
 def _drive(call: Call, job: Job, target: Path | None, *, point: bool = False) -> None:
-    cluster = (job.place["workers"] or None, job.place.get("scheduler"), call.memory)
+    cluster = (job.place["workers"] or None, job.place.get("scheduler"), job.place.get("memory"))
     folder = drive(job, lambda: run_in(*cluster), target, say, point=point)
     if call.json:
         print(json.dumps({"run": str(folder.path), "metrics": folder.read("metrics.json")}, indent=1))

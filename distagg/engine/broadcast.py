@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 from distagg.dataset.chunk_ref import ChunkRef
 from distagg.engine.identity import fingerprint, identity, other_code
 from distagg.engine.runner import NotedResult, Round, Work, reduce_span
+from distagg.engine.worker_memory import note_memory
 
 POLL_WORKERS_SECONDS = 1.0  # how often the driver asks the scheduler for its workers
 SILENT_SECONDS = 30.0  # without a heartbeat, while others send them: a worker that is given up
@@ -83,6 +84,7 @@ _seats: dict[str, Seat] = {}  # by the worker's address: workers may share a pro
 
 
 def _seat(worker: Any) -> Seat:
+    note_memory(worker)
     return _seats.setdefault(worker.address, Seat())
 
 

@@ -46,8 +46,9 @@ from distagg.engine.runner import (
     raise_notes,
     reduce_span,
 )
-from distagg.engine.worker_memory import VARIABLE, refuse_large_chunks, size_text
+from distagg.engine.worker_memory import refuse_large_chunks, size_text
 from distagg.errors import DistaggError, InfrastructureError, UsageError, hidden
+from distagg.models.rounds import MEMORY
 
 T = TypeVar("T")
 log = logging.getLogger("distagg")
@@ -308,7 +309,7 @@ def local_cluster(workers: int, memory: int = 0) -> Iterator[DaskRunner]:
             host="127.0.0.1",
             dashboard_address="127.0.0.1:0",
             memory_limit=memory,
-            env={VARIABLE: str(memory)} if memory else {},
+            env={MEMORY: str(memory)} if memory else {},
             silence_logs=50,
         ) as cluster,
         Client(cluster, set_as_default=False) as client,

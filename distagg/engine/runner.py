@@ -21,9 +21,8 @@ from distagg.dataset.chunk import Chunk
 from distagg.dataset.chunk_ref import ChunkRef
 from distagg.dataset.dataset import Dataset
 from distagg.engine.progress import Progress, silent
-from distagg.engine.worker_memory import cache_bytes
 from distagg.models.base import collected_notes, not_converged
-from distagg.models.rounds import kept_bytes
+from distagg.models.rounds import cache_bytes, kept_bytes
 
 T = TypeVar("T")
 Task = Callable[[Chunk, int, Any], T]
@@ -84,10 +83,15 @@ class Cache:
     chunk that is needed next. Instead the first chunks stay until another dataset (or selection of it) needs the space.
     """
 
-    budget: int = field(default_factory=cache_bytes)
+    budget: int = 0  # 0: by the memory of this process
     held: OrderedDict[tuple[ChunkRef, bool], Chunk] = field(default_factory=OrderedDict)
     size: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)  # a worker may have several threads
+
+    @property
+    def limit(self) -> int:
+        """Bytes that the cache may hold."""
+        return self.budget or cache_bytes()
 
     def load(self, ref: ChunkRef, ids: bool) -> Chunk:
         key = (ref, ids)
@@ -104,10 +108,10 @@ class Cache:
     def _keep(self, key: tuple[ChunkRef, bool], chunk: Chunk) -> None:
         others = [other for other in self.held if not _same(other[0], key[0])]
         for other in others:
-            if self.size + kept_bytes() + chunk.nbytes <= self.budget:  # with what models keep of the chunks
+            if self.size + kept_bytes() + chunk.nbytes <= self.limit:  # with what models keep of the chunks
                 break
             self.size -= self.held.pop(other).nbytes
-        if self.size + chunk.nbytes <= self.budget:
+        if self.size + chunk.nbytes <= self.limit:
             self.held[key] = chunk
             self.size += chunk.nbytes
 

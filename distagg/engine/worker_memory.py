@@ -1,6 +1,9 @@
 """How much memory a worker may use, and what follows from it: the caches, and which chunks are refused.
 
-The plan of chunks does not follow from it: the same data gives the same chunks, and the same bits, anywhere.
+The plan of chunks does not follow from it: the same data gives the same chunks, and the same bits, anywhere. Sums over
+chunks would have other bits if chunks were cut otherwise. Models that treat each query on its own would not, but parts
+of their rankings are chunks, too. And there is little to gain: a chunk of ``CHUNK_ENTRIES`` needs 0.4 to 0.6 GB, and a
+larger one is a single query, which cannot be cut.
 """
 
 from __future__ import annotations
@@ -8,13 +11,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
+from typing import Any
 
 from distagg.dataset.chunk_ref import ChunkRef
 from distagg.errors import UsageError
+from distagg.models.rounds import MEMORY
 
-VARIABLE = "DISTAGG_MEMORY"  # bytes that a worker process may use, in its environment
-CACHE_SHARE = 4  # a quarter of the memory is for chunks that rounds read again, as much for what models keep of them
-MOST_CACHED = 512 << 20
 PROCESS_BYTES = 300 << 20  # a worker with everything imported
 ENTRY_BYTES, ITEM_BYTES = 24, 64  # of a chunk in memory: item, rank, score; id, label
 COPIES = 4  # of a chunk while it is worked on: as read, as arrays, in the model, as the part to write
@@ -30,11 +32,11 @@ def parse_memory(text: str) -> int:
     """
     found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*", text)
     if found is None or found[2].upper() not in UNITS:
-        raise UsageError(f"--memory: found '{text}', expected a size such as 4GB or 512MiB")
+        raise UsageError(f"found '{text}', expected a size such as 4GB or 512MiB")
     size = int(float(found[1]) * UNITS[found[2].upper()])
     if size < PROCESS_BYTES:
         raise UsageError(
-            f"--memory: found {text}, expected at least {size_text(PROCESS_BYTES)}, which a worker takes without work"
+            f"found {text}, expected at least {size_text(PROCESS_BYTES)}, which a worker takes without work"
         )
     return size
 
@@ -48,10 +50,11 @@ def size_text(size: float) -> str:
     return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"
 
 
-def cache_bytes() -> int:
-    """Bytes of chunks that this process caches between rounds."""
-    memory = os.environ.get(VARIABLE, "")
-    return min(MOST_CACHED, int(memory) // CACHE_SHARE) if memory.isdigit() else MOST_CACHED
+def note_memory(worker: Any) -> None:
+    """In a worker process: size the caches by the limit that ``dask worker --memory-limit`` gave it."""
+    limit = worker.memory_manager.memory_limit
+    if worker.nanny and limit:  # without a nanny it may share the driver's process
+        os.environ.setdefault(MEMORY, str(limit))
 
 
 def needed_by(ref: ChunkRef) -> int:
@@ -68,5 +71,5 @@ def refuse_large_chunks(refs: Iterable[ChunkRef], memory: int) -> None:
         raise UsageError(
             f"memory of a worker: found {size_text(memory)} and a chunk of {largest:,} entries, which needs about "
             f"{size_text(needed)}; give --memory {wanted:.1f}GB or more, on fewer workers if need be "
-            "(dask worker --memory-limit)"
+            "(place.memory of a job; dask worker --memory-limit)"
         )

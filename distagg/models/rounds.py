@@ -14,6 +14,7 @@ Rounds come back to the same chunks: ``kept`` is a cache of arrays computed from
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from threading import Lock
@@ -102,10 +103,18 @@ class LearningPass(Pass):
 
 T = TypeVar("T")
 
+MEMORY = "DISTAGG_MEMORY"  # the environment variable with the bytes that this process may use
 KEPT_BYTES = 512 << 20  # for all chunks together
+CACHE_SHARE = 4  # a quarter of the memory is for chunks that rounds read again, as much for what models keep of them
 
 _kept: WeakKeyDictionary[Chunk, dict[Hashable, Any]] = WeakKeyDictionary()
 _keeping = Lock()
+
+
+def cache_bytes() -> int:
+    """Bytes that a cache may hold in this process: of chunks between rounds, or of what models keep of them."""
+    memory = os.environ.get(MEMORY, "")
+    return min(KEPT_BYTES, int(memory) // CACHE_SHARE) if memory.isdigit() else KEPT_BYTES
 
 
 def kept(chunk: Chunk, key: Hashable, make: Callable[[Chunk], T]) -> T:
@@ -134,7 +143,7 @@ def kept_bytes() -> int:
 
 def _room(wanted: int, key: Hashable) -> bool:
     """Whether that many bytes are free, after removing results of other keys as far as needed."""
-    free = KEPT_BYTES - sum(_size(arrays) for held in _kept.values() for arrays in held.values())
+    free = cache_bytes() - sum(_size(arrays) for held in _kept.values() for arrays in held.values())
     others = [(held, other) for held in _kept.values() for other in held if other != key]
     for held, other in others:
         if free >= wanted:

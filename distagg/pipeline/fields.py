@@ -36,6 +36,7 @@ TOP = {
 PLACE = {
     "workers": Field("whole", "local worker processes; 0 runs in the driver", 0, least=0),
     "scheduler": Field("text", "address of a Dask cluster, instead of workers", None),
+    "memory": Field("size", "memory of each local worker, such as 4GB (default: no limit)", None),
 }
 CHECKPOINTS = {
     "rounds": Field("whole", "save after this many rounds", 10, least=1),

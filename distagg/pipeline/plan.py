@@ -9,9 +9,11 @@ from __future__ import annotations
 import math
 import resource
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from distagg.dataset.chunk_ref import ChunkRef
 from distagg.dataset.dataset import CHUNK_ENTRIES, Dataset
 from distagg.dataset.manifest import Manifest
 from distagg.engine.fitting.fit import cut
@@ -20,7 +22,8 @@ from distagg.engine.fitting.search import variants
 from distagg.engine.fitting.train import TRAIN_ENTRIES
 from distagg.engine.rank import ranking_of, ranking_schema, solved
 from distagg.engine.saved import load_model
-from distagg.engine.worker_memory import COPIES
+from distagg.engine.worker_memory import COPIES, parse_memory, refuse_large_chunks
+from distagg.errors import UsageError
 from distagg.models import Model, Params, is_model, model_named
 from distagg.pipeline.spec import Job, Step
 from distagg.storage.paths import is_found
@@ -31,7 +34,7 @@ def plan(job: Job, *, trial: bool = False) -> list[dict[str, Any]]:
     sizes: dict[str, float] = {}  # entries of the outputs of steps, if known
     rows = []
     for step in job.steps:
-        row = _row(step, sizes)
+        row = _row(step, sizes, job.place.get("memory"))
         if step.do == "expand" and row["entries"] is not None:
             row["entries"] *= step.values["experts"] * step.values["items"]
             sizes[step.name] = row["entries"]
@@ -41,7 +44,7 @@ def plan(job: Job, *, trial: bool = False) -> list[dict[str, Any]]:
     return rows
 
 
-def _row(step: Step, sizes: dict[str, float]) -> dict[str, Any]:
+def _row(step: Step, sizes: dict[str, float], memory: str | None) -> dict[str, Any]:
     row: dict[str, Any] = {"step": step.name, "do": step.do, "entries": None, "chunks": None}
     if step.do == "import":
         row["bytes"] = sum(_bytes(Path(file)) for file in step.values["files"])
@@ -52,10 +55,20 @@ def _row(step: Step, sizes: dict[str, float]) -> dict[str, Any]:
     chunk = step.values.get("chunk_entries", TRAIN_ENTRIES if step.do == "fit" else CHUNK_ENTRIES)
     manifest = _manifest(reference)
     if manifest is not None:
-        row["entries"], row["chunks"] = manifest.entries, len(Dataset.open(reference).plan(chunk))
+        refs = Dataset.open(reference).plan(chunk)
+        if memory is not None:
+            _refuse_large(step, refs, memory)
+        row["entries"], row["chunks"] = manifest.entries, len(refs)
     elif reference in sizes:
         row["entries"], row["chunks"] = sizes[reference], math.ceil(sizes[reference] / chunk)
     return row
+
+
+def _refuse_large(step: Step, refs: Sequence[ChunkRef], memory: str) -> None:
+    try:
+        refuse_large_chunks(refs, parse_memory(memory))
+    except UsageError as error:
+        raise UsageError(f"steps.{step.name}: {error}") from error
 
 
 def _manifest(reference: str) -> Manifest | None:

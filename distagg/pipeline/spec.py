@@ -28,6 +28,7 @@ from typing import Any
 
 from distagg.dataset.dataset import Dataset
 from distagg.engine.importing import is_pattern, source_files
+from distagg.engine.worker_memory import parse_memory
 from distagg.errors import DistaggError, UsageError, cut, unknown
 from distagg.metrics import parse_metric
 from distagg.models import MODELS, is_model
@@ -115,6 +116,8 @@ def make_job(body: dict[str, Any]) -> Job:
     place = _table(top["place"], PLACE, "place.", ())
     if "scheduler" in place and place["workers"]:
         raise UsageError("place.scheduler: give either place.scheduler or place.workers")
+    if "memory" in place and not place["workers"]:
+        raise UsageError("place.memory: is that of local workers; give place.workers, too, or omit it")
     checkpoints = _table(top["checkpoints"], CHECKPOINTS, "checkpoints.", ())
     if not top["steps"]:
         raise UsageError("steps: found none, expected at least one, such as [steps.data]")
@@ -303,12 +306,18 @@ def _model(text: str) -> str:
     return text
 
 
+def _size(text: str) -> str:
+    parse_memory(text)
+    return text
+
+
 _WORDS: dict[str, Callable[[str], str]] = {
     "text": lambda text: text,
     "name": _name,
     "path": _path,
     "metric": _metric,
     "model": _model,
+    "size": _size,
 }
 _EXAMPLES = {"paths": '"A1.txt"', "metrics": '"ndcg@5"', "models": '"rrf"', "counts": "1, 2, 4"}
 
