@@ -25,6 +25,7 @@ WRONG: dict[str, list[Any]] = {
     "ranker": ["bordo", "data", "crf"], "rankings": ["nowhere", "data"], "metrics": [[], ["ndgc@5"], "map"],
     "metric": ["ndgc@5"], "folds": [2, "letor", True], "models": [[], ["bordo"], ["rrf", "rrf"]],
     "counts": [[], 3, [0], [1.5, 2], ["two"], [2, 2]], "flag": [1, "yes"],
+    "size": ["much", "1MB", 4],
 }  # fmt: skip
 
 
