@@ -59,7 +59,7 @@ def compare(
     labels: Any = None,
     columns: Columns = None,
     settings: Mapping[str, Mapping[str, Any]] | None = None,
-    folds: str | None = None,
+    folds: str | int | None = None,
     metrics: Sequence[str] = DEFAULT_METRICS,
     protocol: str | None = None,
     goal: str = "map",
@@ -93,7 +93,7 @@ def compare(
         The parameters of each model. A value may list several (``"5,20,60"``, ``"1..10"``): each fold then uses the
         settings that score best on its validation queries, and ``chosen`` reports them.
     folds
-        ``letor5``, or a number such as ``"5"``.
+        ``letor5``, or the number of folds, at least 3.
     metrics
         As in ``evaluate``.
     protocol
@@ -119,7 +119,7 @@ def compare(
         Called with a model's name and a function that evaluates it; may return the result of an earlier attempt
         instead of calling the function.
     on_result
-        Called at the end with a row for each model, for trackers: ``model``, ``settings``, ``metrics``, ``seconds``.
+        Called when a model is done with its row, for trackers: ``model``, ``settings``, ``metrics``, ``seconds``.
 
     Returns
     -------
@@ -131,41 +131,40 @@ def compare(
     metrics = [str(metric) for metric in dict.fromkeys(parse_metrics(metrics))]  # two names may be one metric
     dataset = as_dataset(data, columns=columns, labels=labels)
     protocol = check_protocol(protocol or dataset.manifest.protocol)
+    folds = None if folds is None else str(folds)
     groups = _groups(models, settings or {}, dataset, folds, tries, seed)
     baseline = None if baseline is None else known_name(baseline)
     if baseline is not None and baseline not in groups:
         raise unknown("baseline", baseline, list(groups))
     all_folds = make_folds(dataset, folds) if folds else [Fold("all", dataset, dataset, dataset)]
-    fold_of = np.full(dataset.manifest.queries, -1)
+    fold_of = np.zeros(dataset.manifest.queries, dtype=np.int64)
+    for n, fold in enumerate(all_folds[1:], start=1):
+        fold_of[_queries(fold.test, runner)[0]] = n
     values: dict[str, np.ndarray] = {}
+    results: list[dict[str, Any]] = []
+    means: dict[str, dict[str, float]] = {}
     seconds: dict[str, float] = {}
     adherence: dict[str, list[float]] = {}
     chosen: dict[str, list[dict[str, Any]]] = {}
-    seeds: dict[str, list[int]] = {}  # each model's seed in each fold
     for name, group in groups.items():
         outcome = kept(
             name,
             lambda group=group: _test_model(group, all_folds, dataset, metrics, Goal(goal, protocol), runner, progress),  # type: ignore[misc]
         )
         values[name] = np.full((dataset.manifest.queries, len(metrics)), np.nan)
-        for n, (at, value) in enumerate(outcome["folds"]):
+        for at, value in outcome["folds"]:
             values[name][at] = value
-            if outcome["folded"]:
-                fold_of[at] = n
         adherence |= {name: outcome["adherence"]} if outcome["adherence"] else {}
         chosen |= {name: outcome["chosen"]} if outcome["chosen"] else {}
         seconds[name] = outcome["seconds"]
         drawn = outcome["seeds"] if outcome["folded"] else outcome["seeds"] * len(all_folds)
-        seeds[name] = [seed if own is None else int(own) for own in drawn]
+        seeds = [seed if own is None else int(own) for own in drawn]
+        rows, means[name] = _means(name, values[name], fold_of, all_folds, metrics, seeds)
+        results += rows
         for note in outcome["notes"]:
             not_converged(note)
         watch(name, mean_over_queries(values[name]), seconds[name])
-    if (fold_of < 0).any():
-        for n, fold in enumerate(all_folds):
-            fold_of[_queries(fold.test, runner)[0]] = n
-    results, means = _means(values, fold_of, all_folds, metrics, seeds)
-    for name, group in groups.items():
-        about = {"protocol": protocol, "folds": folds, "data": str(dataset.path or ""), "seed": seeds[name][0]}
+        about = {"protocol": protocol, "folds": folds, "data": str(dataset.path or ""), "seed": seeds[0]}
         row = {"what": "compare", "model": name, "settings": changed_settings(group[0]), "metrics": means[name]}
         tell_result({**row, "seconds": seconds[name], **about}, on_result)
     reference = baseline or max(means, key=lambda name: means[name][metrics[0]])
@@ -254,23 +253,21 @@ def _test_model(
 
 
 def _means(
-    values: dict[str, np.ndarray],
+    name: str,
+    values: np.ndarray,
     fold_of: np.ndarray,
     all_folds: list[Fold],
     metrics: Sequence[str],
-    seeds: dict[str, list[int]],
-) -> tuple[list[dict[str, Any]], dict[str, dict[str, float]]]:
-    """Means over queries for every fold, and the means of those over folds."""
-    results, means = [], {}
-    for name, value in values.items():
-        by_fold = np.array([mean_over_queries(value[fold_of == n]) for n in range(len(all_folds))])
-        means[name] = dict(zip(metrics, (float(v) for v in by_fold.mean(axis=0)), strict=True))
-        results += [
-            {"model": name, "fold": fold.name, "metric": metric, "value": float(by_fold[n, m]), "seed": seeds[name][n]}
-            for n, fold in enumerate(all_folds)
-            for m, metric in enumerate(metrics)
-        ]
-    return results, means
+    seeds: list[int],  # the model's seed in each fold
+) -> tuple[list[dict[str, Any]], dict[str, float]]:
+    """A model's means over the queries of every fold, and the means of those over folds."""
+    by_fold = np.array([mean_over_queries(values[fold_of == n]) for n in range(len(all_folds))])
+    rows = [
+        {"model": name, "fold": fold.name, "metric": metric, "value": float(by_fold[n, m]), "seed": seeds[n]}
+        for n, fold in enumerate(all_folds)
+        for m, metric in enumerate(metrics)
+    ]
+    return rows, dict(zip(metrics, (float(v) for v in by_fold.mean(axis=0)), strict=True))
 
 
 def paired_test_rows(

@@ -39,6 +39,16 @@ def test_compare_tells_of_every_model(runs: Path) -> None:
     assert all(row["what"] == "compare" and row["seconds"] >= 0 and row["protocol"] == "trec" for row in rows)
 
 
+def test_compare_tells_of_a_model_when_it_is_done(runs: Path) -> None:
+    told: list[str] = []
+    watched = {"watch": lambda name, means, seconds: told.append(f"{name} done")}
+    heard = {"on_result": lambda row: told.append(f"{row['model']} told")}
+    result = distagg.compare(FILES, ["rrf", "borda"], labels="runs/qrels.txt", folds=3, **watched, **heard)
+    assert told == ["rrf done", "rrf told", "borda done", "borda told"]
+    assert result["folds"] == "3"
+    assert {row["fold"] for row in result["results"]} == {"1", "2", "3"}
+
+
 def test_fit_and_tune_tell_what_they_found(runs: Path) -> None:
     rows: list[dict[str, Any]] = []
     labels = "runs/qrels.txt"
