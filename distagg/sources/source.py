@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import os
 import stat
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -24,7 +23,7 @@ from distagg.errors import InputError, UsageError
 from distagg.storage.paths import Place, Store, explained
 
 BATCH_BYTES = 32 << 20
-# Limits of what any file may cost. A gzip file may unpack to FREE_BYTES, or beyond that to MOST_TIMES its size.
+# Limits of what any file may cost. A gzip file may unpack to FREE_BYTES, or beyond that to MOST_TIMES the bytes read.
 LINE_BYTES = 32 << 20  # of a line
 MOST_COLUMNS = 10_000  # of a table
 FREE_BYTES, MOST_TIMES, MOST_UNPACKED = 256 << 20, 200, 4 << 40
@@ -82,6 +81,21 @@ def refuse_same_names(files: Sequence[Place], name_of: Callable[[Place], str], r
             raise UsageError(f"{other} and {file} give their expert the same name, '{name_of(file)}'; {remedy}")
 
 
+class Counted(io.RawIOBase):
+    """A stream whose bytes are counted as they are read."""
+
+    def __init__(self, raw: IO[bytes]) -> None:
+        self._raw, self.bytes = raw, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        body = self._raw.read(size)
+        self.bytes += len(body)
+        return body
+
+
 class Guarded(io.RawIOBase):
     """The bytes of a file, unpacked if they are gzipped; raises an InputError beyond the limits of this module."""
 
@@ -89,8 +103,8 @@ class Guarded(io.RawIOBase):
         self._file, self._lines = file, lines
         if start:
             raw.seek(start)
-        self._packed = os.fstat(raw.fileno()).st_size if file.suffix == ".gz" and isinstance(file, Path) else 0
-        self._stream = gzip.GzipFile(fileobj=raw) if file.suffix == ".gz" else raw
+        self._packed = Counted(raw) if file.suffix == ".gz" else None
+        self._stream = gzip.GzipFile(fileobj=self._packed) if self._packed is not None else raw
         self._total, self._line = start, 0  # bytes unpacked, and of the line that goes on
 
     def readable(self) -> bool:
@@ -103,15 +117,15 @@ class Guarded(io.RawIOBase):
         if self._lines and len(text):
             self._check_line(text)
         self._total += len(text)
-        if self._packed:
-            self._check_size()
+        if self._packed is not None and self._total > FREE_BYTES:
+            self._check_size(self._packed.bytes)
         return len(text)
 
-    def _check_size(self) -> None:
-        if self._total > max(FREE_BYTES, MOST_TIMES * self._packed) or self._total > MOST_UNPACKED:
+    def _check_size(self, packed: int) -> None:
+        if self._total > min(MOST_TIMES * packed, MOST_UNPACKED):
             raise InputError(
                 str(self._file),
-                found=f"{self._packed:,} gzipped bytes that unpack to more than {self._total:,}",
+                found=f"{packed:,} gzipped bytes that unpack to more than {self._total:,}",
                 expected=f"at most {MOST_TIMES} times the size, or {FREE_BYTES >> 20} MB, and {MOST_UNPACKED >> 40} TB",
                 remedy="if you trust the file, unpack it with gunzip and give the plain file",
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import shutil
@@ -22,6 +23,7 @@ from distagg.engine.import_parallel import import_in_pieces
 from distagg.engine.importing import import_dataset, source_files
 from distagg.engine.runner import InlineRunner
 from distagg.errors import DistaggError, InputError, UsageError
+from distagg.sources import source
 from distagg.sources.trec import TrecSource
 from distagg.storage.paths import place
 from distagg.storage.sealed import committed
@@ -146,6 +148,17 @@ def site(runs: Path) -> Iterator[str]:
     yield f"http://127.0.0.1:{server.server_address[1]}"
     server.shutdown()
     server.server_close()
+
+
+def test_gzip_bombs_in_stores_are_refused(
+    store: str, runs: Path, site: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source, "FREE_BYTES", 1 << 18)
+    (runs / "bomb.run.gz").write_bytes(gzip.compress(b"q Q0 a 1 2 t\n" + b"\n" * (1 << 20)))
+    (place(store) / "bomb.run.gz").write_bytes((runs / "bomb.run.gz").read_bytes())
+    for url in (f"{store}/bomb.run.gz", f"{site}/bomb.run.gz?X-Amz-Signature={SECRET}"):
+        with pytest.raises(InputError, match="gzipped bytes that unpack to more"):
+            import_dataset("trec", [url], tmp_path / "dataset")
 
 
 def test_signed_addresses_are_never_shown(site: str, runs: Path, tmp_path: Path) -> None:
