@@ -10,9 +10,9 @@ from typing import Any
 from distagg.cli.commands import Argument, Call, command, flag, option, run_in, say
 from distagg.errors import InputError, UsageError
 from distagg.pipeline.fields import json_schema
-from distagg.pipeline.folder import RunFolder
+from distagg.pipeline.folder import RunFolder, read_json
 from distagg.pipeline.plan import plan
-from distagg.pipeline.records import record_pages
+from distagg.pipeline.records import checked_output, record_pages
 from distagg.pipeline.run import drive
 from distagg.pipeline.spec import Job, read_job
 from distagg.pipeline.status import how_counted, job_of, status, write_run_report
@@ -147,7 +147,7 @@ def _drive(call: Call, job: Job, target: Path | None, *, point: bool = False) ->
         _show(folder.read("metrics.json"), how_counted(job, folder))
         for step in job.steps:
             if step.do == "scale":
-                for title, head, rows in scaling_tables(json.loads(folder.output(step).read_text(encoding="utf-8"))):
+                for title, head, rows in scaling_tables(read_json(checked_output(folder, step))):
                     print(f"{title}\n{render_table(head, rows, 'l' + 'r' * (len(head) - 1))}\n")
         say(f"report: {folder.path / 'report.html'}")
 

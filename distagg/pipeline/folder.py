@@ -80,13 +80,16 @@ class Kept:
         return json.loads(body)["value"]
 
 
+MADE_AGAIN = "'distagg resume' makes it again"
+
+
 def read_json(file: Path) -> Any:
     """What a step wrote; an InputError if the file is damaged. The next run notices that too, and makes it again."""
     try:
         return json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         found, expected = f"a damaged file ({error})", "what a step of this run wrote"
-        raise InputError(str(file), found=found, expected=expected, remedy="'distagg resume' makes it again") from error
+        raise InputError(str(file), found=found, expected=expected, remedy=MADE_AGAIN) from error
 
 
 MEASURE = ("evaluate", "compare", "tune")  # kinds of steps that report metrics
@@ -95,7 +98,7 @@ MEASURE = ("evaluate", "compare", "tune")  # kinds of steps that report metrics
 def measured(output: Path, step: Step) -> dict[str, Any]:
     """What a step reports: ``means``, ``protocol`` and more; that of a tune step stands in its model's manifest."""
     if step.do == "tune":
-        tuned = read_json(manifest_file(output))["about"]["tuned"]
+        tuned = read_sealed(manifest_file(output), MADE_AGAIN)["about"]["tuned"]
         means = {row["rule"]: {name: row[name] for name in tuned["metrics"]} for row in tuned["table"]}
         return {**tuned, "means": means}  # in the order of the table: a manifest has its keys sorted
     found: dict[str, Any] = read_json(output)

@@ -12,7 +12,6 @@ same bytes are only counted; the others are read, some queries at a time, so tha
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import zlib
@@ -27,7 +26,7 @@ import pyarrow as pa
 from distagg.dataset.manifest import VERIFIED
 from distagg.engine.read_rankings import read_rankings
 from distagg.engine.saved import Fitted, load_model
-from distagg.errors import DistaggError
+from distagg.errors import DistaggError, InputError
 from distagg.metrics.changes import TOP, RankChanges, add_changes, add_same, weights_moved
 from distagg.pipeline.folder import (
     MEASURE,
@@ -39,11 +38,12 @@ from distagg.pipeline.folder import (
     plan_key,
     references,
 )
-from distagg.pipeline.records import Entry, entry_of, record
+from distagg.pipeline.records import Entry, checked_output, entry_of, record
 from distagg.pipeline.spec import Job, Step
+from distagg.rankings.files import parts_of
 from distagg.storage.atomic import MARKER, digest, staged_directory, staged_file
-from distagg.storage.paths import is_found, place
-from distagg.storage.sealed import MANIFEST, manifest_file
+from distagg.storage.paths import Place, is_found, place
+from distagg.storage.sealed import MANIFEST
 from distagg.storage.staging import link
 from distagg.storage.verified import read_groups
 
@@ -105,14 +105,18 @@ def reuse_step(step: Step, folder: RunFolder, before: Before | None) -> list[str
         return []
     if not before.folder.step_key_file(step).is_file():
         return ["the previous run had no such step"]
-    lines = difference(before.folder.read(f"keys/{step.name}.json"), folder.read(f"keys/{step.name}.json"))
+    try:
+        then = before.folder.read(f"keys/{step.name}.json")
+        notes = before.folder.notes(step)
+    except InputError:
+        return ["its records in the previous run are damaged"]
+    lines = difference(then, folder.read(f"keys/{step.name}.json"))
     if lines:
         return lines
     output = before.folder.output(step)
     try:
         if not _whole(output, before):
             return ["its output in the previous run is damaged"]
-        notes = before.folder.notes(step)
         folder.keep_notes(step, notes)
         recipe = before.folder.recipe_file(step)
         if recipe.is_file():
@@ -162,22 +166,19 @@ def changes_since(before: RunFolder, now: RunFolder, job: Job) -> dict[str, Any]
     """Changes of rankings, metrics and fitted models, by step; omits steps that the previous run did not have."""
     result: dict[str, Any] = {"before": before.path.name, "rankings": {}, "metrics": {}, "models": {}}
     for step in job.steps:
-        then, output = before.output(step), now.output(step)
+        if not before.output(step).exists() or step.do not in ("rank", "fit", *MEASURE):
+            continue
+        output = checked_output(now, step)
         try:
-            if not then.exists():
-                continue
+            then = checked_output(before, step)
             if step.do == "rank":
                 result["rankings"][step.name] = ranking_changes(then, output)
             if step.do in ("fit", "tune"):
                 result["models"][step.name] = _model_changes(load_model(then), load_model(output))
             if step.do in MEASURE:
                 result["metrics"][step.name] = _metric_changes(means_of(then, step), means_of(output, step))
-        except (
-            DistaggError,
-            OSError,
-            KeyError,
-            ValueError,
-        ) as error:  # another kind of step in the previous run, or deleted in the meantime
+        # Another kind of step in the previous run, damaged, or deleted in the meantime.
+        except (DistaggError, OSError, KeyError, ValueError, TypeError) as error:
             result.setdefault("unknown", {})[step.name] = str(error)
     return result
 
@@ -197,15 +198,14 @@ def ranking_changes(before: Path, now: Path, rows: int = READ_ROWS) -> dict[str,
     return total.to_dict()
 
 
-def _ranking_parts(output: Path) -> dict[str, tuple[Path, int]]:
+def _ranking_parts(output: Path) -> dict[str, tuple[Place, int]]:
     """Files of rankings and their row counts, by hash; a ranking in a single file is one part."""
     if not output.is_dir():
         return {str(output): (output, 0)}
-    files = json.loads(manifest_file(output).read_text(encoding="utf-8"))["files"]
-    return {file["sha256"]: (output / file["path"], file["rows"]) for file in files}
+    return {part.sha256: (part.file, part.rows) for part in parts_of(output)}
 
 
-def _gathered(files: Iterator[Path], number: int, passes: int) -> pa.Table:
+def _gathered(files: Iterator[Place], number: int, passes: int) -> pa.Table:
     """Rows of the queries of one pass."""
     columns = {"query": pa.string(), "item": pa.string(), "rank": pa.int64()}
     pieces = [pa.schema(columns).empty_table()]

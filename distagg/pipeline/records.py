@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from distagg.dataset.manifest import VERIFIED
-from distagg.errors import DistaggError
-from distagg.pipeline.folder import RunFolder
+from distagg.errors import DistaggError, InputError
+from distagg.pipeline.folder import MADE_AGAIN, RunFolder
 from distagg.pipeline.spec import Step
 from distagg.storage.atomic import MARKER, digest, write_whole
 from distagg.storage.sealed import FILE_LISTS, MANIFEST, manifest_file, read_sealed, sealed
@@ -78,6 +78,28 @@ def damage_of(folder: RunFolder, step: Step) -> str | None:
         record_directory(folder, step)
         return None
     return next(unlike(folder.path, [*known["output"], *known["beside"]]), None)
+
+
+def checked_output(folder: RunFolder, step: Step) -> Path:
+    """The output of a published step; an InputError if it is not what was recorded.
+
+    Of a directory (rankings or a model) only the manifest is checked: its readers check the other files by it. Runs of
+    version 0.1 have no records.
+    """
+    output, known = folder.output(step), recorded(folder, step)
+    if output.is_dir():
+        read_sealed(manifest_file(output), MADE_AGAIN)
+        return output
+    lost = known is None and _file(folder, step).is_file()
+    damaged = str(_file(folder, step)) if lost else next(unlike(folder.path, known["output"] if known else ()), None)
+    if damaged is not None:
+        raise InputError(
+            str(folder.path / damaged),
+            found="another content than that of its record",
+            expected=f"the file as step {step.name} made it",
+            remedy=f"make it again: distagg resume {folder.path}",
+        )
+    return output
 
 
 def unlike(root: Path, entries: Iterable[Entry]) -> Iterator[str]:

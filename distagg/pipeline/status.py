@@ -13,13 +13,13 @@ from distagg.engine.read_rankings import read_rankings
 from distagg.engine.saved import load_model
 from distagg.engine.tracking import learning_curve
 from distagg.errors import InputError
-from distagg.pipeline.folder import MEASURE, RunFolder, means_of, measured, read_json
+from distagg.pipeline.folder import MEASURE, RunFolder, means_of, measured
+from distagg.pipeline.records import checked_output
 from distagg.pipeline.spec import Job, Step, make_job
+from distagg.rankings.files import parts_of, read_part
 from distagg.reports import compare_report, write_report
 from distagg.reports.run_page import run_report
 from distagg.reports.terminal import counted_by
-from distagg.storage.parquet import open_parquet
-from distagg.storage.sealed import manifest_file
 
 IN_SAMPLE = (
     "measured on the queries that the model was trained on, so too optimistic for new queries; "
@@ -107,7 +107,7 @@ def write_run_report(job: Job, folder: RunFolder) -> Path:
         write_report(compare_report(result), folder.path / pages[step.name], overwrite=True)
     made = [step.name for step in job.steps if step.do == "board" and folder.done(step)]
     for step, _ in _results(job, folder, *MEASURE):
-        figures[step.name] = means_of(folder.output(step), step)
+        figures[step.name] = means_of(checked_output(folder, step), step)
     tops = [top for step in job.steps if step.do == "rank" and folder.done(step) for top in _top(step, folder)]
     fitted = [step for step in job.steps if step.do in ("fit", "tune") and folder.done(step)]
     run = {
@@ -154,18 +154,14 @@ def _results(job: Job, folder: RunFolder, *kinds: str) -> Iterator[tuple[Step, d
     """The finished steps of these kinds, and their results."""
     for step in job.steps:
         if step.do in kinds and folder.done(step):
-            yield step, measured(folder.output(step), step)
+            yield step, measured(checked_output(folder, step), step)
 
 
 def _top(step: Step, folder: RunFolder) -> list[dict[str, Any]]:
     """The first items of the first queries; reads only the first part of Parquet rankings."""
     output = folder.output(step)
     if output.is_dir():
-        parts = read_json(manifest_file(output))["files"]
-        if not parts:
-            return []
-        batch = next(open_parquet(output / parts[0]["path"]).iter_batches(READ_ROWS), None)
-        rows = batch.to_pylist() if batch is not None else []
+        rows = [row for part in parts_of(output)[:1] for row in read_part(part).slice(0, READ_ROWS).to_pylist()]
     else:
         rows = read_rankings(output).slice(0, READ_ROWS).to_pylist()
     tops: dict[str, list[dict[str, Any]]] = {}

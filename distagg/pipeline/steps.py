@@ -36,7 +36,7 @@ from distagg.pipeline.boards import write_board, write_table
 from distagg.pipeline.fields import board_settings, viewed
 from distagg.pipeline.folder import MEASURE, Kept, RunFolder, as_json, code_key, measured
 from distagg.pipeline.previous import Before
-from distagg.pipeline.records import entry_of, record, record_body
+from distagg.pipeline.records import checked_output, entry_of, record, record_body
 from distagg.pipeline.scale import scale
 from distagg.pipeline.spec import Job, Step
 from distagg.rankings.files import safe_format
@@ -313,7 +313,8 @@ STEPS: dict[str, Callable[[Step, Site], None]] = {
 
 def metrics_of(job: Job, folder: RunFolder) -> dict[str, Any]:
     """The metrics of evaluate, compare and tune steps, by step."""
-    return {step.name: measured(folder.output(step), step)["means"] for step in job.steps if step.do in MEASURE}
+    steps = [step for step in job.steps if step.do in MEASURE]
+    return {step.name: measured(checked_output(folder, step), step)["means"] for step in steps}
 
 
 def tidy(folder: RunFolder, step: Step) -> None:

@@ -14,7 +14,7 @@ import io
 import uuid
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -251,8 +251,30 @@ def _shortest(column: pa.ChunkedArray) -> pa.Array:
     return text
 
 
+class Part(NamedTuple):
+    """A file of published rankings, as their manifest describes it."""
+
+    file: Place
+    sha256: str
+    rows: int
+
+
+def parts_of(path: Place) -> list[Part]:
+    """The files of a directory written by 'distagg rank', in the order of their queries."""
+    folder, body = read_committed_json(path, RANKINGS_FORMAT, "rankings made by 'distagg rank'")
+    for entry in body["files"]:
+        if type(entry.get("rows")) is not int:
+            found = f"{entry.get('rows')!r} rows of {entry['path']}"
+            raise InputError(str(path), found=found, expected="a whole number", remedy=RANK_AGAIN)
+    return [Part(folder / entry["path"], entry["sha256"], entry["rows"]) for entry in body["files"]]
+
+
+def read_part(part: Part) -> pa.Table:
+    """All rows of a file of rankings, if it has the hash of their manifest."""
+    return read_whole(part.file, part.sha256, remedy=RANK_AGAIN)
+
+
 def read_ranked_parts(path: Place) -> pa.Table:
     """All rows of a directory written by 'distagg rank'."""
-    folder, body = read_committed_json(path, RANKINGS_FORMAT, "rankings made by 'distagg rank'")
-    pieces = [read_whole(folder / file["path"], file["sha256"], remedy=RANK_AGAIN) for file in body["files"]]
+    pieces = [read_part(part) for part in parts_of(path)]
     return pa.concat_tables(pieces or [RANKINGS_TABLE.empty_table()])

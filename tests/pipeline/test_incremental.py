@@ -17,8 +17,10 @@ from distagg.dataset import write_dataset
 from distagg.dataset.dataset import Dataset
 from distagg.dataset.frames import TableSource
 from distagg.engine.rank_incremental import block_digests
+from distagg.errors import InputError
 from distagg.pipeline.folder import RunFolder
-from distagg.pipeline.status import status
+from distagg.pipeline.previous import changes_since
+from distagg.pipeline.status import job_of, status
 
 QUERIES, CHUNK = 40, 150
 Lists = dict[str, list[list[int]]]  # query -> items of every expert's list, best first
@@ -236,6 +238,30 @@ def test_what_is_damaged_in_the_run_before_is_not_taken_over() -> None:
         "checked": ["its output in the previous run is damaged"],
         "more": ["the previous run had no such step"],
     }
+
+
+@pytest.mark.parametrize("damage", [b"{", b"[]", b'{"files": null}', b""])
+def test_a_damaged_manifest_of_the_run_before_is_told(damage: bytes) -> None:
+    found = lists()
+    write(found)
+    first = run(job())
+    (first / "output" / "ranked" / "_manifest.json").write_bytes(damage)
+    (first / "keys" / "checked.json").write_bytes(damage)
+    found["q13"][0].reverse()
+    write(found)
+    second = run(job())
+    check(second, job())
+    changes = json.loads((second / "changes.json").read_text())
+    assert "_manifest.json: found " in changes["unknown"]["ranked"]
+    assert changes["metrics"]["checked"]["ranked"]["map"]["now"] > 0.0
+
+
+def test_a_damaged_manifest_of_this_run_is_refused() -> None:
+    write(lists())
+    first = RunFolder(run(job()))
+    (first.path / "output" / "ranked" / "_manifest.json").write_bytes(b"{")
+    with pytest.raises(InputError, match=r"_manifest\.json: found an unreadable file .* makes it again"):
+        changes_since(first, first, job_of(first))
 
 
 def test_a_run_that_stopped_takes_over_from_the_same_run_when_resumed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,9 +11,11 @@ import pytest
 from small_jobs import CHUNK, fingerprints
 
 from distagg.cli.main import main
+from distagg.errors import InputError
 from distagg.pipeline.folder import Kept, RunFolder
 from distagg.pipeline.records import damage_of_run
 from distagg.pipeline.status import job_of
+from distagg.pipeline.steps import metrics_of
 
 Capture = pytest.CaptureFixture[str]
 
@@ -125,6 +127,18 @@ def test_a_new_report_is_not_damage(finished: Path, tmp_path: Path) -> None:
     shutil.copytree(finished, tmp_path / "run")
     assert main(["report", str(tmp_path / "run")]) == 0
     assert damage_of_run(RunFolder(tmp_path / "run"), job_of(RunFolder(tmp_path / "run")).steps) == []
+
+
+def test_metrics_come_from_results_as_they_were_made(finished: Path, tmp_path: Path, capsys: Capture) -> None:
+    shutil.copytree(finished, tmp_path / "run")
+    folder = RunFolder(tmp_path / "run")
+    assert metrics_of(job_of(folder), folder) == json.loads((folder.path / "metrics.json").read_text())
+    flip(folder.path / "output" / "checked.json")
+    json.loads((folder.path / "output" / "checked.json").read_text())  # only another number
+    with pytest.raises(InputError, match=r"checked\.json: found another content than that of its record"):
+        metrics_of(job_of(folder), folder)
+    assert main(["report", str(folder.path)]) == 3
+    assert f"distagg resume {folder.path}" in capsys.readouterr().err
 
 
 def test_damaged_measurements_are_made_again(tmp_path: Path) -> None:
