@@ -135,7 +135,7 @@ def read_letor(file: Path) -> str:
     for first, block in letor._blocks(file, None):
         block += b"" if block.endswith(b"\n") else b"\n"
         fast = letor._parse_block(block, first, count)
-        agree(fast, lambda: letor._parse_lines(file, block, first, count), _same_lines)  # noqa: B023
+        agree(fast, lambda: letor._parse_lines(block, first, count), _same_lines)  # noqa: B023
     return _held("letor", file)
 
 
