@@ -8,19 +8,22 @@ from pathlib import Path
 from typing import Any
 
 from distagg.cli.commands import Argument, Call, command, flag, option, run_in, say
+from distagg.engine.import_plan import rehearse_made_up
+from distagg.engine.worker_memory import parse_size
 from distagg.errors import InputError, UsageError
 from distagg.pipeline.fields import json_schema
 from distagg.pipeline.folder import RunFolder, read_json
-from distagg.pipeline.plan import plan
+from distagg.pipeline.plan import Trial, plan
 from distagg.pipeline.records import checked_output, record_pages
 from distagg.pipeline.run import drive
 from distagg.pipeline.spec import Job, read_job
 from distagg.pipeline.status import how_counted, job_of, status, write_run_report
 from distagg.pipeline.verify import damage_by_step
 from distagg.reports.scaling_page import scaling_tables
-from distagg.reports.terminal import render_table
+from distagg.reports.terminal import import_text, render_table
 from distagg.storage.paths import local
 
+ON_PAPER = "extrapolated from an import of 320,000 made-up rows in this process; nothing was written"
 RUN = "a run directory (its lease, events and checkpoints)"
 
 
@@ -60,9 +63,54 @@ def resume_command(call: Call, folder: str) -> None:
     _drive(call, _placed(call, job), begun.path, point=named)
 
 
-@command("plan", *JOB, examples=("distagg plan nightly.toml",))
-def plan_command(call: Call, job: str | None, overrides: tuple[str, ...]) -> None:
-    rows = plan(_job(call, job, overrides), trial=True)
+@command(
+    "plan",
+    *JOB,
+    option(
+        "--rows",
+        type=float,
+        metavar="N",
+        help="plan imports for N rows like those of their files, such as 1e11; without a job file: of TREC runs",
+    ),
+    option(
+        "--bandwidth",
+        metavar="SIZE",
+        help="bytes a second that the storage delivers to all workers of an import, such as 10GB (default: no limit; "
+        "the plan says what is needed)",
+    ),
+    flag(
+        "--simulate",
+        help="measure what scheduler and driver take for a task of an import, with --workers simulated workers, at "
+        "most 1,000",
+    ),
+    examples=("distagg plan nightly.toml", "distagg plan --rows 1e11 --workers 1000 --bandwidth 50GB"),
+)
+def plan_command(
+    call: Call,
+    job: str | None,
+    overrides: tuple[str, ...],
+    rows: float | None,
+    bandwidth: str | None,
+    simulate: bool,
+) -> None:
+    if rows is not None and not 1 <= rows < float("inf"):
+        raise UsageError(f"--rows: found {rows:g}, expected a number of at least 1")
+    trial = Trial(rows=rows, bandwidth=_bandwidth(bandwidth), simulate=simulate)
+    if job is None and rows is not None:
+        planned = trial.planned(rehearse_made_up(), max(1, call.workers or 1), text=0.0)
+        call.show(planned, import_text("made-up TREC runs", planned), note=ON_PAPER)
+        return
+    _show_plan(call, plan(_job(call, job, overrides), trial))
+
+
+def _bandwidth(text: str | None) -> float | None:
+    try:
+        return None if text is None else float(parse_size(text))
+    except UsageError as error:
+        raise UsageError(f"--bandwidth: {error}") from error
+
+
+def _show_plan(call: Call, rows: list[dict[str, Any]]) -> None:
     body = [
         [
             row["step"],
@@ -74,11 +122,13 @@ def plan_command(call: Call, job: str | None, overrides: tuple[str, ...]) -> Non
         ]
         for row in rows
     ]
+    table = render_table(["step", "does", "entries", "chunks", "seconds", "MB a process"], body, "llrrrr")
+    imports = [import_text(row["step"], row["import"]) for row in rows if "import" in row]
     call.show(
         rows,
-        render_table(["step", "does", "entries", "chunks", "seconds", "MB a process"], body, "llrrrr"),
-        note="seconds and memory are extrapolated from one chunk; '?' is unknown until its input exists; "
-        "nothing was written",
+        "\n\n".join([table, *imports]),
+        note="seconds and memory are extrapolated from one chunk, of imports from the first lines of files; '?' is "
+        "unknown until its input exists; nothing was written",
     )
 
 

@@ -208,11 +208,11 @@ class _Import:
             "items": ITEMS if query is not None else "",
         }
         known = self._known_files()
-        ranges = list(join.files(self.block_entries))
+        ranges, reaching = list(join.files(self.block_entries)), join.reaching()
         todo = [
             FileWork(
                 range=each,
-                pieces=tuple(piece for piece in join.pieces if piece.reaches(each.lo, each.hi)),
+                pieces=reaching(each.lo, each.hi),
                 query=query if each.number == 0 else None,
                 **shared,
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -82,13 +82,9 @@ def import_dataset(
     Dataset
         The imported dataset.
     """
-    from distagg.sources import SOURCES  # late: only imports need them
-    from distagg.sources.published import beir_qrels, is_reference
-    from distagg.sources.ratings import read_about
-    from distagg.sources.trec import JudgedSource, read_qrels
+    from distagg.sources.published import is_reference
 
-    if kind is not None and kind not in SOURCES:
-        raise unknown("source kind", kind, SOURCES)
+    _refuse_unknown(kind)
     if append and target is None:
         raise UsageError("append: found no target, expected the dataset to append to")
     if target is not None and not append:
@@ -101,23 +97,8 @@ def import_dataset(
     named = {str(file.absolute()): str(file) for file in files if isinstance(file, Path)}
     if on_cluster:  # workers may be in another folder
         files = [file.absolute() if isinstance(file, Path) else file for file in files]
-    if kind is None:
-        kind, files, judgements = _tell_kind(files, options.get("qrels"), options.get("columns"))
-        options |= {"qrels": judgements} if judgements else {}
-    for name in options:
-        if kind not in OWNERS.get(name, (kind,)):
-            raise UsageError(f"{name} is an option of {', '.join(OWNERS[name])}, found it with {kind}")
-    about = {name: read_about(place(options[name])) for name in ("users", "items") if options.get(name) is not None}
-    judged = options.pop("qrels", None)
-    if kind == "beir" and judged is None:
-        judged = beir_qrels(files) or None
-    if judged is not None and not isinstance(judged, pa.Table) and any(map(is_reference, as_paths(judged))):
-        judged = read_qrels(as_paths(judged))
-    source = SOURCES[kind](files, **{**options, **about})
-    if judged is not None:
-        source = JudgedSource(
-            source, judged if isinstance(judged, pa.Table) else as_paths(judged), options.get("columns")
-        )
+    opened = source_of(kind, files, options)
+    source, about = opened.source, opened.about
     if target is None:
         if about:
             raise UsageError(f"the table of {' and '.join(about)} is kept on disk with the ratings; give a target")
@@ -132,14 +113,64 @@ def import_dataset(
     from distagg.engine.import_parallel import import_in_pieces
 
     try:
-        given = {**options, **about, "kind": kind, **({"qrels": judged} if isinstance(judged, pa.Table) else {})}
-        import_in_pieces(source, place(target), runner, options=given, progress=progress, **about)
+        import_in_pieces(source, place(target), runner, options=opened.options, progress=progress, **about)
     except InputError as error:
         file = named.get(error.file, error.file)
         raise InputError(
             file, line=error.line, found=error.found, expected=error.expected, remedy=error.remedy
         ) from error
     return Dataset.open(target)
+
+
+def import_options(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a source among other values, as ``import_dataset`` takes them."""
+    options = {name: values[name] for name in OWNERS if values.get(name) is not None}
+    return options | ({"scale": tuple(options["scale"])} if "scale" in options else {})
+
+
+def _refuse_unknown(kind: str | None) -> None:
+    from distagg.sources import SOURCES  # late: only imports need them
+
+    if kind is not None and kind not in SOURCES:
+        raise unknown("source kind", kind, SOURCES)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedSource:
+    """A source, the tables about its users and items, and the options that its rows depend on."""
+
+    source: Source
+    about: dict[str, pa.Table]
+    options: dict[str, Any]
+
+
+def source_of(kind: str | None, files: list[Place], options: dict[str, Any]) -> OpenedSource:
+    """The source of files, with the options of ``import_dataset``; a kind of None is told by their content."""
+    from distagg.sources import SOURCES  # late: only imports need them
+    from distagg.sources.published import beir_qrels, is_reference
+    from distagg.sources.ratings import read_about
+    from distagg.sources.trec import JudgedSource, read_qrels
+
+    _refuse_unknown(kind)
+    if kind is None:
+        kind, files, judgements = _tell_kind(files, options.get("qrels"), options.get("columns"))
+        options |= {"qrels": judgements} if judgements else {}
+    for name in options:
+        if kind not in OWNERS.get(name, (kind,)):
+            raise UsageError(f"{name} is an option of {', '.join(OWNERS[name])}, found it with {kind}")
+    about = {name: read_about(place(options[name])) for name in ("users", "items") if options.get(name) is not None}
+    judged = options.pop("qrels", None)
+    if kind == "beir" and judged is None:
+        judged = beir_qrels(files) or None
+    if judged is not None and not isinstance(judged, pa.Table) and any(map(is_reference, as_paths(judged))):
+        judged = read_qrels(as_paths(judged))
+    source: Source = SOURCES[kind](files, **{**options, **about})
+    if judged is not None:
+        source = JudgedSource(
+            source, judged if isinstance(judged, pa.Table) else as_paths(judged), options.get("columns")
+        )
+    given = {**options, **about, "kind": kind, **({"qrels": judged} if isinstance(judged, pa.Table) else {})}
+    return OpenedSource(source, about, given)
 
 
 def _import_reference(

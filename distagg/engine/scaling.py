@@ -222,6 +222,18 @@ def rounds_at(
     return measured
 
 
+def task_seconds(runner: DaskRunner, tasks: int) -> float:
+    """Seconds that scheduler and driver take for each of many tasks that do nothing."""
+    list(runner.each(_idle, range(runner.threads)))  # connects
+    began = time.perf_counter()
+    list(runner.each(_idle, range(tasks)))
+    return (time.perf_counter() - began) / tasks
+
+
+def _idle(payload: int) -> int:
+    return payload
+
+
 def throughput(n: np.ndarray, rate: float, serial: float, talk: float) -> np.ndarray:
     return rate * n / (1.0 + serial * (n - 1.0) + talk * n * (n - 1.0))
 

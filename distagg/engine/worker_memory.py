@@ -24,16 +24,21 @@ UNITS = {"": 1, "B": 1, **{unit: 10 ** (3 * n) for n, unit in enumerate(("KB", "
 UNITS |= {unit: 1 << (10 * n) for n, unit in enumerate(("KIB", "MIB", "GIB", "TIB"), 1)}
 
 
-def parse_memory(text: str) -> int:
+def parse_size(text: str) -> int:
     """The bytes that a size names.
 
-    >>> parse_memory("4GB"), parse_memory("1.5 GiB")
+    >>> parse_size("4GB"), parse_size("1.5 GiB")
     (4000000000, 1610612736)
     """
     found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*", text)
     if found is None or found[2].upper() not in UNITS:
         raise UsageError(f"found '{text}', expected a size such as 4GB or 512MiB")
-    size = int(float(found[1]) * UNITS[found[2].upper()])
+    return int(float(found[1]) * UNITS[found[2].upper()])
+
+
+def parse_memory(text: str) -> int:
+    """The bytes that a worker may use; refuses less than it takes without work."""
+    size = parse_size(text)
     if size < PROCESS_BYTES:
         raise UsageError(
             f"found {text}, expected at least {size_text(PROCESS_BYTES)}, which a worker takes without work"

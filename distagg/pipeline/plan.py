@@ -1,7 +1,9 @@
 """Estimate a job before it runs: chunks, memory and time of every step.
 
-Chunks and entries are counted if the data exist already. With ``trial``, time and memory are measured on the first
-chunk and extrapolated by entries. A step that reads the output of an import is unknown until the import has run.
+Chunks and entries are counted if the data exist already. With a ``Trial``, time and memory are measured on the first
+chunk and extrapolated by entries; an import is rehearsed with the first lines of its files, and its entries are an
+estimate (``distagg.engine.import_plan``). The time of a step that reads the output of an import is unknown until the
+import has run.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import math
 import resource
 import time
 from collections.abc import Sequence
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 from distagg.dataset.chunk_ref import ChunkRef
@@ -20,17 +22,37 @@ from distagg.engine.fitting.fit import cut
 from distagg.engine.fitting.learner import learner_of
 from distagg.engine.fitting.search import variants
 from distagg.engine.fitting.train import TRAIN_ENTRIES
+from distagg.engine.import_parallel import PIECE_BYTES
+from distagg.engine.import_plan import TASK_SECONDS, Rehearsal, plan_import, rehearse, simulated_task_seconds
+from distagg.engine.importing import import_options, source_files, source_of
 from distagg.engine.rank import ranking_of, ranking_schema, solved
 from distagg.engine.saved import load_model
 from distagg.engine.worker_memory import COPIES, parse_memory, refuse_large_chunks
 from distagg.errors import UsageError
 from distagg.models import Model, Params, is_model, model_named
 from distagg.pipeline.spec import Job, Step
-from distagg.storage.paths import is_found
+from distagg.sources.published import is_reference
+from distagg.storage.paths import is_found, place, size_of
 
 
-def plan(job: Job, *, trial: bool = False) -> list[dict[str, Any]]:
-    """A row per step: step, do, entries, chunks, and with ``trial`` seconds and memory (bytes per process)."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """What to try, and for how much data to plan imports: see ``plan_import``."""
+
+    rows: float | None = None
+    bandwidth: float | None = None
+    simulate: bool = False
+
+    def planned(self, known: Rehearsal, workers: int, **about: Any) -> dict[str, Any]:
+        """The plan of an import that was rehearsed."""
+        each = simulated_task_seconds(workers) if self.simulate else TASK_SECONDS
+        return plan_import(
+            known, rows=self.rows, bandwidth=self.bandwidth, workers=workers, seconds_of_task=each, **about
+        )
+
+
+def plan(job: Job, trial: Trial | None = None) -> list[dict[str, Any]]:
+    """A row per step: step, do, entries, chunks, and with a trial seconds and memory (bytes per process)."""
     sizes: dict[str, float] = {}  # entries of the outputs of steps, if known
     rows = []
     for step in job.steps:
@@ -38,7 +60,10 @@ def plan(job: Job, *, trial: bool = False) -> list[dict[str, Any]]:
         if step.do == "expand" and row["entries"] is not None:
             row["entries"] *= step.values["experts"] * step.values["items"]
             sizes[step.name] = row["entries"]
-        if trial and step.do in ("rank", "fit") and row["entries"] is not None:
+        if trial is not None and step.do == "import":
+            row |= _rehearsed(step, trial, max(1, job.place.get("workers", 0)))
+            sizes[step.name] = row["entries"]
+        if trial is not None and step.do in ("rank", "fit") and row["entries"] is not None:
             row |= _measured(step, row["entries"], max(1, job.place.get("workers", 0)), job)
         rows.append(row)
     return rows
@@ -47,7 +72,7 @@ def plan(job: Job, *, trial: bool = False) -> list[dict[str, Any]]:
 def _row(step: Step, sizes: dict[str, float], memory: str | None) -> dict[str, Any]:
     row: dict[str, Any] = {"step": step.name, "do": step.do, "entries": None, "chunks": None}
     if step.do == "import":
-        row["bytes"] = sum(_bytes(Path(file)) for file in step.values["files"])
+        row["bytes"] = sum(map(size_of, source_files(step.values["files"], step.values.get("columns"))))
         return row
     if "dataset" not in step.values:  # synthetic data
         return row
@@ -75,9 +100,22 @@ def _manifest(reference: str) -> Manifest | None:
     return Dataset.open(reference).manifest if is_found(reference) else None
 
 
-def _bytes(path: Path) -> int:
-    files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
-    return sum(file.stat().st_size for file in files)
+def _rehearsed(step: Step, trial: Trial, workers: int) -> dict[str, Any]:
+    """The plan of an import, from the first lines of its files."""
+    kind, files = step.values["source"], step.values["files"]
+    if any(is_reference(place(file)) for file in files):
+        return {}
+    options = import_options(step.values)
+    known = rehearse(kind, files, options)
+    own = source_files(files, options.get("columns"))
+    pieces = len(source_of(kind, own, dict(options)).source.split(PIECE_BYTES))
+    planned = trial.planned(known, workers, text=sum(map(size_of, own)), pieces=pieces)
+    return {
+        "entries": planned["rows"],
+        "seconds": planned["seconds"],
+        "memory": planned["memory_of_a_worker"],
+        "import": planned,
+    }
 
 
 def _measured(step: Step, entries: float, workers: int, job: Job) -> dict[str, Any]:

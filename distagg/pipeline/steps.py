@@ -17,7 +17,7 @@ from distagg.engine.fitting.fit import Goal, Through, fit, most_steps, tell_pool
 from distagg.engine.fitting.folds import count_folds
 from distagg.engine.fitting.search import differing, search, variants
 from distagg.engine.fitting.tune import tune
-from distagg.engine.importing import OWNERS, expected_rows, import_dataset
+from distagg.engine.importing import expected_rows, import_dataset, import_options
 from distagg.engine.leaderboard import Board, board_model, boards, boards_by, refuse_empty
 from distagg.engine.leaderboard import as_json as board_json
 from distagg.engine.progress import metered
@@ -69,8 +69,6 @@ class Site:
 
 def do_import(step: Step, site: Site) -> None:
     values = step.values
-    options = {key: values[key] for key in OWNERS if key in values}
-    options |= {"scale": tuple(values["scale"])} if "scale" in values else {}
     rows = expected_rows(values["source"], values["files"])
     with metered(f"{step.name}, rows read and written", rows) as progress:
         import_dataset(
@@ -79,7 +77,7 @@ def do_import(step: Step, site: Site) -> None:
             site.folder.output(step),
             runner=site.runner(),
             progress=progress,
-            **options,
+            **import_options(values),
         )
 
 

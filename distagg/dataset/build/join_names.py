@@ -7,7 +7,7 @@ files that name their queries in the same order; other runs, and pairs whose ord
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
@@ -76,10 +76,6 @@ class JoinedPiece:
     in_order: bool  # whether the majors of every run ascend
     sorted: bool = False  # whether its runs have codes of all pieces
 
-    def reaches(self, lo: int, hi: int) -> bool:
-        """Whether a run has rows with majors from ``lo`` to ``hi`` (exclusive)."""
-        return any(first < hi and last >= lo for first, last in self.spans)
-
 
 @dataclass(slots=True)
 class Join:
@@ -92,6 +88,7 @@ class Join:
     items: Codes = field(default_factory=Codes)
     pieces: list[JoinedPiece] = field(default_factory=list)
     moved: bool = False  # whether any pair has moved; set when runs are sorted
+    _rows: int = 0  # of all pieces so far
     _parts: dict[int, str] = field(default_factory=dict)
     _levels: list[dict[str, int]] = field(default_factory=list)
     _about: list[PieceIndex] = field(default_factory=list)  # without runs and names
@@ -105,7 +102,8 @@ class Join:
             if part is not None:
                 self._parts.setdefault(code, part)
         major, minor = (query, expert) if self.partition == "query" else (expert, np.zeros(0, INDEX))
-        translation = Translation(major, minor, sum(each.rows for each in self._about), self._merge_levels(index))
+        translation = Translation(major, minor, self._rows, self._merge_levels(index))
+        self._rows += index.rows
         spans, in_order = [], True
         for run in index.runs:
             codes = major[run.majors].astype(np.int64)
@@ -125,6 +123,17 @@ class Join:
                 numbers = [levels.setdefault(word, len(levels)) for word in own]
                 merged.append((covariate, np.array(numbers, dtype=INDEX)))
         return tuple(merged)
+
+    def reaching(self) -> Callable[[int, int], tuple[JoinedPiece, ...]]:
+        """A function that finds the pieces with rows of majors ``lo`` to ``hi`` (exclusive), by all runs at once."""
+        owner = np.repeat(np.arange(len(self.pieces)), [len(piece.spans) for piece in self.pieces])
+        spans = np.array([span for piece in self.pieces for span in piece.spans], dtype=np.int64).reshape(-1, 2)
+
+        def find(lo: int, hi: int) -> tuple[JoinedPiece, ...]:
+            found = np.unique(owner[(spans[:, 0] < hi) & (spans[:, 1] >= lo)])
+            return tuple(self.pieces[n] for n in found.tolist())
+
+        return find
 
     def check(self) -> None:
         """Refuse sources without rows to rank, or with several queries where there must be one."""
