@@ -213,7 +213,7 @@ def design(terms: Sequence[Term], covariates: Sequence[Covariate]) -> tuple[Desi
 
 
 class Levels:
-    """The covariates of a source while its rows are read: categories get their levels."""
+    """The covariates of a source while it is read: each new value of a category gets the next level number."""
 
     def __init__(self, covariates: Sequence[Covariate]) -> None:
         self._covariates = tuple(covariates)

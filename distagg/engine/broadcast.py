@@ -159,7 +159,7 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How chunks are shared out: a span for each worker thread that gets one, under one digest."""
+    """How chunks are shared out: a span of them for each worker thread, and a digest that identifies the layout."""
 
     digest: str
     refs: tuple[ChunkRef, ...]

@@ -60,7 +60,11 @@ def _changed(columns: pa.RecordBatch, name: str, change: object) -> pa.RecordBat
 
 
 def _renumbered(values: NDArray[np.float64], covariate: Covariate, level: Indices) -> NDArray[np.float64]:
-    """Levels of a category: plain numbers for two sides; else counted from 1, and negative if side b won."""
+    """Stored values of a category with the level numbers of all pieces instead of those of one piece.
+
+    A category with a column for each side stores level numbers. One with a single column stores the level number plus
+    1, with a minus sign if side b won.
+    """
     if covariate.sides:
         return level[values.astype(np.int64)].astype(np.float64)
     return np.sign(values) * (level[np.abs(values).astype(np.int64) - 1] + 1)

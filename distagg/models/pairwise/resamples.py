@@ -1,10 +1,10 @@
 """The bootstrap of bradley_terry and thurstone: fits of lists and pairs that are drawn again with replacement.
 
-A prior keeps scores near its centre in every resample alike, so that resamples of a thin item would agree with each
-other and not with the truth: an item that won its only two battles wins them in every draw. A gaussian prior is
+With a fixed prior, the resamples of a thin item would agree with each other and not with the truth: an item that won
+its only two battles wins them in every resample, and the prior pulls its score to the same place. A gaussian prior is
 therefore drawn again, too. Each draw moves the centre of every score by a normal deviate of the prior's variance, and
-draws a learned weight from a chi-square with as many degrees of freedom as scores are known (see ``covariance``, whose
-formula this equals to first order). So the draws of an item without battles have the spread of the prior.
+draws a learned weight from a chi-square with as many degrees of freedom as there are known scores. To first order this
+equals the formula in ``covariance``. So the draws of an item without battles have the spread of the prior.
 """
 
 from __future__ import annotations

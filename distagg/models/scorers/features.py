@@ -63,7 +63,7 @@ class FeatureSettings:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns' names, the missing-expert indicator left out."""
+        """The names of the columns, without the indicator of missing experts."""
         if self.kind == "borda":
             return ("points",)
         if self.kind == "sums":
