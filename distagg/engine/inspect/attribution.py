@@ -135,13 +135,13 @@ def explain(
 
 
 def _ranks(chunk: Chunk) -> dict[tuple[int, int], float]:
-    """By item and expert, the rank in the expert's list; of a chunk with one query."""
+    """The rank of each item in each expert's list, by (item, expert), in a chunk with one query."""
     matrix = chunk.rank_matrix(0).tocoo()
     return {(int(i), int(e)): float(r) for i, e, r in zip(*matrix.coords, matrix.data, strict=True)}
 
 
 def _records(chunk: Chunk) -> dict[tuple[int, int], list[float]]:
-    """By item and expert, the weight of the expert's pairs that the item won and lost; of a chunk with one query."""
+    """The summed weights of pairs that each item won and lost, by (item, expert), in a chunk with one query."""
     lists, won, lost = compared(chunk)
     experts = np.repeat(lists.list_expert, np.diff(lists.entry_offsets))
     entries = zip(lists.entry_item, experts, won, lost, strict=True)

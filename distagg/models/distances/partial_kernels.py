@@ -48,7 +48,11 @@ def uniform(state: np.uint64) -> tuple[np.uint64, float]:
 def insert_all(
     before: Bools, centre: Offsets, theta: float, state: np.uint64, order: Offsets
 ) -> tuple[np.uint64, float]:
-    """A proposal into ``order`` (size,); returns the state of the stream and the log of its normalisers' product."""
+    """Draw an order by inserting the items of ``centre`` one after the other, within the bounds that ``before`` sets.
+
+    Writes it to ``order`` (size,). Returns the next state of the random stream, and the sum of the logs of the
+    insertions' normalising constants.
+    """
     total = 0.0
     for m in range(len(centre)):
         item, low, high = centre[m], 0, m

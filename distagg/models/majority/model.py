@@ -104,7 +104,7 @@ class Majority(Model):
         return sort_chunk(local, order_items(chunk.item_offsets, start), *self._arrays(chunk, params))
 
     def _sorted_margins(self, margins: Floats, start: Floats, *, local: bool) -> Floats:
-        """The same for one query, given by its margins (size, size)."""
+        """Scores of one query that is sorted by majority, given its margins (size, size) and start scores (size,)."""
         order = np.argsort(-start, kind="stable")
         sort = local_kemeny if local else majority_sort
         order = sort(order, NO_TABLE, margins, self.unlisted == "last")

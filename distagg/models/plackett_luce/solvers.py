@@ -147,7 +147,10 @@ def flows(choices: Choices, q: int, shape: float, x: Floats, share: Floats, into
 
 @kernel
 def spectral_step(choices: Choices, q: int, shape: float, x: Floats, theta: Floats) -> None:
-    """theta from the stationary distribution of the chain at x: lazy power steps until a tenth of the way is left."""
+    """Update theta from the stationary distribution of the chain at x.
+
+    Lazy power steps approximate the distribution; they end when a step is a tenth as long as the first one.
+    """
     size = len(x)
     share, into, out = np.empty(size), np.empty(size), np.empty(size)
     for i in range(size):

@@ -40,7 +40,7 @@ class Scores:
         return np.repeat(per_list, self.size)
 
     def of_lists(self, reduce: np.ufunc, values: Floats) -> Floats:
-        """Values of entries reduced by list, for each entry of the list."""
+        """Reduce the values of each list (to its minimum, for example), and repeat the result for each entry of the list."""
         return self.spread(reduce.reduceat(values, self.starts))
 
     def unit(self) -> tuple[Floats, Bools]:
