@@ -209,7 +209,7 @@ def _show(metrics: dict[str, Any], counted: dict[str, str]) -> None:
         names = list(next(iter(rows.values())))
         body = [[name, *(f"{100 * values[metric]:.2f}" for metric in names)] for name, values in rows.items()]
         if step not in counted:
-            raise InputError("metrics.json", found=f"a step '{step}'", expected="one of the job's that measure")
+            raise InputError("metrics.json", found=f"a step '{step}'", expected="an evaluate or compare step of the job")
         print(render_table([step, *names], body))
         print(counted[step])
 

@@ -91,7 +91,7 @@ class Data:
 
 
 def is_dataset(path: str) -> bool:
-    """Whether a path leads to a dataset, complete or not; so does a URL where there is nothing."""
+    """Whether a path is that of a dataset, complete or not. A URL with nothing behind it counts as one."""
     from distagg.dataset import manifest
     from distagg.storage.paths import HTTP, Store, place
 

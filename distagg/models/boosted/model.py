@@ -136,7 +136,11 @@ class LambdaMart(Model):
         return score
 
     def _compact(self, chunk: Chunk, params: Params, width: int) -> tuple[Offsets, Offsets, Offsets, int]:
-        """Renumber the columns that trees use: by node, by expert and column, of COMMON; and their number."""
+        """Renumber the columns that trees use, from 0 on; columns that no tree uses get -1.
+
+        Returns the new numbers of the columns that nodes ask for, of the columns of each expert, and of COMMON; and
+        how many columns are used.
+        """
         asked = params["tree_nodes"][0].astype(OFFSET)
         used = np.unique(asked[asked >= 0])
         number = np.full(int(params["tree_columns"][0]) + 1, -1, dtype=OFFSET)  # the last one is for leaves

@@ -40,7 +40,7 @@ class Scores:
         return np.repeat(per_list, self.size)
 
     def of_lists(self, reduce: np.ufunc, values: Floats) -> Floats:
-        """Reduce the values of each list (to its minimum, for example), and repeat the result for each entry of the list."""
+        """The values of each list reduced to one (such as its minimum), repeated for each entry of the list."""
         return self.spread(reduce.reduceat(values, self.starts))
 
     def unit(self) -> tuple[Floats, Bools]:
