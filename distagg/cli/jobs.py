@@ -209,7 +209,8 @@ def _show(metrics: dict[str, Any], counted: dict[str, str]) -> None:
         names = list(next(iter(rows.values())))
         body = [[name, *(f"{100 * values[metric]:.2f}" for metric in names)] for name, values in rows.items()]
         if step not in counted:
-            raise InputError("metrics.json", found=f"a step '{step}'", expected="an evaluate or compare step of the job")
+            expected = "a step of the job that evaluates or compares"
+            raise InputError("metrics.json", found=f"a step '{step}'", expected=expected)
         print(render_table([step, *names], body))
         print(counted[step])
 
