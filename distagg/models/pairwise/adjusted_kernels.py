@@ -15,7 +15,7 @@ import numpy as np
 from distagg.jit import kernel
 from distagg.types import Bools, Floats, Indices, Offsets
 
-BLOCK = 128  # battles whose gaps are computed together
+BLOCK = 64  # battles whose gaps are computed together
 SQUARE = 1 << 22  # cells of a square of items by items that is filled, and then cut to the pairs that occur
 
 
@@ -80,7 +80,8 @@ def battle_slopes(
     cells = np.zeros(size * size if dense else 0)
     gap = np.empty(BLOCK)
     rows = np.zeros((BLOCK, count))  # scaled covariates of a block's battles
-    bent = np.zeros((BLOCK, count))  # the same times curvature
+    bent = np.zeros((BLOCK, count + 1))  # the same times curvature; in the last column the slope along the gap
+    square = np.zeros((count + 1, count))  # of covariates; in the last row their slope
     for first in range(0, len(winner), BLOCK):
         length = min(BLOCK, len(winner) - first)
         for b in range(length):
@@ -110,17 +111,18 @@ def battle_slopes(
                 cells[low * size + high] += h
             else:
                 out.curve[place(offsets, other, low, high)] += h
+            bent[b, count] = along
             for k in range(count):
-                x = rows[b, k]
-                hx = h * x
+                hx = h * rows[b, k]
                 bent[b, k] = hx
-                out.slope[size + k] += along * x
                 out.cross[i, k] += hx
                 out.cross[j, k] -= hx
         for b in range(length, BLOCK):
-            for k in range(count):
+            for k in range(count + 1):
                 bent[b, k] = 0.0
-        add_squares(rows, bent, length, out.square)
+        add_squares(rows, bent, length, square)
+    out.slope[size:] += square[count]
+    out.square[:] += square[:count]
     if dense:
         for i in range(size):
             for e in range(offsets[i], offsets[i + 1]):
@@ -129,12 +131,11 @@ def battle_slopes(
 
 @kernel
 def add_squares(rows: Floats, bent: Floats, length: int, square: Floats) -> None:
-    """Add bent' rows to the square, four battles at a time: (BLOCK, K) each; rows beyond ``length`` have bent = 0."""
-    count = square.shape[0]
+    """Add bent' rows to the square (K + 1, K), four battles at a time; rows beyond ``length`` have bent = 0."""
     for b in range(0, length, 4):
-        for k in range(count):
+        for k in range(square.shape[0]):
             c0, c1, c2, c3 = bent[b, k], bent[b + 1, k], bent[b + 2, k], bent[b + 3, k]
-            for m in range(count):
+            for m in range(square.shape[1]):
                 square[k, m] += (c0 * rows[b, m] + c1 * rows[b + 1, m]) + (c2 * rows[b + 2, m] + c3 * rows[b + 3, m])
 
 
