@@ -260,9 +260,8 @@ def firewalled(matrix: Any, job: str, times: int) -> None:
             subprocess.run(["ip", "netns", "del", space], check=False, **QUIET)
 
 
-def disturb(matrix: Any, *, short: bool) -> None:
-    """All faults of clusters, some times each."""
-    times = 1 if short else 2
+def disturb(matrix: Any, times: int) -> None:
+    """All faults of clusters, so many times for each job."""
     folder = matrix.folder
     (folder / "late").mkdir()
     (folder / "late" / "sitecustomize.py").write_text(LATE)
@@ -273,8 +272,7 @@ def disturb(matrix: Any, *, short: bool) -> None:
         file.write(ALTERED)
     root = str(Path(distagg.__file__).parents[1])
     late = {"PYTHONPATH": f"{folder / 'late'}:{root}"}
-    jobs = list(matrix.jobs)[:1] if short else list(matrix.jobs)
-    for job in jobs:
+    for job in matrix.jobs:
         wrong_from_the_start(
             matrix, job, "wrong code on a worker", Helper(settings={"PYTHONPATH": str(folder / "altered")}), times
         )

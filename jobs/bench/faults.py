@@ -1,6 +1,6 @@
 """Faults, counted: drivers and workers are killed, stopped, starved and their files damaged, and the bytes compared.
 
-    python jobs/bench/faults.py             the whole matrix: a thousand disturbed runs, about an hour on two cores
+    python jobs/bench/faults.py             the whole matrix: over a thousand disturbed runs, about an hour on two cores
     python jobs/bench/faults.py --short     a sample of it
 
 Every trial runs a job in a directory of its own, disturbs it, lets ``distagg resume`` (or ``run``) take it up, and
@@ -456,18 +456,18 @@ def disturb_files(matrix: Matrix, *, short: bool) -> None:
         flipped_meanwhile(matrix, at_moves, job, 2 if short else 60)
 
 
-def disturb_cluster(matrix: Matrix, *, short: bool) -> None:
-    matrix.workers("ranking", "worker SIGKILL", 1 if short else 5)
+def disturb_cluster(matrix: Matrix, *, short: bool, times: int) -> None:
+    matrix.workers("ranking", "worker SIGKILL", 1 if short else times)
     if short:
         return
     from fault_clusters import disturb
 
-    disturb(matrix, short=False)
-    matrix.workers("training", "worker SIGKILL", 5)
+    disturb(matrix, times)
+    matrix.workers("training", "worker SIGKILL", times)
     for job in matrix.jobs:
-        matrix.workers(job, "all workers killed", 2)
-        matrix.workers(job, "worker SIGSTOP", 2)
-        matrix.scheduler(job, 2)
+        matrix.workers(job, "all workers killed", times)
+        matrix.workers(job, "worker SIGSTOP", times)
+        matrix.scheduler(job, times)
 
 
 def main() -> int:
@@ -476,6 +476,7 @@ def main() -> int:
     parts = parser.add_mutually_exclusive_group()
     parts.add_argument("--no-cluster", action="store_true", help="only what happens to drivers, disks and files")
     parts.add_argument("--only-cluster", action="store_true", help="only what happens to workers and schedulers")
+    parser.add_argument("--times", type=int, default=5, help="of each fault of a cluster, for each job (default: 5)")
     parser.add_argument("--json", action="store_true", help="print rows as JSON")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
@@ -487,7 +488,7 @@ def main() -> int:
         disturb_driver(matrix, short=arguments.short)
         disturb_files(matrix, short=arguments.short)
     if not arguments.no_cluster:
-        disturb_cluster(matrix, short=arguments.short)
+        disturb_cluster(matrix, short=arguments.short, times=arguments.times)
     sys.stdout.flush()
     os.dup2(real, 1)
     rows = [{"fault": fault, "job": job, **row} for (fault, job), row in matrix.rows.items()]
