@@ -5,7 +5,7 @@ that hundreds of times. ``Client.run`` instead hands one message to the schedule
 the driver needs no connection to any worker. Every worker keeps its share of the chunk references: the driver sends
 shares once, a round names them by digest, and the chunks stay in the worker's cache.
 
-A worker that fails, leaves, or sends no heartbeat for ``SILENT_SECONDS`` while others do, is given up: it gets no
+A worker that fails, leaves, or sends no heartbeat while others do (``ask.SILENT_SECONDS``), is given up: it gets no
 message for ``BACKOFF_SECONDS``, and the caller runs its share elsewhere. The other workers are then asked again for the
 same round, and answer with what they have computed meanwhile.
 
@@ -23,17 +23,15 @@ import time
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Sequence, Set
-from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from distagg.dataset.chunk_ref import ChunkRef
+from distagg.engine import ask
 from distagg.engine.identity import fingerprint, identity, other_code
 from distagg.engine.runner import NotedResult, Round, Work, reduce_span
 from distagg.engine.worker_memory import note_memory
 
-POLL_WORKERS_SECONDS = 1.0  # how often the driver asks the scheduler for its workers
-SILENT_SECONDS = 30.0  # without a heartbeat, while others send them: a worker that is given up
 BACKOFF_SECONDS = 60.0  # no message to a worker for this long after it did not answer
 HOLD_SECONDS = 10.0  # how long a worker stays in use after its last round
 SHARE_BYTES = 256 << 20  # of chunk references, in a worker
@@ -189,7 +187,7 @@ class Broadcast:
     def slots(self) -> tuple[str, ...]:
         """The address of every worker thread, at most a second old, without the workers in back-off."""
         now = time.monotonic()
-        if now - self._polled > POLL_WORKERS_SECONDS:
+        if now - self._polled > ask.POLL_WORKERS_SECONDS:
             self._backed_off = {address: until for address, until in self._backed_off.items() if until > now}
             threads = {a: count for a, count in self.client.nthreads().items() if a not in self._backed_off}
             self._slots = tuple(address for address in sorted(threads) for _ in range(threads[address]))
@@ -252,7 +250,7 @@ class Broadcast:
         waiting = {slot for layout in layouts.values() for slot, _ in zip(layout.slots, layout.spans, strict=False)}
         answers: dict[str, list[list[NotedResult]]] = {}
         while waiting:
-            replies = self._wait(self._start(self._call(token, steps, sorted(waiting))), waiting)
+            replies = self._wait(self._call(token, steps, sorted(waiting)), waiting)
             lacking: dict[str, list[Layout]] = {}
             for address, reply in replies.items():
                 if isinstance(reply, OSError):  # closed, refused, timed out: by the scheduler's word, or the task's own
@@ -268,7 +266,7 @@ class Broadcast:
                     answers[address] = reply["outcomes"]
                     waiting.discard(address)
             if lacking:
-                self._wait(self._start(self._send(lacking)), set(lacking))
+                self._wait(self._send(lacking), set(lacking))
             waiting -= self._backed_off.keys()
         return answers
 
@@ -284,28 +282,16 @@ class Broadcast:
             await self.client.run(receive, sent, workers=[address], on_error="ignore")
         return {}
 
-    def _start(self, coroutine: Any) -> Future[dict[str, Any]]:
-        return asyncio.run_coroutine_threadsafe(coroutine, self.client.loop.asyncio_loop)
-
-    def _wait(self, future: Future[dict[str, Any]], called: set[str]) -> dict[str, Any]:
+    def _wait(self, coroutine: Any, called: set[str]) -> dict[str, Any]:
         """The replies; nothing if a worker that was called is gone or silent, which is then backed off."""
+        future = ask.start(self.client, coroutine)
         try:
-            while not wait([future], timeout=POLL_WORKERS_SECONDS).done:
-                gone = self._silent(called)
-                for address in gone:
-                    self._back_off(address)
-                if gone:
-                    return {}
-            return future.result()
+            gone = ask.wait_or_silent(self.client, future, called)
+            for address in gone:
+                self._back_off(address)
+            return {} if gone else future.result()
         finally:
             future.cancel()
-
-    def _silent(self, called: set[str]) -> set[str]:
-        """The workers that the scheduler does not list, or that send no heartbeats while others do."""
-        seen = {address: row["last_seen"] for address, row in self.client.scheduler_info()["workers"].items()}
-        newest = max(seen.values(), default=0.0)
-        patience = SILENT_SECONDS + len(seen) / 20  # large clusters send fewer heartbeats
-        return {address for address in called if newest - seen.get(address, float("-inf")) > patience}
 
     def _back_off(self, address: str) -> None:
         self._backed_off[address] = time.monotonic() + BACKOFF_SECONDS

@@ -17,6 +17,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from distagg.engine.ask import ask_workers
 from distagg.errors import InfrastructureError
 from distagg.storage.atomic import digest
 from distagg.storage.paths import Store, place
@@ -135,8 +136,7 @@ def other_code(workers: Mapping[str, Identity], total: int | None = None) -> Inf
 
 def compare_workers(client: Any) -> dict[str, Identity | Exception]:
     """The identity of every connected worker by address, or the error with which it answered."""
-    answers: dict[str, Identity | Exception] = client.run(identity, on_error="return")
-    return answers
+    return ask_workers(client, identity, on_error="return")
 
 
 def refuse_other_code(client: Any) -> None:
@@ -157,7 +157,7 @@ def refuse_unseen(client: Any, path: str) -> None:
     """Refuse workers that cannot read a dataset, before any work starts; URLs are seen from everywhere."""
     if not path or isinstance(place(path), Store):
         return
-    hosts = {a: host for a, host in client.run(_host_without, path).items() if host}
+    hosts = {a: host for a, host in ask_workers(client, _host_without, path).items() if host}
     if hosts:
         shown = ", ".join(f"{address} on host {host}" for address, host in list(hosts.items())[:SHOWN_WORKERS])
         more = f" and {len(hosts) - SHOWN_WORKERS} more" if len(hosts) > SHOWN_WORKERS else ""

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from distagg.dataset.dataset import Dataset
+from distagg.engine.ask import ask_workers
 from distagg.engine.runner import InlineRunner, Runner
 from distagg.errors import UsageError
 from distagg.models.base import Model
@@ -69,7 +70,8 @@ def check_memory(model: Model, dataset: Dataset, runner: Runner | None = None) -
     if needed <= SMALL:
         return
     client = (runner or InlineRunner()).client
-    usable = min(client.run(usable_memory).values()) if client is not None else usable_memory()
+    answers = ask_workers(client, usable_memory) if client is not None else {}
+    usable = min(answers.values(), default=usable_memory())
     if needed <= usable:
         return
     fits = int((usable / model.square_bytes) ** 0.5)

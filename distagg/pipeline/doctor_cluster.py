@@ -12,6 +12,7 @@ import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.dataset.frames import dataset_from_arrow
+from distagg.engine.ask import ask_workers
 from distagg.engine.dask import DaskRunner
 from distagg.engine.identity import OPTIONAL, compare_workers, differences, identity
 from distagg.engine.runner import Round, Work
@@ -61,7 +62,7 @@ def _versions(client: Any) -> dict[str, Any]:
 
 
 def _path(client: Any, path: str) -> dict[str, Any]:
-    answers = client.run(os.access, path, os.R_OK)
+    answers = ask_workers(client, os.access, path, os.R_OK)
     blind = [address for address, there in answers.items() if not there]
     found = f"{path}: read by {len(answers) - len(blind)} of {len(answers)} workers"
     remedy = f"{', '.join(blind[:SHOWN])} cannot read it: use a shared file system or an object store"
@@ -71,7 +72,7 @@ def _path(client: Any, path: str) -> dict[str, Any]:
 def _clocks(client: Any) -> dict[str, Any]:
     """How far the clocks of workers are from the driver's, at least: a message takes time, too."""
     before = time.time()
-    told = client.run(time.time)
+    told = ask_workers(client, time.time)
     after = time.time()
     off = max((max(before - clock, clock - after, 0.0) for clock in told.values()), default=0.0)
     found = f"within {off:.1f} s of the driver's" if off else "agree with the driver's"

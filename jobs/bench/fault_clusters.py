@@ -22,6 +22,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 QUIET = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
 HIDE = ("unshare", "-m", "sh", "-c", 'mount -t tmpfs none "$0" && exec "$@"')  # a folder, then a command that misses it
 LATE = "import time; real = time.time; time.time = lambda: real() + 7 * 86_400\n"
@@ -143,14 +145,13 @@ def struck(
         code = matrix.waited(driver)
     finally:
         if mend is not None:
-            mend()
+            with suppress(psutil.NoSuchProcess):  # the nanny has started another
+                mend()
     return None if late else code
 
 
 def stopped_for_good(matrix: Any, job: str, times: int) -> None:
     """One of two workers is stopped until the run has ended: the other must do its share."""
-    import psutil
-
     for _ in range(times):
         run = matrix.run_path()
         with cluster(matrix.folder, Helper(), Helper()) as (address, processes):

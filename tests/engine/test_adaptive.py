@@ -12,7 +12,7 @@ import pytest
 from pyarrow import csv
 
 from distagg.dataset import Dataset
-from distagg.engine import broadcast
+from distagg.engine import ask, broadcast
 from distagg.engine import dask as runners
 from distagg.engine.compare import compare
 from distagg.engine.dask import DaskRunner, remote_cluster
@@ -90,7 +90,7 @@ def test_workers_in_use_are_kept_and_idle_ones_are_not(
         until(lambda: not states)
         # Rounds on an empty cluster: a worker starts for them, and the next round is a message to it.
         monkeypatch.setattr(broadcast, "HOLD_SECONDS", DEADLINE)
-        monkeypatch.setattr(broadcast, "POLL_WORKERS_SECONDS", 0.0)
+        monkeypatch.setattr(ask, "POLL_WORKERS_SECONDS", 0.0)
         np.testing.assert_array_equal(runner.map_reduce(work, chunks, np.add), expected)
         until(lambda: bool(runner.broadcast.slots()))
         assert not before & set(runner.broadcast.slots())
@@ -103,7 +103,7 @@ def test_a_new_worker_is_used_from_the_next_round_on(
 ) -> None:
     from distributed import Client
 
-    monkeypatch.setattr(broadcast, "POLL_WORKERS_SECONDS", 0.0)
+    monkeypatch.setattr(ask, "POLL_WORKERS_SECONDS", 0.0)
     asked: list[set[str]] = []
     with Client(cluster, set_as_default=False) as client:
         runner = DaskRunner(client, hold_workers=False)

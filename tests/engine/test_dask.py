@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from distagg.dataset import Dataset
-from distagg.engine import broadcast
+from distagg.engine import ask, broadcast
 from distagg.engine import dask as dask_runner
 from distagg.engine.dask import DaskRunner, local_cluster
 from distagg.engine.runner import InlineRunner, Round, Work
@@ -65,14 +65,16 @@ class Workers:
         return {"workers": {address: {"last_seen": self.seen[address]} for address in self.listed}}
 
     async def run(self, function: Any, *args: Any, workers: list[str], on_error: str) -> dict[str, Any]:
-        return dict(zip(workers, await asyncio.gather(*(self._one(function, args, a) for a in workers)), strict=True))
+        replies = await asyncio.gather(*(self._one(function, args, a) for a in workers), return_exceptions=True)
+        return dict(zip(workers, replies, strict=True))
 
     async def _one(self, function: Any, args: tuple[Any, ...], address: str) -> Any:
         self.asked.append(address)
         self.bytes.append(len(pickle.dumps(args)))
         if address in self.silent:
             await asyncio.Event().wait()
-        worker = SimpleNamespace(address=address, executors={"default": self.pool})
+        about = {"nanny": None, "memory_manager": SimpleNamespace(memory_limit=None)}
+        worker = SimpleNamespace(address=address, executors={"default": self.pool}, **about)
         return await function(*pickle.loads(pickle.dumps(args)), dask_worker=worker)
 
 
@@ -132,13 +134,13 @@ def test_several_rounds_are_one_message(held: Dataset, workers: Workers) -> None
 def test_a_worker_that_is_gone_or_silent_is_not_waited_for(
     held: Dataset, workers: Workers, monkeypatch: pytest.MonkeyPatch, *, gone: bool
 ) -> None:
-    monkeypatch.setattr(broadcast, "POLL_WORKERS_SECONDS", 0.01)
+    monkeypatch.setattr(ask, "POLL_WORKERS_SECONDS", 0.01)
     asking = broadcast.Broadcast(workers, hold_workers=False)
     assert asking.slots() == ("a", "b")
     if gone:
         del workers.listed["b"]
     else:
-        workers.seen["b"] -= broadcast.SILENT_SECONDS + 1
+        workers.seen["b"] -= ask.SILENT_SECONDS + 1
     (row,) = asking.run([Round(Work(_counted, 1), held.plan(), np.add)])
     assert [part.outcome is None for part in row] == [False, True]
     assert row[1].workers == ["a"]
@@ -146,10 +148,44 @@ def test_a_worker_that_is_gone_or_silent_is_not_waited_for(
     assert not _counts
     assert asking.slots() == ("a",)
     workers.listed["b"] = 1
-    monkeypatch.setattr(broadcast, "POLL_WORKERS_SECONDS", 0.0)
+    monkeypatch.setattr(ask, "POLL_WORKERS_SECONDS", 0.0)
     assert asking.slots() == ("a",)  # back too soon to be trusted
     asking._backed_off["b"] = 0.0
     assert asking.slots() == ("a", "b")
+
+
+async def _name(word: str, dask_worker: Any) -> str:
+    if word == "wrong":
+        raise ValueError(word)
+    return f"{word} {dask_worker.address}"
+
+
+@pytest.mark.parametrize("workers", [(("b",),)], indirect=True)
+@pytest.mark.parametrize("gone", [True, False])
+def test_a_question_to_all_does_not_wait_for_a_silent_worker(
+    workers: Workers, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, *, gone: bool
+) -> None:
+    monkeypatch.setattr(ask, "POLL_WORKERS_SECONDS", 0.01)
+    if gone:
+        workers.scheduler_info = lambda: {"workers": {"a": {"last_seen": 1000.0}}}  # type: ignore[method-assign]
+    else:
+        workers.seen["b"] -= ask.SILENT_SECONDS + 1
+    assert ask.ask_workers(workers, _name, "I am") == {"a": "I am a"}
+    assert "b does not answer" in caplog.text
+    del workers.listed["a"]
+    workers.seen["b"] = 0.0
+    workers.scheduler_info = lambda: {"workers": {}}  # type: ignore[method-assign]
+    with pytest.raises(InfrastructureError, match="no worker of the cluster answers"):
+        ask.ask_workers(workers, _name, "I am")
+    workers.listed.clear()
+    assert ask.ask_workers(workers, _name, "I am") == {}
+
+
+def test_errors_of_questions_are_raised_or_returned(workers: Workers) -> None:
+    with pytest.raises(ValueError, match="wrong"):
+        ask.ask_workers(workers, _name, "wrong")
+    replies = ask.ask_workers(workers, _name, "wrong", on_error="return")
+    assert [type(reply) for reply in replies.values()] == [ValueError, ValueError]
 
 
 _counts: list[int] = []
@@ -187,7 +223,7 @@ def test_a_worker_killed_in_a_round_costs_time_not_answers(held: Dataset, tmp_pa
 
 @pytest.mark.cluster
 def test_a_stopped_worker_costs_time_not_answers(held: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(broadcast, "SILENT_SECONDS", 5.0)
+    monkeypatch.setattr(ask, "SILENT_SECONDS", 5.0)
     refs, work = held.plan(), Work(_entries, 1, repeated=True)
     with local_cluster(2) as runner:
         runner.map_reduce(work, refs, np.add)

@@ -159,13 +159,13 @@ def test_workers_get_absolute_paths_and_say_what_they_cannot_see(
             list(runner.map(Work(_count_task, None), hidden))
 
 
-def test_a_worker_without_distagg_is_refused() -> None:
-    class Client:
-        def run(self, function: Any, on_error: str) -> dict[str, Any]:
-            return {"tcp://b:1": function(), "tcp://a:1": ModuleNotFoundError("No module named 'distagg'")}
+def test_a_worker_without_distagg_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def answers(client: None, function: Any, on_error: str) -> dict[str, Any]:
+        return {"tcp://b:1": function(), "tcp://a:1": ModuleNotFoundError("No module named 'distagg'")}
 
+    monkeypatch.setattr("distagg.engine.identity.ask_workers", answers)
     with pytest.raises(InfrastructureError, match=r"worker tcp://a:1 has no distagg like this driver's \(No module"):
-        refuse_other_code(Client())
+        refuse_other_code(None)
 
 
 def test_missing_certificates_are_refused_at_once(tmp_path: Path) -> None:

@@ -72,14 +72,11 @@ def test_pairs_that_nobody_compared_need_nothing(large: Dataset) -> None:
     assert needed_memory(model_named("copeland"), ratings)[0] == SIZE  # ratings have no pool
 
 
-def test_the_memory_of_workers_counts(large: Dataset) -> None:
-    class Client:
-        def run(self, function: object) -> dict[str, int]:
-            return {"a": 10**12, "b": 2 * 10**9}
-
+def test_the_memory_of_workers_counts(large: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     class Elsewhere:
-        client = Client()
+        client = "a client"
 
+    monkeypatch.setattr(memory, "ask_workers", lambda client, function: {"a": 10**12, "b": 2 * 10**9})
     model = model_named("copeland", {"pool": "0"})
     with pytest.raises(UsageError, match=r"there are 2\.0 GB"):
         check_memory(model, large, Elsewhere())  # type: ignore[arg-type]
