@@ -6,7 +6,8 @@ The same battles in one Parquet file: planted strengths of 100 items and 20 nume
 imports the file into a dataset, then fits in one process, and on one and two workers (the bits of rankings and
 coefficients are compared). scikit-learn reads the file, builds a sparse matrix (two cells for the items, 20 for the
 covariates) and fits by L-BFGS until no entry of the mean gradient is above TOLERANCE. Every fit is a process (with its
-workers) of its own; contestants take turns. Seconds are user and system time of all processes, the peak is the largest
+workers) of its own; contestants take turns. Seconds are user and system time of all processes, and by the clock with
+the start of processes and workers (which says something on a quiet machine only); the peak is the largest
 sum of their resident memory. Goal: 5 times as fast as scikit-learn, in less memory, to the same gradient or a smaller
 one.
 """
@@ -107,7 +108,7 @@ def measured(command: list[str]) -> dict[str, Any]:
     """Run a process; user and system seconds of it and its children, and the largest sum of their memory."""
     import psutil
 
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     peak, done = [0], threading.Event()
 
@@ -123,13 +124,14 @@ def measured(command: list[str]) -> dict[str, Any]:
     thread = threading.Thread(target=watch)
     thread.start()
     output, errors = process.communicate()
+    clock = time.perf_counter() - began
     done.set()
     thread.join()
     if process.returncode:
         raise SystemExit(f"{' '.join(command)}\n{errors}")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return {"seconds": round(seconds, 1), "peak_mb": round(peak[0] / 2**20), "output": output}
+    return {"seconds": round(seconds, 1), "clock": round(clock, 1), "peak_mb": round(peak[0] / 2**20), "output": output}
 
 
 def fit_ours(folder: Path, workers: int) -> dict[str, Any]:
@@ -180,7 +182,7 @@ def compare(folder: Path, battles: int, turns: int, python: str) -> dict[str, An
     gap = peer_answer[:ITEMS] - peer_answer[:ITEMS].mean() - (boards[0][0] - boards[0][0].mean())
     results["largest difference"] = float(max(np.abs(gap).max(), np.abs(peer_answer[ITEMS:] - boards[0][1]).max()))
     results["runs"] = {
-        name: {key: sorted(run[key] for run in some)[len(some) // 2] for key in ("seconds", "peak_mb")}
+        name: {key: sorted(run[key] for run in some)[len(some) // 2] for key in ("seconds", "clock", "peak_mb")}
         for name, some in runs.items()
     }
     results["import"].pop("output")
@@ -192,16 +194,21 @@ def show(results: dict[str, Any]) -> None:
     print(f"{results['battles']:,} battles, {ITEMS} items, {COVARIATES} covariates")
     print(f"import: {results['import']['seconds']} s, {results['import']['peak_mb']:,} MB")
     for name, run in results["runs"].items():
-        ratio = f"{peer['seconds'] / run['seconds']:.1f} times as fast" if name != "scikit-learn" else ""
-        print(f"{name:16} {run['seconds']:8.1f} s {run['peak_mb']:8,} MB  {ratio}")
+        times = [peer[key] / run[key] for key in ("seconds", "clock")]
+        ratio = (
+            ""
+            if name == "scikit-learn"
+            else "{:.1f} times as fast by the processor, {:.1f} by the clock".format(*times)
+        )
+        print(f"{name:16} {run['seconds']:8.1f} s, {run['clock']:8.1f} by the clock, {run['peak_mb']:8,} MB; {ratio}")
     print(f"largest entry of the mean gradient: {results['gradient']}; largest difference of answers:", end=" ")
     print(f"{results['largest difference']:.1e}; steps of scikit-learn: {results['scikit-learn steps']}")
     print(f"same bits in one process, on one worker and on two: {results['same bits']}")
     two = results["runs"]["ours, 2 workers"]
-    fast, small = peer["seconds"] / two["seconds"] >= GOAL, two["peak_mb"] < peer["peak_mb"]
-    print(
-        f"goal of {GOAL:g} times as fast: {'reached' if fast else 'MISSED'}; in less memory: {'yes' if small else 'NO'}"
-    )
+    small = two["peak_mb"] < peer["peak_mb"]
+    for key, how in (("seconds", "by the processor"), ("clock", "by the clock")):
+        print(f"goal of {GOAL:g} times as fast {how}: {'reached' if peer[key] / two[key] >= GOAL else 'MISSED'}")
+    print(f"in less memory: {'yes' if small else 'NO'}")
 
 
 def main() -> None:
