@@ -40,12 +40,9 @@ TARGET = option("-o", "--output", required=True, metavar="DATASET", help="the da
         + "\n\n".join(ABOUT),
     ),
     TARGET,
-    flag(
-        "--append",
-        help="add the files' queries to DATASET, which exists, all or nothing (of a dataset with one query: its new "
-        "experts); readers of its earlier version go on. 'distagg compact' merges the small parts",
+    *step_options(
+        "import", "append", "kind", "qrels", "columns", "expert", "by", "users", "items", "covariates", "scale"
     ),
-    *step_options("import", "kind", "qrels", "columns", "expert", "by", "users", "items", "covariates", "scale"),
     examples=(
         "distagg import bm25.run dense.run.gz --qrels qrels.txt -o runs",
         "distagg import letor A1.txt A2.txt A3.txt A4.txt A5.txt -o mq",
@@ -56,6 +53,7 @@ TARGET = option("-o", "--output", required=True, metavar="DATASET", help="the da
         "distagg import pairs battles.csv --covariates length_a-length_b,position -o battles",
         "distagg import trec 's3://bucket/runs/*.run' -o s3://bucket/dataset --workers 8",
         "distagg import trec 'tuesday/*.run' -o runs --append",
+        "distagg import trec new-system.run --qrels qrels.txt -o runs --append --workers 2",
     ),
 )
 def import_command(
@@ -70,8 +68,6 @@ def import_command(
 ) -> None:
     from distagg.engine.importing import expected_rows, import_dataset
 
-    if append and (call.workers is not None or call.scheduler is not None):
-        raise UsageError("--append works in this process; leave out --workers and --scheduler")
     if not append:
         refuse_existing(place(output))
     if kind is None and sources[0] in KINDS and len(sources) > 1:

@@ -28,15 +28,16 @@ from typing import Any
 import pyarrow as pa
 
 from distagg.dataset.build import writer as files_of
+from distagg.dataset.build.append import Growth, KnownRows
 from distagg.dataset.build.block import BlockCounts
 from distagg.dataset.build.grouped import OneQuery
-from distagg.dataset.build.join_names import Join, sequence_moves
+from distagg.dataset.build.join_names import FileRange, Join, sequence_moves
 from distagg.dataset.build.merging import BuiltFile, FileWork, FoundClash, merge_file, sort_piece, write_names
 from distagg.dataset.build.pieces import INDEX_SUFFIX, PieceIndex, attempt, read_piece
 from distagg.dataset.build.positions import Clash, clash_error
 from distagg.dataset.build.regroup import MEMORY_BYTES
 from distagg.dataset.build.writer import BLOCK_ENTRIES, DatasetWriter, TableLayout, make_manifest
-from distagg.dataset.manifest import Manifest
+from distagg.dataset.manifest import Block, Manifest
 from distagg.engine.progress import Progress, silent
 from distagg.engine.runner import Runner
 from distagg.errors import InfrastructureError, InputError, UsageError
@@ -91,11 +92,30 @@ def import_in_pieces(
         The approximate number of entries of a block.
     """
     refuse_existing(target)
+
+    def work(staging: Place, pieces: list[Source]) -> Manifest:
+        rounds = Rounds(source, staging, runner, progress, memory_bytes, block_entries)
+        return _publish(target, rounds.run(pieces), staging, users, items)
+
+    sizes = (piece_bytes, memory_bytes, block_entries, files_of.FILE_BLOCKS)
+    return in_staging(target, source, {"options": plain_options(options), "sizes": sizes}, piece_bytes, work)
+
+
+def in_staging(
+    target: Place,
+    source: Source,
+    about: Mapping[str, Any],
+    piece_bytes: int,
+    work: Callable[[Place, list[Source]], Manifest],
+) -> Manifest:
+    """Do the work on the pieces of a source with a staging folder that outlives the process, if ``about`` is the same.
+
+    A file that turns out to be indivisible is read as a whole, in another attempt.
+    """
     settings = {
+        **about,
         "source": source.name,
-        "options": {name: _plain(value) for name, value in sorted((options or {}).items())},
         "files": [(str(file), *stamp_of(file)) for file in source.files],
-        "sizes": (piece_bytes, memory_bytes, block_entries, files_of.FILE_BLOCKS),
         "version": version("distagg"),
     }
     whole: frozenset[str] = frozenset()
@@ -104,10 +124,7 @@ def import_in_pieces(
         staging = staging_of(target, purpose)
         try:
             claim(staging, purpose)
-            job = _Import(source, staging.resolve(), runner, progress, memory_bytes, block_entries)
-            pieces = source.split(piece_bytes, whole)
-            built, layout, query = job.run(pieces)
-            manifest = _publish(target, staging, built, layout, query, users, items)
+            manifest = work(staging.resolve(), source.split(piece_bytes, whole))
         except IndivisibleError as found:
             whole |= {found.file}
             continue
@@ -129,6 +146,11 @@ def staging_of(target: Place, purpose: bytes) -> Place:
     return target.with_name(f".{target.name}.importing")
 
 
+def plain_options(options: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Options as JSON."""
+    return {name: _plain(value) for name, value in sorted((options or {}).items())}
+
+
 def _plain(value: Any) -> Any:
     """An option as JSON; of tables, the digest."""
     if isinstance(value, pa.Table):
@@ -140,8 +162,18 @@ def _plain(value: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class _Import:
-    """The rounds of one import."""
+class Outcome:
+    """The files that the rounds of an import wrote, and what they depend on."""
+
+    built: list[BuiltFile]
+    layout: TableLayout
+    query: OneQuery | None  # if experts are grouped
+    touched: list[int]  # files of a dataset that others replace
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """The rounds of one import, or of one addition to a dataset."""
 
     source: Source
     staging: Place
@@ -149,24 +181,42 @@ class _Import:
     progress: Progress
     memory_bytes: int
     block_entries: int
+    growth: Growth | None = None
 
-    def run(self, pieces: list[Source]) -> tuple[list[BuiltFile], TableLayout, OneQuery | None]:
-        join = Join(self.source, self.source.partition)
+    def run(self, pieces: list[Source]) -> Outcome:
+        join, growth = Join(self.source, self.source.partition), self.growth
+        if growth is not None:
+            growth.seed(join)
         for name, index in self._indexes(
             "piece", range(len(pieces)), _read_task, lambda n: (pieces[n], self.memory_bytes)
         ):
             join.add(name, index)
             self.progress(index.rows)
         join.check()
+        touched = [] if growth is None else self._take_known(join, growth)
         self._sort(join)
-        layout = join.layout()
+        layout = join.layout() if growth is None else growth.checked(join.layout())
         try:
             query = join.one_query()
         except Clash as clash:
             raise self._explained(FoundClash(clash.kind, 0, None, clash.item), join, pieces) from None
         if query is not None:
             write_names(self.staging / ITEMS, query.items.ids)
-        return self._merge(join, layout, query, pieces), layout, query
+        ranges = [*join.files(self.block_entries)] if growth is None else [*self._grown(join, growth, touched)]
+        return Outcome(self._merge(join, layout, query, pieces, ranges), layout, query, touched)
+
+    def _take_known(self, join: Join, growth: Growth) -> list[int]:
+        """Read the files of a dataset to whose queries rows are added; their numbers."""
+        touched = growth.touched(join)
+        path = growth.base.path
+        known = self._indexes("known", touched, _read_task, lambda n: (KnownRows(path, n), self.memory_bytes))
+        join.parts.update(growth.parts_of(touched))
+        for name, index in known:
+            join.add(name, index, known=True)
+        return touched
+
+    def _grown(self, join: Join, growth: Growth, touched: list[int]) -> Iterator[FileRange]:
+        return join.files(self.block_entries, growth.spans(join, touched), growth.first_file)
 
     def _indexes(
         self, kind: str, numbers: Any, task: Callable[[Any], Any], payload: Callable[[int], Any]
@@ -200,15 +250,17 @@ class _Import:
             moves += index.moves
         join.moved = len(join.experts.names) > 1 and sequence_moves(moves)
 
-    def _merge(self, join: Join, layout: TableLayout, query: OneQuery | None, pieces: list[Source]) -> list[BuiltFile]:
+    def _merge(
+        self, join: Join, layout: TableLayout, query: OneQuery | None, pieces: list[Source], ranges: list[FileRange]
+    ) -> list[BuiltFile]:
         shared: dict[str, Any] = {
             "layout": replace(layout, experts=()),
             "schemas": {rows: schema for rows in ("ranked", "declared", "judged") if (schema := join.schema(rows))},
-            "once": getattr(self.source, "items_once", False),
+            "once": self.growth is None and getattr(self.source, "items_once", False),
             "items": ITEMS if query is not None else "",
         }
         known = self._known_files()
-        ranges, reaching = list(join.files(self.block_entries)), join.reaching()
+        reaching = join.reaching()
         todo = [
             FileWork(
                 range=each,
@@ -242,6 +294,8 @@ class _Import:
         """The error that names the lines of a clash; workers look for them, each in its piece."""
         query = join.queries.names[found.query]
         expert = None if found.expert is None else join.experts.names[found.expert]
+        if found.kind == "known" and self.growth is not None:
+            return self.growth.twice(query, str(expert))
         found_in = self.runner.each(_locate_task, [(piece, query, expert, found.item) for piece in pieces])
         places = _Places(self.source.files, [mention for mentions in found_in for mention in mentions])
         clash = Clash(found.kind, found.query, found.expert, found.item)
@@ -293,26 +347,26 @@ def _locate_task(work: tuple[Source, str, str | None, str]) -> list[tuple[str, i
 
 
 def _publish(
-    target: Place,
-    staging: Place,
-    built: list[BuiltFile],
-    layout: TableLayout,
-    query: OneQuery | None,
-    users: pa.Table | None,
-    items: pa.Table | None,
+    target: Place, outcome: Outcome, staging: Place, users: pa.Table | None, items: pa.Table | None
 ) -> Manifest:
     """Give the files their place in the dataset, and write what describes them."""
-    total = BlockCounts()
+    layout, query = outcome.layout, outcome.query
     with staged_directory(target) as folder:
-        for each in built:
-            total.add(each.total)
-            for file in each.files:
-                link_or_copy(staging / each.folder / file.path, folder / file.path)
+        total, blocks = link_built(outcome.built, staging, folder)
         with DatasetWriter(folder, layout) as writer:
             writer.write_about(users, None if query is None else query.items.ids, items)
             about = writer.close()
-        files = sorted([*about, *(file for each in built for file in each.files)], key=lambda file: file.path)
-        blocks = tuple(block for each in built for block in each.blocks)
+        files = sorted([*about, *(file for each in outcome.built for file in each.files)], key=lambda file: file.path)
         manifest = make_manifest(layout, total, blocks, tuple(files))
         (folder / MANIFEST).write_text(manifest.to_json(), encoding="utf-8")
     return manifest
+
+
+def link_built(built: list[BuiltFile], staging: Place, folder: Place) -> tuple[BlockCounts, tuple[Block, ...]]:
+    """Give the files that tasks wrote their names in a dataset; their counts and blocks."""
+    total = BlockCounts()
+    for each in built:
+        total.add(each.total)
+        for file in each.files:
+            link_or_copy(staging / each.folder / file.path, folder / file.path)
+    return total, tuple(block for each in built for block in each.blocks)

@@ -13,11 +13,10 @@ import pyarrow as pa
 
 from distagg.columns import LIST_NAMES, folder_columns
 from distagg.dataset import Dataset, write_dataset
-from distagg.dataset.build.append import append_dataset
 from distagg.dataset.frames import hold_source
 from distagg.dataset.manifest import is_dataset
 from distagg.engine.progress import Progress, silent
-from distagg.engine.runner import Runner
+from distagg.engine.runner import Runner, as_runner
 from distagg.errors import InputError, UsageError, unknown
 from distagg.storage.atomic import refuse_existing
 from distagg.storage.paths import HTTP, Place, Store, place
@@ -45,6 +44,7 @@ def import_dataset(
     target: str | Place | None = None,
     *,
     append: bool = False,
+    base: str | Place | None = None,
     runner: Runner | None = None,
     progress: Progress = silent,
     **options: Any,
@@ -65,7 +65,10 @@ def import_dataset(
         that rank every query on its own give the same bits.
     append
         Add the queries of the files to the dataset at the target, as a new version of it, all or nothing; of a dataset
-        with one query, its new experts. Who has opened the version before goes on reading it. In this process only.
+        with one query, its new experts. New experts of known queries are added, too: the files of these queries are
+        written again. Who has opened the version before goes on reading it.
+    base
+        A dataset to which the files are added, as by ``append``, but in a new directory, the target; it stays as it is.
     runner
         Where to import into a target: in this process, or on the workers of a cluster, with the same bytes.
     progress
@@ -85,7 +88,7 @@ def import_dataset(
     from distagg.sources.published import is_reference
 
     _refuse_unknown(kind)
-    if append and target is None:
+    if target is None and (append or base is not None):
         raise UsageError("append: found no target, expected the dataset to append to")
     if target is not None and not append:
         refuse_existing(place(target))
@@ -104,16 +107,20 @@ def import_dataset(
             raise UsageError(f"the table of {' and '.join(about)} is kept on disk with the ratings; give a target")
         source.partition = "query"  # on disk the pairs of one query may be in several chunks, in memory they are in one
         return hold_source(source, progress=progress)
-    if append:
-        append_dataset(source, target, progress=progress, **about)
-        return Dataset.open(target)
-    if not on_cluster or runner is None:
+    if not append and base is None and (not on_cluster or runner is None):
         write_dataset(source, target, progress=progress, **about)
         return Dataset.open(target)
+    from distagg.engine.import_append import append_in_pieces
     from distagg.engine.import_parallel import import_in_pieces
 
+    more: dict[str, Any] = {"options": opened.options, "progress": progress, **about}
     try:
-        import_in_pieces(source, place(target), runner, options=opened.options, progress=progress, **about)
+        if append:
+            append_in_pieces(source, place(target), runner, **more)
+        elif base is not None:
+            append_in_pieces(source, place(base), runner, target=place(target), **more)
+        else:
+            import_in_pieces(source, place(target), as_runner(runner), **more)
     except InputError as error:
         file = named.get(error.file, error.file)
         raise InputError(

@@ -115,7 +115,7 @@ def reuse_step(step: Step, folder: RunFolder, before: Before | None) -> list[str
         return lines
     output = before.folder.output(step)
     try:
-        if not _whole(output, before):
+        if not is_whole(output, before):
             return ["its output in the previous run is damaged"]
         folder.keep_notes(step, notes)
         recipe = before.folder.recipe_file(step)
@@ -124,13 +124,13 @@ def reuse_step(step: Step, folder: RunFolder, before: Before | None) -> list[str
             folder.recipe_file(step).unlink(missing_ok=True)
             link(recipe, folder.recipe_file(step))
         record(folder, step, _entries(output, before))
-        _link_output(output, folder.output(step))
+        link_output(output, folder.output(step))
     except FileNotFoundError:  # deleted in the meantime
         return ["its output in the previous run was deleted"]
     return None
 
 
-def _whole(output: Path, before: Before) -> bool:
+def is_whole(output: Path, before: Before) -> bool:
     """Whether an output consists of the files in the run's manifest, each with its hash."""
     names = {str(file.relative_to(before.folder.path)) for file in _files(output)}
     inside = str(output.relative_to(before.folder.path))
@@ -149,7 +149,8 @@ def _entries(output: Path, before: Before) -> list[Entry]:
     return [entry_of(file, root, before.files[str(file.relative_to(root))]) for file in _files(output)]
 
 
-def _link_output(output: Path, target: Path) -> None:
+def link_output(output: Path, target: Path) -> None:
+    """Publish the output of a step once more, as links."""
     if output.is_file():
         with staged_file(target) as staging:
             link(output, staging)

@@ -133,6 +133,12 @@ OPTIONS: dict[str, dict[str, Field]] = {
             "--covariates", "COLUMN,...", "pairs: columns to keep for fits, as in length_a-length_b,position"
         ),
         "scale": _text("--scale", "LOW,HIGH", "ratings: smallest and largest valid rating, as 0.5,5", kind="interval"),
+        "append": _flag(
+            "--append",
+            "add the files' queries (or experts) to DATASET, which exists, all or nothing; readers of its earlier "
+            "version go on. 'distagg compact' merges the small parts. In a job: add the files that are new since the "
+            "run before to its dataset",
+        ),
     },
     "expand": {
         "experts": _whole("--experts", "T", _REPLICATE.format("expert"), 1, least=1),

@@ -35,7 +35,8 @@ from distagg.models.base import collected_notes, not_converged
 from distagg.pipeline.boards import write_board, write_table
 from distagg.pipeline.fields import board_settings, viewed
 from distagg.pipeline.folder import MEASURE, Kept, RunFolder, as_json, code_key, measured
-from distagg.pipeline.previous import Before
+from distagg.pipeline.growing import addition
+from distagg.pipeline.previous import Before, link_output
 from distagg.pipeline.records import checked_output, entry_of, record, record_body
 from distagg.pipeline.scale import scale
 from distagg.pipeline.spec import Job, Step
@@ -68,13 +69,24 @@ class Site:
 
 
 def do_import(step: Step, site: Site) -> None:
-    values = step.values
-    rows = expected_rows(values["source"], values["files"])
+    values, target = step.values, site.folder.output(step)
+    files, base = values["files"], None
+    if values["append"]:
+        added = addition(step, site.before)
+        files, base = added.files, added.base
+        added.write(site.folder, step)
+        if base is not None:
+            site.say(step)("added", files=len(files), run=site.before.name if site.before else "")
+            if not files:
+                link_output(base, target)
+                return
+    rows = expected_rows(values["source"], files)
     with metered(f"{step.name}, rows read and written", rows) as progress:
         import_dataset(
             values["source"],
-            values["files"],
-            site.folder.output(step),
+            files,
+            target,
+            base=base,
             runner=site.runner(),
             progress=progress,
             **import_options(values),

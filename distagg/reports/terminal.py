@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from distagg.errors import UsageError
 from distagg.reports.comparison import read_comparison
-from distagg.reports.text import NOTHING, columns, number, p_value, percent, printable, seconds
+from distagg.reports.text import NOTHING, columns, number, p_value, percent, printable, seconds, size
 
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 _EXPERTS, _WEIGHTS, _BAR = 50, 12, 20  # experts, weights of each, letters of a bar
@@ -198,22 +198,22 @@ def import_text(name: str, plan: Mapping[str, Any]) -> str:
     """The plan of an import, as ``distagg plan`` makes it."""
     rounds = [
         [row["round"], f"{row['tasks']:,}", f"{row['seconds_of_a_task']:.2f}", seconds(row["seconds"])]
-        + [f"{row[side] / 1e9:,.2f}" for side in ("read", "written")]
+        + [size(row[side]) for side in ("read", "written")]
         for row in plan["rounds"]
     ]
-    table = render_table(["round", "tasks", "s a task", "time", "GB read", "GB written"], rounds, "lrrrrr")
+    table = render_table(["round", "tasks", "s a task", "time", "read", "written"], rounds, "lrrrrr")
+    needed = [size(plan[f"memory_of_{who}"]) for who in ("a_worker", "the_driver")]
     facts = [
-        ["rows", f"{plan['rows']:,}, {plan['text'] / 1e9:,.2f} GB of text"],
+        ["rows", f"{plan['rows']:,}, {size(plan['text'])} of text"],
         ["workers", f"{plan['workers']:,}"],
         ["time", f"{seconds(plan['seconds'])}, without the start of the cluster"],
-        ["exchanged", f"{plan['exchanged'] / 1e9:,.2f} GB, sorted runs written and read"],
-        ["storage", f"delivers {plan['storage_a_second'] / 1e9:,.2f} GB a second in this time"],
-        ["files", f"{plan['files']:,} of {plan['dataset'] / 1e9:,.2f} GB, and {plan['staging_files']:,} until the end"],
-        ["memory", f"{plan['memory_of_a_worker'] / 1e9:,.2f} GB a worker, {plan['memory_of_the_driver'] / 1e9:,.2f} GB "
-         f"the driver for {plan['names']:,} names"],
+        ["exchanged", f"{size(plan['exchanged'])}: sorted runs, written and read"],
+        ["storage", f"{size(plan['storage_a_second'])} a second are read and written in this time"],
+        ["files", f"{plan['files']:,} of {size(plan['dataset'])}, and {plan['staging_files']:,} until the end"],
+        ["memory", f"{needed[0]} a worker, {needed[1]} the driver, for {plan['names']:,} names"],
         *([what, f"busy for {seconds(value)}"] for what, value in plan["busy"].items() if value),
         ["bottleneck", plan["bottleneck"]],
-    ]  # fmt: skip
+    ]
     return f"{name}, import\n{table}\n\n{render_table(['on paper', ''], facts, 'll')}"
 
 

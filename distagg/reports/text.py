@@ -135,6 +135,17 @@ def seconds(value: object) -> str:
     return f"{figure:,.{decimals}f} s"
 
 
+def size(value: object) -> str:
+    """An amount of bytes.
+
+    >>> size(9_018_625_000_000), size(4_000_000_000), size(312_000)
+    ('9.02 TB', '4.00 GB', '0.31 MB')
+    """
+    figure = number(value)
+    unit, factor = ("MB", 1e6) if figure < 1e8 else ("GB", 1e9) if figure < 1e12 else ("TB", 1e12)
+    return f"{figure / factor:,.2f} {unit}"
+
+
 def plural(amount: int, noun: str) -> str:
     """A number with its noun, in the singular or plural.
 

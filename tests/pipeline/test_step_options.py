@@ -27,7 +27,7 @@ JOB = {param.name for param in (*EVERYWHERE, *CLUSTER)} | {"output", "outputs"} 
 FILES = {"sources", "kind", "qrels", "columns"}  # of commands that read files; a job imports them
 EXPANSION = {"expand_experts", "expand_items"}  # the step expand does it
 ELSEWHERE = {  # options of a command that its step does not need, by command
-    "import": JOB | {"sources", "kind", "append"},  # the fields files and source; a step writes a dataset of its own
+    "import": JOB | {"sources", "kind"},  # the fields files and source
     "expand": JOB,
     "fit": JOB | FILES | EXPANSION,
     "tune": JOB | FILES | EXPANSION,

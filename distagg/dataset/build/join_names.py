@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -79,6 +80,7 @@ class JoinedPiece:
     spans: list[tuple[int, int]]  # first and last major of every run
     in_order: bool  # whether the majors of every run ascend
     sorted: bool = False  # whether its runs have codes of all pieces
+    known: bool = False  # whether its rows are those of a dataset to which others are added
 
 
 @dataclass(slots=True)
@@ -92,29 +94,33 @@ class Join:
     items: Codes = field(default_factory=Codes)
     pieces: list[JoinedPiece] = field(default_factory=list)
     moved: bool = False  # whether any pair has moved; set when runs are sorted
-    _rows: int = 0  # of all pieces so far
-    _parts: dict[int, str] = field(default_factory=dict)
+    rows: int = 0  # ranked ones of all pieces so far, and of a dataset to which they are added
+    parts: dict[int, str] = field(default_factory=dict)  # of queries
+    declared: tuple[pa.Array, pa.Array] | None = None  # item and label of a dataset's single query
     _levels: list[dict[str, int]] = field(default_factory=list)
     _about: list[PieceIndex] = field(default_factory=list)  # without runs and names
     _counts: dict[str, list[tuple[NDArray[np.int64], NDArray[np.int64]]]] = field(default_factory=dict)
 
-    def add(self, file: str, index: PieceIndex) -> None:
+    def add(self, file: str, index: PieceIndex, *, known: bool = False) -> None:
+        """Add the next piece; pieces of ``known`` rows come before all others, whenever they are added."""
         query = _encoded(self.queries, index.queries)
         expert = _encoded(self.experts, index.experts)
         _encoded(self.items, index.items)
         for code, part in zip(query.tolist(), index.parts.to_pylist(), strict=True):
             if part is not None:
-                self._parts.setdefault(code, part)
+                self.parts.setdefault(code, part)
         major, minor = (query, expert) if self.partition == "query" else (expert, np.zeros(0, INDEX))
-        translation = Translation(major, minor, self._rows, self._merge_levels(index))
-        self._rows += index.rows
+        translation = Translation(major, minor, self.rows, self._merge_levels(index))
+        self.rows += index.rows
         spans, in_order = [], True
         for run in index.runs:
             codes = major[run.majors].astype(np.int64)
             in_order &= bool((codes[1:] > codes[:-1]).all())
             spans.append((int(codes.min()), int(codes.max())))
-            self._counts.setdefault(run.rows, []).append((codes, np.diff(run.bounds)))
-        self.pieces.append(JoinedPiece(file, translation, spans, in_order))
+            counts = np.ones(len(codes), OFFSET) if known and run.rows == "declared" else np.diff(run.bounds)
+            self._counts.setdefault(run.rows, []).append((codes, counts))
+        at = sum(piece.known for piece in self.pieces) if known else len(self.pieces)
+        self.pieces.insert(at, JoinedPiece(file, translation, spans, in_order, known=known))
         self._about.append(replace(index, queries=None, parts=None, experts=None, items=None, runs=()))
 
     def _merge_levels(self, index: PieceIndex) -> tuple[tuple[Covariate, Indices], ...]:
@@ -142,7 +148,7 @@ class Join:
     def check(self) -> None:
         """Refuse sources without rows to rank, or with several queries where there must be one."""
         file = str(self.source.files[0]) if self.source.files else "<table>"
-        if not self._parts:
+        if not self.parts:
             raise InputError(file, found="an empty source without rows to rank", expected="at least one row")
         if self.partition == "expert" and len(self.queries.names) > 1:
             two = " and ".join(map(repr, self.queries.names[:2]))
@@ -151,12 +157,17 @@ class Join:
     @property
     def to_sort(self) -> list[int]:
         """The pieces whose runs must be sorted before they can be merged."""
-        ordered_pairs = self._kind == "pairs" and len(self.experts.names) > 1
+        ordered_pairs = self.kind == "pairs" and len(self.experts.names) > 1
         wanted = [not piece.in_order or (ordered_pairs and bool(piece.spans)) for piece in self.pieces]
         return np.flatnonzero(wanted).tolist()
 
     @property
-    def _kind(self) -> str:
+    def new_rows(self) -> int:
+        """Ranked rows of all pieces."""
+        return sum(each.rows for each in self._about)
+
+    @property
+    def kind(self) -> str:
         return next((each.kind for each in self._about if each.rows), "lists")
 
     def counts(self, rows: str) -> Offsets:
@@ -174,7 +185,7 @@ class Join:
         """What the dataset's tables depend on."""
         ranked = self.schema("ranked")
         covariates = getattr(self.source, "covariates", ())
-        pairs = self._kind == "pairs"
+        pairs = self.kind == "pairs"
         found = tuple(replace(c, levels=tuple(levels)) for c, levels in zip(covariates, self._levels, strict=False))
         return TableLayout(
             kind="pairs" if pairs else "lists",
@@ -191,32 +202,49 @@ class Join:
         """The single query, if experts are grouped."""
         if self.partition == "query":
             return None
-        declared, judged = _concat([e.declared for e in self._about]), _concat([e.judged for e in self._about])
+        known = [] if self.declared is None else [self.declared]
+        declared = _concat([*known, *(each.declared for each in self._about)])
+        judged = _concat([each.judged for each in self._about])
         return OneQuery(self.queries.names[0], number_one(declared, as_words(self.items.names), judged))
 
-    def files(self, block_entries: int) -> Iterator[FileRange]:
-        """The files of the dataset, each with the cuts of its blocks."""
-        kind = self._kind
-        if self.partition == "query":
-            weights = self.counts("ranked") + self.counts("declared")
-            cuts, names = query_cuts(weights, block_entries), self.queries.names
-        else:
-            weights = self.counts("ranked")
-            cuts, names = expert_cuts(weights, "pairs" if kind == "pairs" else "lists", block_entries), []
+    def files(
+        self, block_entries: int, spans: Sequence[CodeSpan] | None = None, first_file: int = 0
+    ) -> Iterator[FileRange]:
+        """The files of the dataset, or of some spans of codes, each with the cuts of its blocks."""
+        by_query = self.partition == "query"
+        weights = self.counts("ranked") + self.counts("declared") if by_query else self.counts("ranked")
+        names = self.queries.names if by_query else []
         before = np.concatenate([[0], np.cumsum(weights > 0)])
-        for number, at in enumerate(range(0, len(cuts), FILE_BLOCKS)):
-            own = cuts[at : at + FILE_BLOCKS]
-            lo, hi = own[0].lo, own[-1].hi
-            yield FileRange(
-                number=number,
-                lo=lo,
-                hi=hi,
-                cuts=tuple(each._replace(lo=each.lo - lo, hi=each.hi - lo) for each in own),
-                names=tuple(names[lo:hi]),
-                parts=tuple(self._parts.get(code, "") for code in range(lo, hi)) if names else (self._parts[0],),
-                weights=weights[lo:hi],
-                first_query=int(before[lo]),
-            )
+        number = first_file
+        for span in spans or [CodeSpan(0, len(weights), 0)]:
+            cuts = self._cuts(weights[span.lo : span.hi], block_entries)
+            for at in range(0, len(cuts), FILE_BLOCKS):
+                own = cuts[at : at + FILE_BLOCKS]
+                lo, hi = span.lo + own[0].lo, span.lo + own[-1].hi
+                yield FileRange(
+                    number=number,
+                    lo=lo,
+                    hi=hi,
+                    cuts=tuple(each._replace(lo=each.lo - own[0].lo, hi=each.hi - own[0].lo) for each in own),
+                    names=tuple(names[lo:hi]),
+                    parts=tuple(self.parts.get(code, "") for code in range(lo, hi)) if names else (self.parts[0],),
+                    weights=weights[lo:hi],
+                    first_query=span.first_query + int(before[lo] - before[span.lo]),
+                )
+                number += 1
+
+    def _cuts(self, weights: Offsets, block_entries: int) -> list[Cut]:
+        if self.partition == "query":
+            return query_cuts(weights, block_entries)
+        return expert_cuts(weights, "pairs" if self.kind == "pairs" else "lists", block_entries)
+
+
+class CodeSpan(NamedTuple):
+    """Codes ``lo`` to ``hi`` (exclusive) of queries or experts, and the dataset position of the first query."""
+
+    lo: int
+    hi: int
+    first_query: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)

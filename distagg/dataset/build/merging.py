@@ -14,7 +14,7 @@ from distagg.arrow import as_arrow, as_numpy
 from distagg.dataset.build.block import BlockCounts, BlockTables
 from distagg.dataset.build.grouped import ExpertSet, OneQuery, QuerySet
 from distagg.dataset.build.join_names import FileRange, JoinedPiece
-from distagg.dataset.build.keyed import KeyedRows, gather
+from distagg.dataset.build.keyed import KeyedRows, gather, key_major, key_minor
 from distagg.dataset.build.merge import SPILL_ROWS, Grouper, Spill, write_run
 from distagg.dataset.build.pieces import PieceIndex, Run, written_runs
 from distagg.dataset.build.positions import Clash
@@ -99,6 +99,8 @@ class FoundClash(NamedTuple):
 
 def merge_file(work: FileWork, folder: Place, name: str) -> BuiltFile | FoundClash:
     """Merge the runs of pieces into the blocks of one file of the dataset, in a folder of its own."""
+    if any(piece.known for piece in work.pieces) and (twice := _list_twice(work, folder)) is not None:
+        return twice
     target = folder / name
     target.mkdir()
     expert = work.layout.partition == "expert"
@@ -118,6 +120,20 @@ def merge_file(work: FileWork, folder: Place, name: str) -> BuiltFile | FoundCla
         query = 0 if expert else clash.query + work.range.lo
         return FoundClash(clash.kind, query, clash.expert, clash.item)
     return BuiltFile(name, files, tuple(writer.blocks), writer.total)
+
+
+def _list_twice(work: FileWork, folder: Place) -> FoundClash | None:
+    """A list that is among the known rows and among the new ones, or None."""
+    keys = []
+    for known in (True, False):
+        own = replace(work, pieces=tuple(piece for piece in work.pieces if piece.known == known))
+        spills = _spills(own, folder, "ranked", None)
+        pieces = [rows.key for spill in spills for rows in spill.rows(*spill.span(0, work.range.hi - work.range.lo))]
+        keys.append(np.concatenate([np.zeros(0, np.int64), *pieces]))
+    both = np.intersect1d(keys[0], keys[1])
+    if not len(both):
+        return None
+    return FoundClash("known", work.range.lo + int(key_major(both[:1])[0]), int(key_minor(both[:1])[0]), "")
 
 
 def _blocks(work: FileWork, groupers: dict[str, Grouper], ids: pa.StringArray | None) -> Iterator[BlockTables]:
