@@ -19,11 +19,12 @@ from distagg.metrics import highest_label
 from distagg.models import Params
 from distagg.models.boosted.model import LambdaMart
 from distagg.models.unjudged import training_labels
-from distagg.types import NO_LABEL
+from distagg.types import NO_LABEL, Labels
 
 MOST_ITEMS = 10_000  # LightGBM's limit for a query
 HIGHEST_LABEL = 30  # LightGBM's limit: its gain is 2^label - 1
 MULTITHREAD_ITEMS = 1_000_000
+MANY_COLUMNS = 300  # from here on it is faster to sum up only the columns that a tree may use
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -57,7 +58,8 @@ def boost(model: LambdaMart, data: Training) -> Params:
     return {**_first(params, int(np.argmax(curve)) + 1), "curve": curve}
 
 
-def _settings(model: LambdaMart, rows: int) -> dict[str, Any]:
+def _settings(model: LambdaMart, rows: int, columns: int) -> dict[str, Any]:
+    layout = "force_col_wise" if columns > MANY_COLUMNS else "force_row_wise"
     return {
         "objective": "lambdarank",
         "learning_rate": model.rate,
@@ -68,7 +70,7 @@ def _settings(model: LambdaMart, rows: int) -> dict[str, Any]:
         "bagging_freq": 1,
         "seed": int(model.seed),
         "deterministic": True,
-        "force_row_wise": True,
+        layout: True,
         "use_missing": False,
         "verbosity": -1,
         "num_threads": 1 if rows < MULTITHREAD_ITEMS else 0,  # same trees; threads only pay off on large data
@@ -79,14 +81,14 @@ def grow(model: LambdaMart, table: np.ndarray, labels: np.ndarray, sizes: np.nda
     """Grow trees in this process from features (items, columns), labels (items,) and the sizes of queries."""
     lightgbm = _lightgbm()
     data = lightgbm.Dataset(table, labels, group=sizes)
-    return _arrays(lightgbm.train(_settings(model, len(labels)), data, int(model.trees)))
+    return _arrays(lightgbm.train(_settings(model, *table.shape), data, int(model.trees)))
 
 
 def _grow_here(model: LambdaMart, train: Dataset, progress: Progress) -> Params:
     refs = train.plan()
     if not refs:
         raise UsageError(f"nothing to train {model.name} on: no query is selected")
-    counts = [_count_task(ref.load(ids=False), 0, model.unjudged) for ref in refs]
+    counts = [_count_task(ref.load(ids=False), 0, model) for ref in refs]
     labels, sizes = (np.concatenate(parts) for parts in zip(*counts, strict=True))
     _check(model, train, labels, sizes)
     first = _table(model, refs[0])[0]
@@ -112,7 +114,7 @@ def _grow_on_workers(model: LambdaMart, train: Dataset, runner: Any) -> Params:
     import dask.array
 
     refs = train.plan()
-    counts = list(runner.map(Work(_count_task, model.unjudged), refs))
+    counts = list(runner.map(Work(_count_task, model), refs))
     labels, sizes = (np.concatenate([part[n] for part in counts]) for n in range(2))
     _check(model, train, labels, sizes)
     kept = [(ref, len(part[0]), len(part[1])) for ref, part in zip(refs, counts, strict=True) if len(part[0])]
@@ -121,7 +123,7 @@ def _grow_on_workers(model: LambdaMart, train: Dataset, runner: Any) -> Params:
     x = dask.array.concatenate([dask.array.from_delayed(t[0], (n, width), float) for t, n, _ in tables])
     y = dask.array.concatenate([dask.array.from_delayed(t[1], (n,), np.int32) for t, n, _ in tables])
     group = dask.array.concatenate([dask.array.from_delayed(t[2], (q,), np.int64) for t, _, q in tables])
-    settings = {key: value for key, value in _settings(model, len(labels)).items() if key != "num_threads"}
+    settings = {key: value for key, value in _settings(model, len(labels), width).items() if key != "num_threads"}
     ranker = lightgbm.DaskLGBMRanker(client=runner.client, n_estimators=int(model.trees), **settings)
     with warnings.catch_warnings(), runner.client.as_current():
         warnings.filterwarnings("ignore", "Parameter n_jobs will be ignored")  # LightGBM sets n_jobs itself
@@ -146,12 +148,17 @@ def _check(model: LambdaMart, train: Dataset, labels: np.ndarray, sizes: np.ndar
 def _table(model: LambdaMart, ref: ChunkRef) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Features, labels and query sizes; omits items that teach nothing and queries without items."""
     chunk = ref.load(ids=False)
-    labels, sizes = _count_task(chunk, 0, model.unjudged)
-    return model.dense(chunk, training_labels(chunk, model.unjudged) != NO_LABEL), labels, sizes
+    labels, sizes = _count_task(chunk, 0, model)
+    return model.dense(chunk, _known(model, chunk) != NO_LABEL), labels, sizes
 
 
-def _count_task(chunk: Chunk, index: int, unjudged: str) -> tuple[np.ndarray, np.ndarray]:
-    labels = training_labels(chunk, unjudged)
+def _known(model: LambdaMart, chunk: Chunk) -> Labels:
+    """The labels to learn from (I,), NO_LABEL where there is none."""
+    return training_labels(chunk, model.unjudged, most=model.pool)
+
+
+def _count_task(chunk: Chunk, index: int, model: LambdaMart) -> tuple[np.ndarray, np.ndarray]:
+    labels = _known(model, chunk)
     known = labels != NO_LABEL
     sizes = np.bincount(chunk.item_query()[known], minlength=chunk.n_queries)
     return labels[known], sizes[sizes > 0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from typing import ClassVar
 
@@ -14,6 +15,8 @@ from distagg.engine.fitting.stack import HeldOut, choose_weights
 from distagg.models import Params
 from distagg.models.boosted.blend import PLAIN, Blend
 from distagg.models.positional.semi import MOST_EXPERTS
+
+log = logging.getLogger("distagg")
 
 LEAST = 2  # queries with different labels that a part must have to be held out
 
@@ -33,6 +36,13 @@ class EnsembleLearner(Learner):
     def fit(self, model: Blend, data: Training) -> Params:
         if data.train.manifest.experts > MOST_EXPERTS:
             model = replace(model, ssra=False)
+        items, asked = data.train.manifest.query_sizes["median"], model
+        model = asked.for_size(items)
+        if model != asked:
+            log.info(
+                f"{model.name}: half of the queries have {items:,} items or more; at most {model.large} members of "
+                "each kind are trained (large=0: all)"
+            )
         ways = self._ways(data)
         members = model.members
         covered = min([len(ways), *(model.count(kind) for kind in model.kinds if kind not in PLAIN)])

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from distagg.dataset.chunk import Chunk
-from distagg.dataset.dataset import CHUNK_ENTRIES, Dataset
+from distagg.dataset.dataset import CHUNK_ENTRIES, ChunkRef, Dataset
 from distagg.engine.fitting.checkpoint import packed, saving_on_stop, unpacked
 from distagg.engine.fitting.learner import Goal, Training, goal_values, split_query
 from distagg.engine.progress import Progress, silent
@@ -27,6 +27,7 @@ from distagg.models.trained import BEST, Trained, TrainingState
 from distagg.types import Floats
 
 TRAIN_ENTRIES = 1 << 17  # smaller chunks than in a single pass: a round should keep all workers busy
+TRAIN_QUERIES = 16  # in a chunk, if that is no larger than one of a single pass: a round of SGD is more than one step
 
 
 def evaluate_candidates(
@@ -176,7 +177,7 @@ def _round(
     state: TrainingState, dataset: Dataset, ahead: Iterator[Any], progress: Progress, *, ids: bool = False
 ) -> TrainingState:
     """One round: through all chunks one after the other (serial), or with the next sums from the workers."""
-    refs = dataset.plan(TRAIN_ENTRIES)
+    refs = training_plan(dataset)
     if state.model.mode == "serial":
         learned = 0
         for n, ref in enumerate(refs):
@@ -197,8 +198,14 @@ def _round(
     return state
 
 
+def training_plan(dataset: Dataset) -> tuple[ChunkRef, ...]:
+    """The chunks of a round of training."""
+    queries = TRAIN_QUERIES * dataset.manifest.entries // max(dataset.manifest.queries, 1)
+    return dataset.plan(min(max(TRAIN_ENTRIES, queries), CHUNK_ENTRIES))
+
+
 def _learning(state: TrainingState, dataset: Dataset, *, ids: bool = False) -> Round:
-    return Round(Work(_map_task, state.sent(), ids=ids, repeated=True), dataset.plan(TRAIN_ENTRIES), state.reduce)
+    return Round(Work(_map_task, state.sent(), ids=ids, repeated=True), training_plan(dataset), state.reduce)
 
 
 def _learn_task(chunk: Chunk, index: int, state: TrainingState) -> tuple[Params, int]:

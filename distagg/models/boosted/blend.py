@@ -13,7 +13,7 @@ ensemble learns from all labelled queries, and every member has held-out ones fo
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -34,6 +34,7 @@ CRF: tuple[dict[str, Any], ...] = (
 )  # taken in turn
 TRAINED = ("crf", "lambdamart", "lambdarank")
 PLAIN = ("bestinput", "rrf", "combsum", "ssra")  # they do not stop early: they learn from all labelled queries
+LARGE = 1000  # items of a query
 TOP = 10.0  # bestinput's ranks count as 1 / (TOP + rank): differences near the top are as large as in other members
 
 
@@ -58,6 +59,12 @@ class Blend(Model):
     )
     lambdamart: int = param(12, "members that are lambdamart; they need LightGBM", least=0)
     lambdarank: int = param(4, "members that are lambdarank", least=0)
+    large: int = param(
+        4,
+        f"most members of each of these three kinds where most queries have over {LARGE:,} items (training "
+        "takes minutes there); 0 sets no limit",
+        least=0,
+    )
     bestinput: bool = param(True, "whether the best single expert is a member")
     rrf: bool = param(True, "whether rrf is a member, its c, depth and weights chosen on labels")
     combsum: bool = param(True, "whether combsum is a member, its norm, depth and weights chosen on labels")
@@ -69,6 +76,12 @@ class Blend(Model):
         super().__post_init__()
         if not self.kinds:
             raise UsageError("blend has no members; raise crf, lambdamart or lambdarank")
+
+    def for_size(self, items: int) -> Blend:
+        """The ensemble for queries of so many items."""
+        if not self.large or items <= LARGE:
+            return self
+        return replace(self, **{kind: min(self.count(kind), int(self.large)) for kind in TRAINED})
 
     @property
     def kinds(self) -> tuple[str, ...]:

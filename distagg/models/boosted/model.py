@@ -17,6 +17,7 @@ from distagg.models.base import Model, param, sum_entries
 from distagg.models.boosted.kernels import Trees, add_trees
 from distagg.models.lists import PAIR_FUNCTIONS
 from distagg.models.pairs import won_and_lost, won_and_lost_names
+from distagg.models.pool import LEARNS_FROM_POOL, training_pool_param
 from distagg.models.registry import model_named
 from distagg.models.rounds import Params
 from distagg.models.scorers.features import KINDS, Features, FeatureSettings, chunk_features
@@ -43,6 +44,7 @@ class LambdaMart(Model):
     positive: ClassVar[bool] = True
     package: ClassVar[str] = "lightgbm"
     learner: ClassVar[str] = "boosted"
+    pooling: ClassVar[str] = LEARNS_FROM_POOL
     unseen: ClassVar[float] = -np.inf  # marks unseen experts: the parameters of known ones are finite
 
     features: str = param(
@@ -58,7 +60,8 @@ class LambdaMart(Model):
     least: int = param(50, "least number of items in a leaf, or a hundredth of all items where that is fewer", least=1)
     columns: float = param(0.3, "share of the columns that each tree may use", above=0.0)
     items: float = param(0.7, "share of the items that a tree learns from", above=0.0)
-    unjudged: str = unjudged_param("zero")
+    unjudged: str = unjudged_param("zero", most=0)
+    pool: int = training_pool_param(1000)
     mode: str = param(
         "serial",
         "serial (in one process: the same bits anywhere) or spread (over the workers of the cluster, by LightGBM's "
