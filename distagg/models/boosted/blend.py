@@ -81,7 +81,8 @@ class Blend(Model):
         """The ensemble for queries of so many items."""
         if not self.large or items <= LARGE:
             return self
-        return replace(self, **{kind: min(self.count(kind), int(self.large)) for kind in TRAINED})
+        fewer: dict[str, Any] = {kind: min(self.count(kind), int(self.large)) for kind in TRAINED}
+        return replace(self, **fewer)
 
     @property
     def kinds(self) -> tuple[str, ...]:

@@ -61,7 +61,7 @@ class LambdaMart(Model):
     columns: float = param(0.3, "share of the columns that each tree may use", above=0.0)
     items: float = param(0.7, "share of the items that a tree learns from", above=0.0)
     unjudged: str = unjudged_param("zero", most=0)
-    pool: int = training_pool_param(1000)
+    pool: int = training_pool_param(200)
     mode: str = param(
         "serial",
         "serial (in one process: the same bits anywhere) or spread (over the workers of the cluster, by LightGBM's "

@@ -23,6 +23,10 @@ from distagg.models.scorers.kernels import Net, Rows, backward, forward, label_r
 from distagg.types import Bools, Floats, Labels, Offsets
 
 LEAST = 1e-12  # variance of a rank that is as good as sure
+FAR, NODES = 9, 128  # the normal distribution is tabulated up to 9 deviations from its mean, at 128 points for each
+POINTS = np.arange(-FAR * NODES, FAR * NODES + 1) / NODES
+DENSITY = np.exp(-0.5 * POINTS * POINTS) / math.sqrt(2.0 * math.pi)
+SHARE = np.array([0.5 * math.erfc(-point / math.sqrt(2.0)) for point in POINTS])
 
 
 class Metric(NamedTuple):
@@ -81,6 +85,29 @@ def normal_slope(chance: Floats, keep: Floats, discount: Floats, slope: Floats) 
 
 
 @kernel
+def normal_chance(score: Floats, rival: float, wide: float, chance: Floats, density: Floats) -> None:
+    """Fill the probability (size,) that an item with each score (size,) beats the rival, and its slope by the score.
+
+    Taylor's series from the nearest tabulated point: errors are below 1e-15, in a fifth of the time of erfc and exp.
+    Gaps of more than ``FAR`` deviations count as ``FAR``; scores that are not numbers give NaN.
+    """
+    for i in range(len(score)):
+        gap = (score[i] - rival) / wide
+        near = gap if gap > -FAR else -float(FAR)  # also where the gap is NaN
+        near = near if near < FAR else float(FAR)
+        n = math.floor(near * NODES + 0.5) + FAR * NODES
+        x, peak = POINTS[n], DENSITY[n]
+        h, square = near - x, x * x
+        ahead = -h * (x + 0.5 * h)  # exp of it is the density over the point's
+        rest = 1.0 + ahead * (1.0 + ahead / 5.0 * (1.0 + ahead / 6.0)) / 4.0
+        slope = peak * (1.0 + ahead * (1.0 + ahead / 2.0 * (1.0 + ahead / 3.0 * rest))) / wide
+        third = (square - 1.0) / 6.0 - h * (x * (square - 3.0) / 24.0 - h * (square * (square - 6.0) + 3.0) / 120.0)
+        share = SHARE[n] + peak * h * (1.0 - h * (x / 2.0 - h * third))
+        chance[i] = share if gap == gap else gap
+        density[i] = slope if gap == gap else gap
+
+
+@kernel
 def expected_metric(
     begin: int,  # the query's items
     end: int,
@@ -98,10 +125,8 @@ def expected_metric(
     for j in range(begin, end):
         if gain[j] == 0.0:
             continue
+        normal_chance(score[begin:end], score[j], wide, chance, density)
         for i in range(size):
-            gap = (score[begin + i] - score[j]) / wide
-            chance[i] = 0.5 * math.erfc(-gap / math.sqrt(2.0))
-            density[i] = math.exp(-0.5 * gap * gap) / (math.sqrt(2.0 * math.pi) * wide)
             if begin + i == j or not metric.rival[begin + i]:
                 chance[i], density[i] = 0.0, 0.0
         if metric.normal:

@@ -14,7 +14,7 @@ from strategies import Query, build_chunk
 
 from distagg.models.positional.kernels import exponential_terms, size_class
 from distagg.models.scorers.scorer import Stagg, discounts
-from distagg.models.scorers.stagg_kernels import Metric, expected_metric
+from distagg.models.scorers.stagg_kernels import Metric, expected_metric, normal_chance
 from distagg.models.trained import TrainingState
 from distagg.types import NO_LABEL
 
@@ -101,6 +101,18 @@ def test_expected_metrics_are_those_of_all_outcomes(objective: str, labels: list
     assert abs(force.sum()) < 1e-12  # moving all scores alike changes nothing
     approximated, _ = found(objective, labels, score, sigma, normal=True)
     assert approximated == pytest.approx(by_normal(objective, labels, score, sigma), abs=1e-12)
+
+
+def test_tabulated_chances_are_those_of_the_normal_distribution() -> None:
+    gaps = np.concatenate([np.linspace(-9.0, 9.0, 20_011), np.random.default_rng(3).normal(0.0, 2.0, 5_000)])
+    chance, density = np.empty(len(gaps)), np.empty(len(gaps))
+    normal_chance(0.5 + 2.0 * gaps, 0.5, 2.0, chance, density)
+    np.testing.assert_allclose(chance, scipy.stats.norm.cdf(gaps), rtol=0.0, atol=1e-15)
+    np.testing.assert_allclose(density, scipy.stats.norm.pdf(gaps) / 2.0, rtol=1e-11, atol=1e-16)
+    far = np.array([-np.inf, -50.0, 50.0, np.inf, np.nan])
+    normal_chance(far, 0.0, 1.0, chance[:5], density[:5])
+    np.testing.assert_allclose(chance[:5], [0.0, 0.0, 1.0, 1.0, np.nan], atol=1e-15)
+    np.testing.assert_allclose(density[:5], [0.0, 0.0, 0.0, 0.0, np.nan], atol=1e-15)
 
 
 def test_items_that_are_no_rivals_are_as_good_as_absent() -> None:
