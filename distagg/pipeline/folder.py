@@ -35,7 +35,7 @@ from typing import Any
 
 import distagg
 from distagg.dataset.dataset import CHUNK_ENTRIES
-from distagg.engine.fitting.train import TRAIN_ENTRIES
+from distagg.engine.fitting.train import TRAIN_ENTRIES, TRAIN_QUERIES
 from distagg.engine.identity import installed, source_hash
 from distagg.errors import InfrastructureError, InputError, hidden
 from distagg.pipeline.spec import Job, Step
@@ -271,7 +271,8 @@ def resume_key(job: Job) -> dict[str, Any]:
 
 def plan_key() -> dict[str, int]:
     """How data is divided into chunks."""
-    return {"schema": SCHEMA_VERSION, "chunk_entries": CHUNK_ENTRIES, "train_entries": TRAIN_ENTRIES}
+    chunks = {"chunk_entries": CHUNK_ENTRIES, "train_entries": TRAIN_ENTRIES, "train_queries": TRAIN_QUERIES}
+    return {"schema": SCHEMA_VERSION, **chunks}
 
 
 def code_key() -> dict[str, str]:

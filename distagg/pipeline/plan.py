@@ -21,7 +21,7 @@ from distagg.dataset.manifest import Manifest
 from distagg.engine.fitting.fit import cut
 from distagg.engine.fitting.learner import learner_of
 from distagg.engine.fitting.search import variants
-from distagg.engine.fitting.train import TRAIN_ENTRIES
+from distagg.engine.fitting.train import TRAIN_ENTRIES, training_entries
 from distagg.engine.import_parallel import PIECE_BYTES
 from distagg.engine.import_plan import TASK_SECONDS, Rehearsal, plan_import, rehearse, simulated_task_seconds
 from distagg.engine.importing import import_options, source_files, source_of
@@ -77,8 +77,11 @@ def _row(step: Step, sizes: dict[str, float], memory: str | None) -> dict[str, A
     if "dataset" not in step.values:  # synthetic data
         return row
     reference = step.values["dataset"]
-    chunk = step.values.get("chunk_entries", TRAIN_ENTRIES if step.do == "fit" else CHUNK_ENTRIES)
     manifest = _manifest(reference)
+    usual = CHUNK_ENTRIES
+    if step.do == "fit":
+        usual = TRAIN_ENTRIES if manifest is None else training_entries(manifest)
+    chunk = step.values.get("chunk_entries", usual)
     if manifest is not None:
         refs = Dataset.open(reference).plan(chunk)
         if memory is not None:
@@ -128,7 +131,8 @@ def _measured(step: Step, entries: float, workers: int, job: Job) -> dict[str, A
     rounds = learner.rounds(model) if step.do == "fit" else 0
     if model.learns and not params and not rounds:
         return {}
-    ref = cut(model, source).plan(TRAIN_ENTRIES)[0]
+    usual = training_entries(source.manifest)
+    ref = cut(model, source).plan(usual)[0]
     spent, compiling = 0.0, 0.0
     for turn in range(2):
         began = time.perf_counter()
@@ -140,7 +144,7 @@ def _measured(step: Step, entries: float, workers: int, job: Job) -> dict[str, A
         spent = time.perf_counter() - began
         compiling = spent if turn == 0 else max(compiling - spent, 0.0)
     share = 1 if rounds and model.serial else workers
-    largest = min(entries, step.values.get("chunk_entries", TRAIN_ENTRIES))
+    largest = min(entries, step.values.get("chunk_entries", usual))
     each = chunk.nbytes / max(chunk.n_entries, 1)
     resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return {

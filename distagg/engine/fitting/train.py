@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 
 from distagg.dataset.chunk import Chunk
-from distagg.dataset.dataset import CHUNK_ENTRIES, ChunkRef, Dataset
+from distagg.dataset.chunk_ref import ChunkRef
+from distagg.dataset.dataset import CHUNK_ENTRIES, Dataset
+from distagg.dataset.manifest import Manifest
 from distagg.engine.fitting.checkpoint import packed, saving_on_stop, unpacked
 from distagg.engine.fitting.learner import Goal, Training, goal_values, split_query
 from distagg.engine.progress import Progress, silent
@@ -27,7 +29,10 @@ from distagg.models.trained import BEST, Trained, TrainingState
 from distagg.types import Floats
 
 TRAIN_ENTRIES = 1 << 17  # smaller chunks than in a single pass: a round should keep all workers busy
-TRAIN_QUERIES = 16  # in a chunk, if that is no larger than one of a single pass: a round of SGD is more than one step
+TRAIN_QUERIES = (
+    16  # in a chunk, as far as one of a single pass holds them: the mean over chunks of one query each would
+)
+# move like a single step of SGD, and take several times the rounds
 
 
 def evaluate_candidates(
@@ -116,6 +121,7 @@ def train(model: Trained, data: Training) -> Params:
         curve = [float(point) for point in kept["curve"]]
         reached = int(kept["reached"][0])
         value = curve[reached - 1] if reached else value
+    entries = training_entries(judged.manifest)
     # Training queries that serve for validation are planned and cached once: the same chunks, with the same columns.
     ids = judged is train and data.goal.on(judged).protocol == "trec"
     ahead: Iterator[Any] = runner.rounds([_learning(state, train, ids=ids)])
@@ -128,7 +134,7 @@ def train(model: Trained, data: Training) -> Params:
                 aligned = align_experts(model, params, train.experts, judged.experts)
                 # Validation does not wait for the next round, nor the next round for it: send both in one message.
                 last = model.mode == "serial" or state.done
-                validation = judging(model, [aligned], judged, data.goal, chunk_entries=TRAIN_ENTRIES)
+                validation = judging(model, [aligned], judged, data.goal, chunk_entries=entries)
                 ahead = runner.rounds([validation] if last else [validation, _learning(state, train, ids=ids)])
                 now = float(values_of(model, next(ahead))[0])
             if now == -np.inf:
@@ -177,7 +183,7 @@ def _round(
     state: TrainingState, dataset: Dataset, ahead: Iterator[Any], progress: Progress, *, ids: bool = False
 ) -> TrainingState:
     """One round: through all chunks one after the other (serial), or with the next sums from the workers."""
-    refs = training_plan(dataset)
+    refs = _plan(dataset)
     if state.model.mode == "serial":
         learned = 0
         for n, ref in enumerate(refs):
@@ -198,14 +204,18 @@ def _round(
     return state
 
 
-def training_plan(dataset: Dataset) -> tuple[ChunkRef, ...]:
-    """The chunks of a round of training."""
-    queries = TRAIN_QUERIES * dataset.manifest.entries // max(dataset.manifest.queries, 1)
-    return dataset.plan(min(max(TRAIN_ENTRIES, queries), CHUNK_ENTRIES))
+def training_entries(manifest: Manifest) -> int:
+    """The size of the chunks of a round: ``TRAIN_ENTRIES``, more where that is less than ``TRAIN_QUERIES`` queries."""
+    queries = TRAIN_QUERIES * manifest.entries // max(manifest.queries, 1)
+    return min(max(TRAIN_ENTRIES, queries), CHUNK_ENTRIES)
+
+
+def _plan(dataset: Dataset) -> tuple[ChunkRef, ...]:
+    return dataset.plan(training_entries(dataset.manifest))
 
 
 def _learning(state: TrainingState, dataset: Dataset, *, ids: bool = False) -> Round:
-    return Round(Work(_map_task, state.sent(), ids=ids, repeated=True), training_plan(dataset), state.reduce)
+    return Round(Work(_map_task, state.sent(), ids=ids, repeated=True), _plan(dataset), state.reduce)
 
 
 def _learn_task(chunk: Chunk, index: int, state: TrainingState) -> tuple[Params, int]:

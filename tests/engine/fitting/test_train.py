@@ -253,7 +253,23 @@ def test_training_queries_that_validate_are_planned_and_cached_once(
     assert len(dataset.plan(1 << 10)) > len(dataset.plan())
     monkeypatch.setattr(runners, "_cache", cache)
     monkeypatch.setattr(train, "TRAIN_ENTRIES", 1 << 10)
+    monkeypatch.setattr(train, "TRAIN_QUERIES", 1)
     fit(Votes(rounds=3, mode="average"), dataset, goal=Goal("map", protocol))
     assert len(cache.held) == len(dataset.plan(1 << 10))
     fit(Votes(rounds=3, mode="average"), dataset, valid=dataset.select(fold=(2, {0})), goal=Goal("map", protocol))
     assert len(cache.held) > len(dataset.plan(1 << 10))
+
+
+def test_chunks_of_training_hold_several_large_queries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With one query in a chunk, the mean over chunks would move by the mean of single steps."""
+    write_dataset(SyntheticSource(queries=40, shape="mq2008", seed=3), tmp_path / "data", block_entries=1 << 5)
+    dataset = Dataset.open(tmp_path / "data")
+    each = dataset.manifest.entries // 40
+    assert train.training_entries(dataset.manifest) == train.TRAIN_ENTRIES > 16 * each
+    monkeypatch.setattr(train, "TRAIN_ENTRIES", 1)
+    assert 16 * each <= train.training_entries(dataset.manifest) < 17 * each
+    model = Votes(rounds=3, mode="average")
+    params = fit(model, dataset)
+    monkeypatch.setattr(train, "CHUNK_ENTRIES", 2 * each)
+    assert train.training_entries(dataset.manifest) == 2 * each
+    assert fit(model, dataset)["expert_weight"].tobytes() != params["expert_weight"].tobytes()

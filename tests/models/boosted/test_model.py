@@ -21,6 +21,7 @@ from distagg.dataset.chunk import Chunk
 from distagg.engine import Fitted, load_model, save_model
 from distagg.engine.compare import evaluate_model
 from distagg.engine.dask import DaskRunner
+from distagg.engine.fitting import boost
 from distagg.engine.fitting.boost import _grow_on_workers, _settings, grow
 from distagg.engine.fitting.fit import fit
 from distagg.engine.fitting.folds import hold_outs, in_turn, make_folds
@@ -29,6 +30,7 @@ from distagg.models import MODELS, Model, model_named
 from distagg.models.boosted.blend import PLAIN, TOP, Blend
 from distagg.models.boosted.model import COMMON, LambdaMart, standardised
 from distagg.models.crf.model import Crf
+from distagg.models.pool import fused_places
 from distagg.models.scorers.scorer import LambdaRank
 
 
@@ -80,7 +82,7 @@ def test_trees_score_as_lightgbm_does(halves: tuple[Dataset, Dataset], features:
     assert model.dense(test).shape == (test.n_items, len(model.column_names(halves[1].experts)))
     sizes = np.diff(train.item_offsets)
     data = lightgbm.Dataset(model.dense(train), train.labels, group=sizes)
-    booster = lightgbm.train(_settings(model, train.n_items), data, 40)
+    booster = lightgbm.train(_settings(model, *model.dense(train).shape), data, 40)
     params = {**grow(model, model.dense(train), train.labels, sizes), "expert_row": np.arange(float(train.n_experts))}
     expected = booster.predict(model.dense(test))
     assert len(set(expected)) > 100
@@ -92,6 +94,33 @@ def test_trees_score_as_lightgbm_does(halves: tuple[Dataset, Dataset], features:
     assert len(stages) == 40
     assert stages[17] == pytest.approx(booster.predict(model.dense(test), num_iteration=18), abs=1e-12)
     assert stages[-1].tobytes() == model.score(test, params).tobytes()
+
+
+def test_tables_of_many_columns_grow_the_same_trees(
+    halves: tuple[Dataset, Dataset], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """LightGBM then sums up column by column; that is faster, and changes no tree."""
+    model, chunk = LambdaMart(trees=20), whole(halves[0])
+    table, sizes = model.dense(chunk), np.diff(chunk.item_offsets)
+    assert "force_row_wise" in _settings(model, *table.shape)
+    by_row = grow(model, table, chunk.labels, sizes)
+    monkeypatch.setattr(boost, "MANY_COLUMNS", table.shape[1] - 1)
+    assert "force_col_wise" in _settings(model, *table.shape)
+    by_column = grow(model, table, chunk.labels, sizes)
+    assert {k: v.tobytes() for k, v in by_row.items()} == {k: v.tobytes() for k, v in by_column.items()}
+
+
+def test_trees_learn_from_labelled_items_and_a_pool() -> None:
+    lists = {e: {i: float((i * (e + 1)) % 40) + 1.0 for i in range(40)} for e in range(3)}
+    labels = [1 if i in (3, 39) else 0 if i == 35 else None for i in range(40)]
+    chunk = build_chunk([Query(40, lists, labels)], n_experts=3)
+    ref = SimpleNamespace(load=lambda ids: chunk)
+    table, known, sizes = boost._table(LambdaMart(pool=5), ref)
+    first = set(np.flatnonzero(fused_places(chunk) < 5).tolist())
+    assert sizes.tolist() == [len(table)] == [len(known)] == [len(first | {3, 35, 39})]
+    assert known.sum() == 2
+    assert boost._table(LambdaMart(pool=0), ref)[2].tolist() == [40]
+    assert boost._table(LambdaMart(pool=5, unjudged="ignore"), ref)[2].tolist() == [3]
 
 
 def test_columns_hold_what_they_say(hostile: Dataset) -> None:
@@ -264,6 +293,25 @@ def test_members_of_a_blend_differ() -> None:
         Blend(crf=0, lambdamart=0, lambdarank=0, bestinput=False, rrf=False, combsum=False, ssra=False)
     with pytest.raises(UsageError, match="whole number"):
         Blend(crf=1.5)
+
+
+@pytest.mark.usefixtures("_short_members")
+def test_a_blend_has_fewer_members_where_queries_are_large(
+    halves: tuple[Dataset, Dataset], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = Blend(crf=2, lambdamart=0, lambdarank=1, large=1)
+    assert model.for_size(1000) is model
+    assert Blend(large=0).for_size(5000) == Blend(large=0)
+    assert Blend().for_size(5000).members.keys() == Blend(crf=4, lambdamart=4, lambdarank=4).members.keys()
+    caplog.set_level("INFO", logger="distagg")
+    assert any(key.endswith(" of crf 2") for key in fit(model, halves[0]))
+    assert "members of each kind" not in caplog.text
+    monkeypatch.setattr("distagg.models.boosted.blend.LARGE", 5)
+    fewer, asked = fit(model, halves[0]), fit(replace(model, crf=1), halves[0])
+    assert {k: v.tobytes() for k, v in fewer.items()} == {k: v.tobytes() for k, v in asked.items()}
+    assert "at most 1 members of each kind" in caplog.text
+    chunk = whole(halves[1])
+    assert model.score(chunk, fewer).tobytes() == replace(model, crf=1).score(chunk, asked).tobytes()
 
 
 @pytest.mark.usefixtures("_short_members")
