@@ -14,7 +14,7 @@ from distagg.dataset import Dataset
 from distagg.engine.fitting.folds import make_folds
 from distagg.errors import UsageError
 from jobs.reproduce import __main__ as reproduce
-from jobs.reproduce import experiments, experts, letor, plan, procedures, rules, stagg, store
+from jobs.reproduce import experiments, experts, letor, letter, plan, procedures, rules, stagg, store
 from jobs.reproduce.experiments import Experiment
 from tests.reports.reading import Report
 
@@ -218,6 +218,50 @@ def test_the_first_step_of_svp_projects_mean_differences() -> None:
         nearest = np.real(-1j * (vectors[:, ends] * values[ends]) @ vectors[:, ends].conj().T)
         np.testing.assert_allclose(scores[:6], nearest.mean(axis=1)[:6], atol=1e-9)
         assert scores[6] == -np.inf  # in no list
+
+
+def test_singular_vectors_by_the_letter_are_those_of_the_pair_matrix() -> None:
+    """Of each list's matrix, by numpy: vectors of length 1, no singular values, the missing-expert bias as it is."""
+    lists = {0: {0: 2.0, 3: 5.0, 1: 9.0, 4: 30.0}, 1: {2: 1.0, 0: 7.0}}
+    found = letter.PlainSvd().prepare(build_chunk([Query(5, lists)], n_experts=2))
+    for expert, ranks in lists.items():
+        matrix = np.zeros((5, 5))
+        for i, j in np.ndindex(5, 5):
+            if i in ranks and j in ranks and ranks[i] < ranks[j]:
+                matrix[i, j] = np.log(ranks[j] / ranks[i]) / np.log(max(ranks.values()))
+        u, _, v = np.linalg.svd(matrix)
+        rows = found["expert"] == expert
+        items = found["item"][rows]
+        np.testing.assert_allclose(found["values"][rows, 0], np.abs(u[items, 0]), atol=1e-9)
+        np.testing.assert_allclose(found["values"][rows, 2], np.abs(v[0, items]), atol=1e-9)
+        np.testing.assert_array_equal(found["values"][rows][:, [1, 3]], [[0.0, -1.0]] * len(ranks))
+
+
+def test_adherence_counts_differences_of_ranks() -> None:
+    """The first list has 3 of 3 + 8 on the right side, of pairs 1 of 2; the second no pair of different labels."""
+    query = Query(4, {0: {1: 1.0, 0: 4.0, 2: 12.0}, 1: {1: 1.0, 2: 2.0}}, labels=[0, 1, 1, 0])
+    chunk = build_chunk([query, query], n_experts=2)
+    np.testing.assert_array_equal(letter.count_shares(chunk, chunk.labels), [3 / 11, np.nan] * 2)
+    straight = Query(4, {0: {1: 1.0, 0: 4.0}, 1: {0: 1.0, 1: 3.0}}, labels=[0, 1, 1, 0])
+    learning = letter.CountAdherence().learning(2, {})
+    learned = learning.finish(learning.map(build_chunk([straight], n_experts=2)))
+    np.testing.assert_array_equal(learned["expert_theta"], [1.0, 0.0])
+
+
+def test_what_learns_alone_sees_no_validation_part(planted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def fit(model: object, train: Dataset, *, valid: Dataset | None, **more: object) -> dict[str, np.ndarray]:
+        seen.append(valid)
+        return {"expert_theta": np.ones(len(train.experts))}
+
+    monkeypatch.setattr(experiments, "fit", fit)
+    for alone in (True, False):
+        experiments.model_row(Dataset.open(planted), "count_adherence", {}, alone=alone)
+    assert seen[:5] == [None] * 5
+    assert None not in seen[5:]
+    (row,) = plan.ALONE
+    assert {one.settings["alone"] for one in plan.rows_experiments(plan.Plan(("mq2008",)), [row])} == {True}
 
 
 def test_what_is_judged_blind_sees_no_test_part(planted: Path) -> None:

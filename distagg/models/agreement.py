@@ -13,7 +13,7 @@ from distagg.models.mpm.adherence import agreement
 from distagg.models.pairs import list_arrays
 from distagg.models.rounds import Params, Stage, Statistics
 from distagg.models.unjudged import training_labels
-from distagg.types import Floats
+from distagg.types import Floats, Labels
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,11 +34,15 @@ class Agreement(Stage):
 
     def map(self, chunk: Chunk) -> Statistics:
         labels = training_labels(chunk, self.unjudged, most=0)
-        share = agreement(int(labels.max(initial=0)) + 1, list_arrays(chunk), labels)
+        share = self.shares(chunk, labels)
         told = ~np.isnan(share)
         total = sum_by_item(chunk.list_expert[told], share[told], chunk.n_experts)
         count = np.bincount(chunk.list_expert[told], minlength=chunk.n_experts).astype(np.float64)
         return {"total": total, "count": count}
+
+    def shares(self, chunk: Chunk, labels: Labels) -> Floats:  # (I,) -> (L,)
+        """The share of pairs that each list orders rightly, nan where it lists no items of different labels."""
+        return agreement(int(labels.max(initial=0)) + 1, list_arrays(chunk), labels)
 
     def finish(self, statistics: Statistics) -> Params:
         share = np.where(statistics["count"] > 0, statistics["total"] / np.maximum(statistics["count"], 1.0), 0.5)

@@ -29,6 +29,7 @@ from distagg.errors import NotConvergedWarning
 from distagg.metrics import highest_label, parse_metrics, score_chunk
 from distagg.models import Model, Params, model_named
 from distagg.types import OFFSET, RANK, Floats
+from jobs.reproduce.letter import paper_model
 
 LETOR = (*(f"ndcg@{k}" for k in range(1, 6)), *(f"p@{k}" for k in range(1, 6)), "map")
 METRICS = (*LETOR, "ndcg@10", "err", "rbp")
@@ -65,17 +66,19 @@ def model_row(
     backwards: bool = False,
     stop: str = "",
     blind: bool = False,
+    alone: bool = False,
 ) -> dict[str, Any]:
     """A model on the five folds: every metric of every query, and the means over folds.
 
     ``backwards`` reads every list from its last item; ``stop`` is the validation metric of models that stop by one;
-    ``blind`` judges on validation queries that chose nothing, and on no test query (``blind_folds``).
+    ``blind`` judges on validation queries that chose nothing, and on no test query (``blind_folds``). ``alone`` is for
+    models that do not stop early: they learn from the training queries alone, not from the validation queries too.
     """
-    made, goal = model_named(model, dict(settings)), Goal(stop) if stop else Goal()
+    made, goal = paper_model(model, settings), Goal(stop) if stop else Goal()
     learned: list[Params] = []
 
     def scores(fold: Fold) -> Callable[[Chunk], Floats]:
-        learned.append(fit(made, fold.train, valid=fold.valid, goal=goal) if made.learns else {})
+        learned.append(fit(made, fold.train, valid=None if alone else fold.valid, goal=goal) if made.learns else {})
         return lambda chunk: solved(made, chunk, learned[-1]).score
 
     with stopping(settings):

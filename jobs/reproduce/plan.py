@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from distagg.models import model_named
 from distagg.reports.paper_page import Figures, Finding, Row
 from distagg.types import Floats
 from jobs.reproduce.experiments import DRAWS, PERSISTENCE, Experiment
+from jobs.reproduce.letter import paper_model
 from jobs.reproduce.rules import RULES
 
 HERE = Path(__file__).parent
@@ -47,7 +47,7 @@ ROWS: dict[str, tuple[str, dict[str, Any]]] = {  # rows that are not a model wit
     "condorcet, as the paper": ("net_wins", {}),
     "svp, as the paper": ("projection", {}),
     "theta_mpm, as the paper": ("theta_mpm", VARIANCES),
-    "theta_sup_mpm, as the paper": ("theta_sup_mpm", VARIANCES),
+    "theta_sup_mpm, as the paper": ("count_adherence", VARIANCES),
     "bestinput, as Niu et al.": ("bestinput", {}),
     "borda, as Niu et al.": ("points", {}),
     "mclk, as Niu et al.": ("mc4", {"local_kemeny": True}),
@@ -58,7 +58,10 @@ ROWS: dict[str, tuple[str, dict[str, Any]]] = {  # rows that are not a model wit
     "theta_sup_mpm, listed only": ("theta_sup_mpm", {**LISTED, "pairs": "difference"}),
     "crf, as the paper": ("crf", {"reciprocal": 0, "rate": 1.0, "rounds": 300, "keep": "last"}),
     "crf, consensus": ("crf", {"sharing": "consensus"}),
-    "lambdarank, as the paper": ("lambdarank", {"mode": "serial", "rate": 0.001, "rounds": 200, "patience": 200}),
+    "lambdarank, as the paper": (
+        "plain_svd",
+        {"mode": "serial", "rate": 0.003, "rounds": 200, "patience": 200, "pool": 0},
+    ),
     "lambdarank, combined": ("lambdarank", {"experts": "combined"}),
     "stagg_bc, paper's rules": ("stagg_bc", PAPER_RULES),
     "stagg_rrf, paper's rules": ("stagg_rrf", {**PAPER_RULES, "c": "auto"}),
@@ -70,7 +73,6 @@ ROWS: dict[str, tuple[str, dict[str, Any]]] = {  # rows that are not a model wit
 }
 BY_DATA: dict[str, dict[str, dict[str, Any]]] = {  # settings of a row that differ between datasets
     "bradley_terry, as the paper": {"mq2008": {"rate": 3e-6}, "mq2007": {"rate": 1e-7}},
-    "theta_sup_mpm, as the paper": {"mq2007": {"solver": "lbfgs", "steps": 500}},
     "mpm, as Niu et al.": {"mq2007": {"solver": "lbfgs", "steps": 500}},
     "rrf, as Niu et al.": {"mq2008": {"c": 10}, "mq2007": {"c": 40}},
     "svp, as the paper": {"mq2007": {"places": True}},
@@ -82,6 +84,7 @@ BACKWARDS = frozenset(  # rows whose published figures come out of lists that ar
         *(f"{row}, as Niu et al." for row in ("bestinput", "borda", "mclk", "rrf", "svp")),
     ]
 )
+ALONE = frozenset(["theta_sup_mpm, as the paper"])  # rows that learn from training queries alone
 BLIND: set[str] = set()  # rows that are judged on validation queries which chose nothing
 STOP = {  # the validation metric that a row is stopped by, where it is not the usual one
     "lambdarank, as the paper": "ndcg@10",
@@ -103,7 +106,15 @@ PROCEDURES: dict[str, dict[str, str]] = {  # table of papers.toml -> row -> the 
         **{row: f"{row}, as Niu et al." for row in ("bestinput", "borda", "mclk", "mpm", "rrf", "svp")},
     },
 }
-SECONDS = {"blend": 200.0, "lambdamart": 14.0, "thurstone": 8.0, "theta_mpm": 8.0, "lambdarank": 9.0, "stagg": 8.0}
+SECONDS = {
+    "blend": 200.0,
+    "lambdamart": 14.0,
+    "thurstone": 8.0,
+    "theta_mpm": 8.0,
+    "lambdarank": 9.0,
+    "plain_svd": 9.0,
+    "stagg": 8.0,
+}
 LARGER = {"mq2008": 1.0, "mq2007": 3.0, "movielens": 1.0}
 
 
@@ -167,7 +178,8 @@ def row_experiments(plan: Plan, data: str, row: str) -> list[Experiment]:
         return [Experiment(_told(data, model, settings | more), "rule_row", data, given, LARGER[data])]
     more |= {"stop": STOP[row]} if row in STOP else {}
     more |= {"blind": True} if row in BLIND else {}
-    seeded = plan.seeds if hasattr(model_named(model), "seed") else 1
+    more |= {"alone": True} if row in ALONE else {}
+    seeded = plan.seeds if hasattr(paper_model(model), "seed") else 1
     cost = LARGER[data] * SECONDS.get(model, 2.5)
     name = _told(data, model, settings | more)
     return [
@@ -190,7 +202,7 @@ def _told(data: str, model: str, settings: Mapping[str, Any]) -> str:
 def able(rows: Sequence[str]) -> list[str]:
     """Those whose models' packages are installed."""
     models = {row: ROWS.get(row, (row, {}))[0] for row in rows}
-    packages = {row: "" if model in RULES else model_named(model).package for row, model in models.items()}
+    packages = {row: "" if model in RULES else paper_model(model).package for row, model in models.items()}
     return [row for row, package in packages.items() if not package or find_spec(package)]
 
 
