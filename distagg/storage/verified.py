@@ -17,7 +17,7 @@ import functools
 import hashlib
 import socket
 from collections.abc import Sequence
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +35,13 @@ AGAIN = "the dataset is damaged; import it again"
 UNREADABLE = (OSError, pa.ArrowException, ValueError, IndexError, KeyError, OverflowError)
 
 
+class Footer(NamedTuple):
+    """A footer: Arrow's metadata, and the number of each column of lists by its name."""
+
+    metadata: Any
+    lists: dict[str, int]
+
+
 def read_groups(
     file: Place, groups: Sequence[int] | None, columns: list[str] | None, footer: str = "", remedy: str = AGAIN
 ) -> pa.Table:
@@ -43,10 +50,12 @@ def read_groups(
     ``footer`` is the hash of the footer that the manifest holds, or empty; ``remedy`` says what to do about damage.
     """
     try:
-        with open_parquet(file, known_footer(file, footer) if footer else None, pre_buffer=True) as parquet:
+        known = known_footer(file, footer) if footer else None
+        with open_parquet(file, known.metadata if known is not None else None, pre_buffer=True) as parquet:
+            stored = known if known is not None else footer_of(parquet.metadata)
             wanted = list(range(parquet.num_row_groups)) if groups is None else list(groups)
             table = parquet.read_row_groups(wanted, columns=columns, use_threads=False)
-            _check_counts(table, parquet.metadata, wanted)
+            _check_counts(table, stored, wanted)
             return table
     except UNREADABLE as error:
         raise unreadable(file, error, remedy) from error
@@ -70,12 +79,17 @@ def footer_hash(file: Place) -> str:
 
 
 @functools.lru_cache(maxsize=16)
-def known_footer(file: Place, expected: str) -> Any:
-    """Arrow's metadata of a file, if its footer has the expected hash; kept for the file's other row groups."""
+def known_footer(file: Place, expected: str) -> Footer:
+    """The footer of a file, if it has the expected hash; kept for the file's other row groups."""
     body = _footer_bytes(file)
     if _hash(body) != expected:
         raise OSError("its footer is not the one that was written")
-    return pq.read_metadata(pa.BufferReader(body))
+    return footer_of(pq.read_metadata(pa.BufferReader(body)))
+
+
+def footer_of(metadata: Any) -> Footer:
+    paths = [metadata.schema.column(n).path for n in range(metadata.num_columns)]
+    return Footer(metadata, {path.partition(".list.")[0]: n for n, path in enumerate(paths) if ".list." in path})
 
 
 def unreadable(file: Place, error: Exception, remedy: str) -> DistaggError:
@@ -104,22 +118,31 @@ def unseen(folder: Place) -> InfrastructureError:
     )
 
 
-def _check_counts(table: pa.Table, metadata: Any, numbers: list[int]) -> None:
+def _check_counts(table: pa.Table, footer: Footer, numbers: list[int]) -> None:
     """Refuse a table, read from these row groups, with more or fewer values than the footer says."""
-    groups = [metadata.row_group(number) for number in numbers]
+    groups = [footer.metadata.row_group(number) for number in numbers]
     rows = sum(group.num_rows for group in groups)
     if len(table) != rows:
         raise ValueError(f"{len(table)} rows, but its footer says {rows}")
-    paths = [metadata.schema.column(n).path for n in range(metadata.num_columns)]
-    for name in table.column_names:
-        at = next((n for n, path in enumerate(paths) if path.startswith(f"{name}.list.")), None)
-        if at is None or not pa.types.is_list(table[name].type):
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        at = footer.lists.get(name)
+        if at is None or not pa.types.is_list(column.type):
             continue
-        lengths = list_lengths(table[name])
-        values = int(lengths.sum()) + len(lengths) - int(np.count_nonzero(lengths))  # an empty list counts as one value
+        values = sum(_count_values(as_numpy(piece.offsets)) for piece in column.chunks)
         expected = sum(group.column(at).num_values for group in groups)  # read above, else Arrow must not be asked
         if values != expected:
             raise ValueError(f"{values} values in column {name}, but its footer says {expected}")
+
+
+def _count_values(offsets: Offsets) -> int:
+    """The values of lists, as footers count them: an empty list is one value.
+
+    >>> _count_values(np.array([2, 5, 5, 6]))
+    5
+    """
+    if not len(offsets):
+        return 0
+    return int(offsets[-1]) - int(offsets[0]) + int(np.count_nonzero(offsets[1:] == offsets[:-1]))
 
 
 def list_lengths(column: pa.ChunkedArray) -> Offsets:
