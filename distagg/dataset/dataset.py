@@ -143,6 +143,8 @@ class Dataset:
     def from_dask(cls, data: Any, *, columns: Mapping[str, str] | None = None, labels: Any = None) -> Dataset:
         """Build a dataset from a Dask collection; its rows stay on the workers of the current ``distributed.Client``.
 
+        Nothing is computed before the dataset is first used: the workers then exchange the rows by query, once.
+
         Parameters
         ----------
         data
@@ -160,6 +162,15 @@ class Dataset:
     def to_dask(self) -> Any:
         """The rows as a lazy ``dask.dataframe`` with a partition for each chunk, which workers read."""
         return _engine().to_dask(self)
+
+    def to_dask_matrices(self) -> dict[str, Any]:
+        """Item x expert matrices of ranks by query: lazy ``dask.array`` with one ``sparse.COO`` block, read by workers.
+
+        Rows are the items of the query in their order, columns the ``experts``; an item that an expert does not list is
+        not stored. ``from_dask`` takes such a dictionary back, with items and experts named by their numbers.
+        """
+        matrices: dict[str, Any] = _engine("dask_matrices").to_matrices(self)
+        return matrices
 
     def map_queries(self, function: Callable[[Chunk, int], Any], runner: Any = None) -> Iterator[Any]:
         """Call a function on every query, and iterate over the results in the order of the queries.
@@ -373,11 +384,11 @@ class Dataset:
         }  # fmt: skip
 
 
-def _engine() -> Any:
-    """The module that knows Dask; it is above this layer, and found by name when somebody asks for it."""
+def _engine(name: str = "collections") -> Any:
+    """A module that knows Dask; it is above this layer, and found by name when somebody asks for it."""
     from importlib import import_module
 
-    return import_module("distagg.engine.collections")
+    return import_module(f"distagg.engine.{name}")
 
 
 def _adjacent(a: Block, b: Block) -> bool:

@@ -1,7 +1,8 @@
 """Dask collections in and out: data that is on the workers of a cluster stays there.
 
-``from_dask`` exchanges the rows of a Dask frame by query: every partition is cut into pieces by a hash of the query,
-and the pieces with the same number become chunks, in the order of the partitions. The chunks are results of Dask tasks
+``from_dask`` exchanges the rows of a Dask frame by query when the dataset is first used: every partition is cut into
+pieces by a hash of the query, and the pieces with the same number become chunks, in the order of the partitions. The
+chunks are results of Dask tasks
 (``RemoteChunk``), so Dask computes them again if their worker is lost. The driver gets names of experts and counts.
 Passes over such chunks are tasks that run where the chunks are; the bits are those of the same rows in one process.
 """
@@ -25,11 +26,12 @@ from distagg.dataset.build.block import BlockCounts
 from distagg.dataset.build.regroup import QueryRegroup, no_progress
 from distagg.dataset.build.writer import BLOCK_ENTRIES, TableLayout, layout_of, make_manifest
 from distagg.dataset.chunk import Chunk
-from distagg.dataset.chunk_ref import ChunkRef
+from distagg.dataset.chunk_ref import EVERYTHING
 from distagg.dataset.dataset import Dataset
 from distagg.dataset.frames import ALL, TableSource, blocks_in_memory, chunk_to_arrow
 from distagg.dataset.interchange import as_pandas, is_dask
-from distagg.dataset.manifest import Block, Kind
+from distagg.dataset.manifest import Block, Kind, Manifest
+from distagg.engine.dask_matrices import RemoteChunk, entries_of_matrix, lazy_call, matrix_parts
 from distagg.engine.data import Columns, as_labels, as_rankings, rows_of
 from distagg.engine.rank import ranking_of, ranking_schema, ready, solved
 from distagg.engine.rank_options import Shown
@@ -39,21 +41,7 @@ from distagg.metrics import Evaluation, evaluate_rankings, highest_label
 from distagg.models import Model, Params
 from distagg.types import OFFSET, RANK
 
-MATRIX_PARTS = 64  # of matrices by query, at most
 WHOLE = 1 << 62  # bytes: pieces are regrouped in memory
-
-
-@dataclass(frozen=True, slots=True)
-class RemoteChunk:
-    """A chunk that is the result of a Dask task; ``load`` brings it into this process."""
-
-    future: Any
-    piece: int  # the number of the piece of queries that it belongs to
-    pieces: int  # how many pieces there are
-
-    def load(self) -> Chunk:
-        chunk: Chunk = self.future.result()
-        return chunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,19 +74,66 @@ def client_of(dataset: Dataset) -> Any:
 
 def from_dask(data: Any, *, columns: Columns = None, labels: Any = None, client: Any = None) -> Dataset:
     """A dataset of the rows of a Dask frame or bag, which stay on the workers; see ``Dataset.from_dask``."""
-    return read_dask(data, columns, labels, client)[0]
+    client = _connected(client)
+    return PendingDataset(lambda: read_dask(data, columns, labels, client)[0])
 
 
-def read_dask(data: Any, columns: Columns, labels: Any, client: Any) -> tuple[Dataset, pa.Schema]:
-    """As ``from_dask``, and the types that the columns had."""
+class PendingDataset(Dataset):
+    """A dataset that is made when it is first used; ``dataclasses.replace`` makes a plain one of it."""
+
+    __slots__ = ("_made", "_make")
+    _make: Callable[[], Dataset]
+    _made: Dataset | None
+
+    def __new__(cls, make: Callable[[], Dataset] | None = None, **values: Any) -> Any:
+        return object.__new__(cls) if make is not None else Dataset(**values)
+
+    def __init__(self, make: Callable[[], Dataset]) -> None:
+        object.__setattr__(self, "_make", make)
+        object.__setattr__(self, "_made", None)
+        for name, value in {"path": "", "where": EVERYTHING, "pieces": ()}.items():
+            object.__setattr__(self, name, value)
+
+    def __repr__(self) -> str:
+        return repr(self.ready) if self._made is not None else "Dataset of a Dask collection, not read yet"
+
+    def _repr_html_(self) -> str:
+        return self.ready._repr_html_() if self._made is not None else f"<p>{self!r}</p>"
+
+    @property
+    def ready(self) -> Dataset:
+        """The dataset, made now if it was not before."""
+        if self._made is None:
+            object.__setattr__(self, "_made", self._make())
+        assert self._made is not None
+        return self._made
+
+    @property
+    def manifest(self) -> Manifest:
+        return self.ready.manifest
+
+    @property
+    def experts(self) -> tuple[str, ...]:
+        return self.ready.experts
+
+    @property
+    def held(self) -> tuple[Any, ...]:
+        return self.ready.held
+
+
+def _connected(client: Any) -> Any:
     client = client if client is not None else current_client()
     if client is None:
         raise UsageError(
             "found a Dask collection and no client, expected a running cluster: create distributed.Client(...) first"
         )
-    parts = (
-        _matrix_parts(data, client) if isinstance(data, Mapping) else client.compute(list(_frame(data).to_delayed()))
-    )
+    return client
+
+
+def read_dask(data: Any, columns: Columns, labels: Any, client: Any) -> tuple[Dataset, pa.Schema]:
+    """The dataset of a collection, exchanged by query now, and the types that the columns had."""
+    client = _connected(client)
+    parts = matrix_parts(data, client) if isinstance(data, Mapping) else client.compute(list(_frame(data).to_delayed()))
     count = max(1, len(parts))
     named = [client.submit(_cut_rows, part, columns, count, labels is None, pure=False) for part in parts]
     cuts = [client.submit(itemgetter(0), both, pure=False) for both in named]
@@ -124,43 +159,6 @@ def _frame(data: Any) -> Any:
     return data
 
 
-def _matrix_parts(matrices: Mapping[Any, Any], client: Any) -> list[Any]:
-    """Dask arrays by query, item x expert, as futures of frames; the number of parts follows from that of queries."""
-    queries, arrays = list(matrices), client.compute(list(matrices.values()))
-    size = -(-len(queries) // MATRIX_PARTS)
-    firsts = range(0, len(queries), max(1, size))
-    return [
-        client.submit(_frame_of_matrices, queries[first : first + size], arrays[first : first + size], pure=False)
-        for first in firsts
-    ]
-
-
-def _frame_of_matrices(queries: list[Any], matrices: list[Any]) -> pa.Table:
-    rows = [row for query, matrix in zip(queries, matrices, strict=True) for row in _entries_of_matrix(query, matrix)]
-    columns = zip(*rows, strict=True) if rows else ((), (), (), ())
-    query, expert, item, rank = (list(column) for column in columns)
-    words = {"query": as_words(query), "expert": as_words(expert), "item": as_words(item)}
-    return pa.table({**words, "rank": pa.array(rank, pa.float64())})
-
-
-def _entries_of_matrix(query: Any, matrix: Any) -> list[tuple[str, str, str, float]]:
-    """The ranks of an item x expert matrix: numpy (0 or NaN where there is none), scipy or sparse.
-
-    Items and experts are named by their numbers, from 0.
-    """
-    if hasattr(matrix, "coords"):  # sparse
-        (item, expert), rank = matrix.coords, matrix.data
-    elif hasattr(matrix, "tocoo"):  # scipy
-        found = matrix.tocoo()
-        item, expert, rank = found.row, found.col, found.data
-    else:
-        dense = np.asarray(matrix, dtype=np.float64)
-        item, expert = np.nonzero(np.nan_to_num(dense, nan=0.0))
-        rank = dense[item, expert]
-    columns = zip(item.tolist(), expert.tolist(), rank.tolist(), strict=True)
-    return [(str(query), str(column), str(row), float(value)) for row, column, value in columns]
-
-
 def _entries_of_lists(lists: Any) -> list[tuple[str, str, str, float]]:
     """The entries of lists (query, expert, items with the best first), or of matrices (query, matrix).
 
@@ -171,7 +169,7 @@ def _entries_of_lists(lists: Any) -> list[tuple[str, str, str, float]]:
         if isinstance(one, dict):
             one = one["query"], one["expert"], one["items"]
         if len(one) == 2:
-            rows += _entries_of_matrix(*one)
+            rows += entries_of_matrix(*one)
             continue
         query, expert, items = one
         for rank, item in enumerate(items, 1):
@@ -306,19 +304,8 @@ def _dask_frames() -> Any:
 
 def _as_frame(dataset: Dataset, function: Callable[[Chunk, int], Any], meta: Any) -> Any:
     """A lazy Dask frame: what the function makes of every chunk, where the chunk is."""
-    import dask
-
-    frames = _dask_frames()
-    lazily = dask.delayed(_of_chunk, pure=False)
-    parts = []
-    for index, ref in enumerate(dataset.plan()):
-        held = ref.held.future if isinstance(ref.held, RemoteChunk) else ref.held
-        parts.append(lazily(function, replace(ref, held=None), held, index))
-    return frames.from_delayed(parts, meta=meta, verify_meta=False)
-
-
-def _of_chunk(function: Callable[[Chunk, int], Any], ref: ChunkRef, held: Chunk | None, index: int) -> Any:
-    return function(replace(ref, held=held).load(), index)
+    parts = [lazy_call(function, ref, index) for index, ref in enumerate(dataset.plan())]
+    return _dask_frames().from_delayed(parts, meta=meta, verify_meta=False)
 
 
 def rank_on_workers(

@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 
 import distagg
-from distagg.dataset import Dataset
-from distagg.engine.collections import RemoteChunk
+from distagg.dataset import Dataset, write_dataset
+from distagg.engine.dask_matrices import RemoteChunk
 from distagg.engine.runner import as_runner
-from distagg.errors import UsageError
+from distagg.errors import DistaggError, UsageError
+from distagg.sources.ratings import RatingsSource
 
 pd = pytest.importorskip("pandas")
 dd = pytest.importorskip("dask.dataframe")
@@ -154,6 +155,77 @@ def test_matrices_of_ranks_come_in_and_go_out(kind: str, client: Any) -> None:
     assert found.keys() == dense.keys()
     for query, (items, matrix) in found.items():
         np.testing.assert_array_equal(matrix[np.argsort(items)], dense[query])
+
+
+@pytest.mark.cluster
+def test_matrices_go_out_as_dask_arrays(client: Any, rows: Any, planted: Path) -> None:
+    import sparse
+
+    disk, remote = Dataset.open(planted), Dataset.from_dask(dd.from_pandas(rows, npartitions=3))
+    expected = dict(disk.map_queries(_ranks))
+    for dataset in (disk, disk.select(fold=(3, {0, 2})), remote):
+        arrays = dataset.to_dask_matrices()
+        named = dict(dataset.map_queries(_ranks))
+        assert list(arrays) == list(named)
+        for query in list(arrays)[:5]:
+            found = arrays[query].compute()
+            assert isinstance(found, sparse.COO)
+            assert found.shape == arrays[query].shape == named[query].shape
+            np.testing.assert_array_equal(found.todense(), named[query])
+    back = Dataset.from_dask(dict(list(disk.to_dask_matrices().items())[:8]))
+    kept = [int(expert) for expert in back.experts]
+    for query, (items, matrix) in back.map_queries(_matrix):
+        np.testing.assert_array_equal(matrix[np.argsort(items)], expected[query][np.sort(items)][:, kept])
+
+
+def _ranks(chunk: Any, query: int) -> tuple[str, np.ndarray]:
+    return str(chunk.query_ids[query]), chunk.rank_matrix(query).toarray()
+
+
+@pytest.mark.cluster
+def test_the_matrix_of_a_split_query_is_the_sum_of_its_chunks(client: Any, tmp_path: Path) -> None:
+    lines = (f"{u}\t{(u * 3 + i) % 19}\t{(u + i) % 5 + 1}\t0\n" for u in range(40) for i in range(6))
+    (tmp_path / "u.data").write_text("".join(lines))
+    write_dataset(RatingsSource([tmp_path / "u.data"]), tmp_path / "data", block_entries=30)
+    dataset = Dataset.open(tmp_path / "data")
+    (matrix,) = dataset.to_dask_matrices().values()
+    assert matrix.shape == (19, 40)
+    found = matrix.compute()
+    assert (found.nnz, found.sum()) == (240, dataset.to_pandas()["rank"].sum())
+    with pytest.raises(UsageError, match="expected lists"):
+        Dataset.from_pandas(pd.DataFrame({"winner": ["a"], "loser": ["b"]})).to_dask_matrices()
+
+
+@pytest.mark.cluster
+def test_nothing_is_computed_before_a_dataset_is_used(client: Any) -> None:
+    from distributed import Event
+
+    frame = dd.from_map(_read, [("used", 0), ("used", 1)], meta=_made(0).iloc[:0])
+    dataset = Dataset.from_dask(frame)
+    assert "not read yet" in repr(dataset)
+    assert "not read yet" in dataset._repr_html_()
+    assert not Event("used").is_set()
+    assert dataset.manifest.queries == 2
+    assert Event("used").is_set()
+    assert "not read yet" not in repr(dataset)
+    assert dataset.select(without=["a"]).experts == ("a", "b")
+    assert distagg.rank("rrf", dataset).num_rows == 4
+    bad = Dataset.from_dask(dd.from_pandas(pd.DataFrame({"apple": [1]}), npartitions=1))
+    with pytest.raises(DistaggError):
+        bad.info()
+
+
+def _made(number: int) -> Any:
+    return pd.DataFrame(
+        {"query": [f"q{number}"] * 3, "expert": ["a", "a", "b"], "item": list("xyx"), "rank": [1, 2, 1]}
+    )
+
+
+def _read(event: tuple[str, int]) -> Any:
+    from distributed import Event
+
+    Event(event[0]).set()
+    return _made(event[1])
 
 
 def _matrix(chunk: Any, query: int) -> tuple[str, tuple[list[int], np.ndarray]]:

@@ -80,6 +80,23 @@ def test_a_dataset_has_the_same_bytes(here: Path, there: str) -> None:
         assert a.load().entry_rank.tobytes() == b.load().entry_rank.tobytes()
 
 
+def test_appending_gives_what_it_gives_on_a_disk(
+    store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """New queries, and a new expert of known ones; a dataset in a store has its staging folder inside it."""
+    for name, queries in {"a.run": range(6), "b.run": range(4, 9)}.items():
+        lines = (f"q{q} Q0 d{(i * 7 + q) % 13} {i + 1} {-i} t\n" for q in queries for i in range(5))
+        (tmp_path / name).write_text("".join(lines))
+    for base in (str(tmp_path), store):
+        said(capsys, "import", "trec", str(tmp_path / "a.run"), "-o", f"{base}/grown")
+        said(capsys, "import", "trec", str(tmp_path / "b.run"), "-o", f"{base}/grown", "--append")
+        said(capsys, "compact", f"{base}/grown")
+    assert bytes_of(tmp_path / "grown") == bytes_of(f"{store}/grown")
+    assert Dataset.open(f"{store}/grown").manifest.lists == 11
+    attempts = [path for path in place(f"{store}/grown").iterdir() if path.is_dir()]
+    assert len(attempts) == 3  # the versions; nothing is left of the staging folder
+
+
 def test_every_command_gives_what_it_gives_on_a_disk(
     here: Path, there: str, store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
