@@ -2,9 +2,9 @@
 
 ``from_dask`` exchanges the rows of a Dask frame by query when the dataset is first used: every partition is cut into
 pieces by a hash of the query, and the pieces with the same number become chunks, in the order of the partitions. The
-chunks are results of Dask tasks
-(``RemoteChunk``), so Dask computes them again if their worker is lost. The driver gets names of experts and counts.
-Passes over such chunks are tasks that run where the chunks are; the bits are those of the same rows in one process.
+chunks are results of Dask tasks (``RemoteChunk``), so Dask computes them again if their worker is lost. The driver gets
+names of experts and counts. Passes over such chunks are tasks that run where the chunks are; the bits are those of the
+same rows in one process.
 """
 
 from __future__ import annotations
