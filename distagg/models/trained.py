@@ -8,6 +8,9 @@ next round depends on; the engine (``engine.fitting.train``) runs the rounds. Ob
 up.
 
 - ``serial``: the weights go through all chunks one after the other, the papers' algorithm.
+- ``sum``: every chunk learns from the round's weights, and their steps are added up, as if chunks came one after the
+  other. There are few chunks, and large ones; the steps of more than ``MOST_ADDED`` chunks, or of more than
+  ``QUERIES_ADDED`` queries, count less, down to their mean: sums of more would overshoot.
 - ``average``: every chunk learns from the round's weights; the next weights are the mean of those that the chunks
   reach, in proportion to their queries.
 - ``gradient``: the mean gradient of all queries makes one step of Adam; it needs several times the rounds and patience.
@@ -46,11 +49,12 @@ def prior_param(usual: float) -> float | Literal["auto"]:
     )
 
 
-MODES = ("serial", "average", "gradient")
+SERIAL, SUM, AVERAGE, GRADIENT = MODES = ("serial", "sum", "average", "gradient")
 MODE_HELP = (
-    "serial (SGD through all queries in turn), average (SGD in every chunk, then the mean), gradient (all queries, one "
-    "step of Adam a round)"
+    "serial (SGD through all queries in turn), sum (SGD in every chunk, then the sum of their steps), average (SGD in "
+    "every chunk, then the mean), gradient (all queries, one step of Adam a round)"
 )
+MOST_ADDED, QUERIES_ADDED = 6, 1000  # with mode=sum: chunks, and queries, whose steps are added up
 BEST, LAST, MEAN = KEEP = ("best", "last", "mean")
 KEEP_HELP = (
     "which weights are kept: best (of the round with the best value on the validation queries), last (of the last "
@@ -198,18 +202,25 @@ class TrainingState(Stage):
         return replace(self, mean={}, square={})
 
     def map(self, chunk: Chunk) -> Statistics:
-        """Sums over chunks: of gradients, or of learned weights times the number of queries that they come from."""
-        if self.model.mode == "gradient":
+        """Sums over chunks: of gradients, of steps, or of learned weights times the queries that they come from."""
+        if self.model.mode == GRADIENT:
             slope, count = self.model.slope(chunk, self)
             return {**slope, "count": np.array([float(count)])}
         reached, count = self.model.learn(chunk, self)
+        if self.model.mode == SUM:
+            steps = {name: reached[name] - weights for name, weights in self.weights.items()}
+            return {**steps, "count": np.array([float(count)]), "chunks": np.array([float(count > 0)])}
         return {**{name: reached[name] * count for name in self.weights}, "count": np.array([float(count)])}
 
     def finish(self, statistics: Statistics) -> TrainingState:
         """The state after the round; without any query that had a gradient, the weights stay."""
         count = float(statistics["count"][0])
+        if self.model.mode == SUM:
+            share = share_added(count, float(statistics["chunks"][0]))
+            weights = {name: value + share * statistics[name] for name, value in self.weights.items()}
+            return replace(self, weights=weights, round=self.round + 1)
         mean = {name: statistics[name] / max(count, 1.0) for name in self.weights}
-        if self.model.mode == "gradient":
+        if self.model.mode == GRADIENT:
             return self._adam(mean)
         return replace(self, weights=mean if count else self.weights, round=self.round + 1)
 
@@ -247,3 +258,13 @@ class TrainingState(Stage):
             named("mean of "),
             named("square of "),
         )
+
+
+def share_added(queries: float, chunks: float) -> float:
+    """The share of the summed steps that a round of ``mode=sum`` takes; at least their mean.
+
+    >>> share_added(1000, 5), share_added(264, 12), share_added(1_000_000, 100)
+    (1.0, 0.5, 0.01)
+    """
+    added = min(float(MOST_ADDED), QUERIES_ADDED * chunks / max(queries, 1.0))
+    return min(1.0, max(added, 1.0) / max(chunks, 1.0))

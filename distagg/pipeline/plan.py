@@ -56,7 +56,7 @@ def plan(job: Job, trial: Trial | None = None) -> list[dict[str, Any]]:
     sizes: dict[str, float] = {}  # entries of the outputs of steps, if known
     rows = []
     for step in job.steps:
-        row = _row(step, sizes, job.place.get("memory"))
+        row = _row(step, sizes, job)
         if step.do == "expand" and row["entries"] is not None:
             row["entries"] *= step.values["experts"] * step.values["items"]
             sizes[step.name] = row["entries"]
@@ -69,7 +69,7 @@ def plan(job: Job, trial: Trial | None = None) -> list[dict[str, Any]]:
     return rows
 
 
-def _row(step: Step, sizes: dict[str, float], memory: str | None) -> dict[str, Any]:
+def _row(step: Step, sizes: dict[str, float], job: Job) -> dict[str, Any]:
     row: dict[str, Any] = {"step": step.name, "do": step.do, "entries": None, "chunks": None}
     if step.do == "import":
         row["bytes"] = sum(map(size_of, source_files(step.values["files"], step.values.get("columns"))))
@@ -77,10 +77,11 @@ def _row(step: Step, sizes: dict[str, float], memory: str | None) -> dict[str, A
     if "dataset" not in step.values:  # synthetic data
         return row
     reference = step.values["dataset"]
-    manifest = _manifest(reference)
+    manifest, memory = _manifest(reference), job.place.get("memory")
     usual = CHUNK_ENTRIES
     if step.do == "fit":
-        usual = TRAIN_ENTRIES if manifest is None else training_entries(manifest)
+        model, _ = _model(step, job)
+        usual = TRAIN_ENTRIES if manifest is None or model is None else training_entries(model, manifest)
     chunk = step.values.get("chunk_entries", usual)
     if manifest is not None:
         refs = Dataset.open(reference).plan(chunk)
@@ -131,7 +132,7 @@ def _measured(step: Step, entries: float, workers: int, job: Job) -> dict[str, A
     rounds = learner.rounds(model) if step.do == "fit" else 0
     if model.learns and not params and not rounds:
         return {}
-    usual = training_entries(source.manifest)
+    usual = training_entries(model, source.manifest)
     ref = cut(model, source).plan(usual)[0]
     spent, compiling = 0.0, 0.0
     for turn in range(2):

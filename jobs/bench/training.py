@@ -34,6 +34,7 @@ from distagg.types import NO_LABEL
 METRICS = ("ndcg@5", "map")
 SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
     "crf": ("crf", {}),
+    "crf, serial": ("crf", {"mode": "serial"}),
     "crf, average": ("crf", {"mode": "average"}),
     "lambdarank": ("lambdarank", {}),
     "lambdarank, serial": ("lambdarank", {"mode": "serial"}),

@@ -56,7 +56,7 @@ ROWS: dict[str, tuple[str, dict[str, Any]]] = {  # rows that are not a model wit
     "svp, as Niu et al.": ("points", {}),  # with unlisted items at place n + 1 every pair is observed: the Borda count
     "theta_mpm, listed only": ("theta_mpm", {**LISTED, "pairs": "difference"}),
     "theta_sup_mpm, listed only": ("theta_sup_mpm", {**LISTED, "pairs": "difference"}),
-    "crf, as the paper": ("crf", {"reciprocal": 0, "rate": 1.0, "rounds": 300, "keep": "last"}),
+    "crf, as the paper": ("crf", {"mode": "serial", "reciprocal": 0, "rate": 1.0, "rounds": 300, "keep": "last"}),
     "crf, consensus": ("crf", {"sharing": "consensus"}),
     "lambdarank, as the paper": (
         "plain_svd",

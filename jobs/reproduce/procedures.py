@@ -28,15 +28,15 @@ from jobs.reproduce.plan import (
 
 TRAINED = ("crf", "lambdarank", "stagg")
 LAST, EARLY = "crf, as the paper", "crf, as the paper but the best round"
-ROWS[EARLY] = ("crf", {"reciprocal": 0, "rate": 1.0, "keep": "best"})
+ROWS[EARLY] = ("crf", {"mode": "serial", "reciprocal": 0, "rate": 1.0, "keep": "best"})
 KEPT = {model: tuple(f"{model}, keep={keep}" for keep in ("best", "last", "mean")) for model in TRAINED}
 for model, rows in KEPT.items():
     ROWS.update({row: (model, {"keep": row.rpartition("=")[2]}) for row in rows})
     BLIND.update(rows)
 COLUMNS = (*LETOR[:5], "map")
 NOTE = (
-    "As the paper: its potentials (reciprocal=0, rate=1), 300 passes, the weights of the last one (keep=last). The "
-    "best round has the best MAP on the validation queries (patience=20)."
+    "As the paper: its potentials (reciprocal=0, rate=1), 300 passes through all queries in turn (mode=serial), the "
+    "weights of the last one (keep=last). The best round has the best MAP on the validation queries (patience=20)."
 )
 NOTE_KEPT = (
     "Two training parts of each fold teach, the third chooses the round of keep=best, the validation part judges; no "

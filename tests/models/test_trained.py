@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 import numpy as np
 import pytest
 from strategies import Query, build_chunk
@@ -9,7 +11,7 @@ from strategies import Query, build_chunk
 from distagg.dataset.chunk import Chunk
 from distagg.models.crf.model import Crf
 from distagg.models.scorers.scorer import LambdaRank
-from distagg.models.trained import MODES, Trained, TrainingState
+from distagg.models.trained import MODES, MOST_ADDED, QUERIES_ADDED, Trained, TrainingState, share_added
 
 MODELS = (Crf(sharing="mixed", rounds=6), LambdaRank(hidden=2, layers=2, rounds=6))
 
@@ -66,9 +68,38 @@ def test_adam_is_kingma_and_bas(chunk: Chunk) -> None:
         state = moved
 
 
-def test_a_round_without_any_gradient_keeps_the_weights() -> None:
+def queries(count: int) -> list[Query]:
+    lists = {0: {0: 1.0, 1: 2.0, 2: 3.0}, 1: {2: 1.0, 3: 2.0}}
+    return [Query(4, lists, [2, n % 2, 1, 0]) for n in range(count)]
+
+
+@pytest.mark.parametrize("chunks", [2, MOST_ADDED, 2 * MOST_ADDED])
+def test_steps_of_few_chunks_are_added_up(chunks: int) -> None:
+    """The sum, written out: every chunk starts from the same weights, and each adds the step that it makes."""
+    whole = build_chunk(queries(2 * chunks))
+    pieces = [whole.select(np.arange(2 * chunks) // 2 == n) for n in range(chunks)]
+    model = Crf(mode="sum", sample=3)
+    state = after(model, pieces[0], 1)
+    before = state.weights["expert_weights"]
+    steps = [model.learn(piece, state)[0]["expert_weights"] - before for piece in pieces]
+    statistics = reduce(state.reduce, [state.sent().map(piece) for piece in pieces])
+    moved = state.finish(statistics).weights["expert_weights"] - before
+    np.testing.assert_allclose(moved, sum(steps) * min(1.0, MOST_ADDED / chunks), rtol=1e-9)
+    assert np.abs(moved).max() > np.abs(np.mean(steps, axis=0)).max() > 0.0
+
+
+def test_steps_of_many_queries_are_averaged() -> None:
+    assert share_added(QUERIES_ADDED, 2) == 1.0
+    assert share_added(4 * QUERIES_ADDED, 2) == 1 / 2
+    assert share_added(1.5 * QUERIES_ADDED, 3) == pytest.approx(2 / 3)
+    shares = [chunks * share_added(queries, chunks) for queries in (1, 500, 10**4, 10**9) for chunks in (1, 3, 10**5)]
+    assert all(1.0 <= share <= MOST_ADDED for share in shares)
+
+
+@pytest.mark.parametrize("mode", ["average", "sum"])
+def test_a_round_without_any_gradient_keeps_the_weights(mode: str) -> None:
     alike = build_chunk([Query(3, {0: {0: 1.0, 1: 2.0}}, [1, 1, 1])])
-    state = Crf(mode="average").first(1, 1.0)
+    state = Crf(mode=mode).first(1, 1.0)
     moved = state.finish(state.map(alike))
     assert moved.round == 1
     np.testing.assert_array_equal(moved.weights["expert_weights"], state.weights["expert_weights"])

@@ -25,14 +25,14 @@ from distagg.metrics import highest_label
 from distagg.models import Model, Params
 from distagg.models.base import not_converged
 from distagg.models.rounds import Statistics
-from distagg.models.trained import BEST, Trained, TrainingState
+from distagg.models.trained import BEST, SERIAL, SUM, Trained, TrainingState
 from distagg.types import Floats
 
 TRAIN_ENTRIES = 1 << 17  # smaller chunks than in a single pass: a round should keep all workers busy
-TRAIN_QUERIES = (
-    16  # in a chunk, as far as one of a single pass holds them: the mean over chunks of one query each would
-)
-# move like a single step of SGD, and take several times the rounds
+# Queries in a chunk, as far as one of a single pass holds them: the mean over chunks of one query each would move like
+# a single step of SGD, and take several times the rounds.
+TRAIN_QUERIES = 16
+FEWEST = 5  # chunks that mode=sum makes of larger data, until chunks are as large as in a single pass
 
 
 def evaluate_candidates(
@@ -121,7 +121,7 @@ def train(model: Trained, data: Training) -> Params:
         curve = [float(point) for point in kept["curve"]]
         reached = int(kept["reached"][0])
         value = curve[reached - 1] if reached else value
-    entries = training_entries(judged.manifest)
+    entries = training_entries(model, judged.manifest)
     # Training queries that serve for validation are planned and cached once: the same chunks, with the same columns.
     ids = judged is train and data.goal.on(judged).protocol == "trec"
     ahead: Iterator[Any] = runner.rounds([_learning(state, train, ids=ids)])
@@ -133,7 +133,7 @@ def train(model: Trained, data: Training) -> Params:
                 params = model.after(best, state)
                 aligned = align_experts(model, params, train.experts, judged.experts)
                 # Validation does not wait for the next round, nor the next round for it: send both in one message.
-                last = model.mode == "serial" or state.done
+                last = model.mode == SERIAL or state.done
                 validation = judging(model, [aligned], judged, data.goal, chunk_entries=entries)
                 ahead = runner.rounds([validation] if last else [validation, _learning(state, train, ids=ids)])
                 now = float(values_of(model, next(ahead))[0])
@@ -183,8 +183,8 @@ def _round(
     state: TrainingState, dataset: Dataset, ahead: Iterator[Any], progress: Progress, *, ids: bool = False
 ) -> TrainingState:
     """One round: through all chunks one after the other (serial), or with the next sums from the workers."""
-    refs = _plan(dataset)
-    if state.model.mode == "serial":
+    refs = training_plan(state.model, dataset)
+    if state.model.mode == SERIAL:
         learned = 0
         for n, ref in enumerate(refs):
             weights, count = next(run_span(Work(_learn_task, state, ids=ids, repeated=True), [ref], n))
@@ -204,18 +204,27 @@ def _round(
     return state
 
 
-def training_entries(manifest: Manifest) -> int:
-    """The size of the chunks of a round: ``TRAIN_ENTRIES``, more where that is less than ``TRAIN_QUERIES`` queries."""
-    queries = TRAIN_QUERIES * manifest.entries // max(manifest.queries, 1)
-    return min(max(TRAIN_ENTRIES, queries), CHUNK_ENTRIES)
+def training_entries(model: Model, manifest: Manifest) -> int:
+    """The size of the chunks of a round: ``TRAIN_ENTRIES``, more where that is less than ``TRAIN_QUERIES`` queries.
+
+    With ``mode=sum`` chunks are few and large, so that each is a long walk of SGD. It depends on the data and the mode
+    alone. Chunks of datasets in memory stay as they are.
+    """
+    least = TRAIN_QUERIES * manifest.entries // max(manifest.queries, 1)
+    if getattr(model, "mode", "") == SUM:
+        least = max(least, manifest.entries // FEWEST)
+    return min(max(TRAIN_ENTRIES, least), CHUNK_ENTRIES)
 
 
-def _plan(dataset: Dataset) -> tuple[ChunkRef, ...]:
-    return dataset.plan(training_entries(dataset.manifest))
+def training_plan(model: Model, dataset: Dataset) -> tuple[ChunkRef, ...]:
+    """The chunks of a round of training."""
+    return dataset.plan(training_entries(model, dataset.manifest))
 
 
 def _learning(state: TrainingState, dataset: Dataset, *, ids: bool = False) -> Round:
-    return Round(Work(_map_task, state.sent(), ids=ids, repeated=True), _plan(dataset), state.reduce)
+    return Round(
+        Work(_map_task, state.sent(), ids=ids, repeated=True), training_plan(state.model, dataset), state.reduce
+    )
 
 
 def _learn_task(chunk: Chunk, index: int, state: TrainingState) -> tuple[Params, int]:

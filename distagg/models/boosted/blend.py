@@ -25,6 +25,7 @@ from distagg.models.boosted.fusion import Fusion
 from distagg.models.boosted.model import standardised
 from distagg.models.positional.semi import MOST_EXPERTS
 from distagg.models.registry import model_named
+from distagg.models.trained import SERIAL
 from distagg.types import Floats
 
 CRF: tuple[dict[str, Any], ...] = (
@@ -108,7 +109,7 @@ class Blend(Model):
     def _member(self, kind: str, number: int) -> Model:
         if kind in PLAIN:
             return Fusion(rule=kind) if kind in ("rrf", "combsum") else model_named(kind)
-        settings: dict[str, Any] = dict(CRF[number % len(CRF)]) if kind == "crf" else {}
+        settings: dict[str, Any] = {"mode": SERIAL, **CRF[number % len(CRF)]} if kind == "crf" else {}
         if kind != "lambdamart":
             settings["validation"] = "given"  # the parts held out also weigh the kinds
         return model_named(kind, settings, seed=int(self.seed) * 1000 + number)

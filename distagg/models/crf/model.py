@@ -50,7 +50,7 @@ from distagg.models.lists import NORMALISED, PAIR_FUNCTIONS, TOP
 from distagg.models.pairs import check_ranks, list_arrays, pair_ranks, won_and_lost, won_and_lost_names
 from distagg.models.positional.scores import scores_of
 from distagg.models.rounds import Params, kept
-from distagg.models.trained import Leaning, TrainingState, prior_param
+from distagg.models.trained import MODE_HELP, MODES, SUM, Leaning, TrainingState, prior_param
 from distagg.models.unjudged import training_labels
 from distagg.types import NO_LABEL, Bools, Floats, Labels, Offsets
 
@@ -131,6 +131,7 @@ class Crf(Leaning):
         "experts have their own, unseen ones the consensus)",
         choices=("individual", "consensus", "mixed"),
     )
+    mode: str = param(SUM, MODE_HELP, choices=MODES)  # level with serial on validation queries of both LETOR sets
     rate: float = param(
         4.0, "length of a step of SGD (for likelihood times 0.02, for orders and for Adam times 0.1)", above=0.0
     )

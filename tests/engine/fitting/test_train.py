@@ -24,7 +24,7 @@ from distagg.engine.progress import Progress, silent
 from distagg.engine.rank import solve
 from distagg.engine.runner import Cache, InlineRunner, Round
 from distagg.errors import UsageError
-from distagg.models import NotConvergedWarning
+from distagg.models import MODELS, NotConvergedWarning, model_named
 from distagg.models.base import Params
 from distagg.models.crf.model import Crf
 from distagg.models.trained import MODES, Trained, TrainingState
@@ -99,6 +99,7 @@ def cluster(request: pytest.FixtureRequest, clusters: Callable[[int], DaskRunner
     "model",
     [
         *(Votes(mode=mode, rounds=4) for mode in MODES),
+        Crf(mode="sum", rounds=4),
         Crf(mode="average", rounds=4),
         Crf(mode="gradient", rounds=4),
         Votes(mode="average", rounds=5, keep="mean"),
@@ -159,10 +160,32 @@ def test_the_curve_ends_with_the_value_of_what_is_kept(keep: str, fine: Dataset)
     assert params["curve"][-1] == value
 
 
-def test_one_chunk_averages_to_what_it_learned(fine: Dataset) -> None:
+@pytest.mark.parametrize("mode", ["sum", "average"])
+def test_one_chunk_makes_the_steps_that_it_learned(mode: str, fine: Dataset) -> None:
     one = replace(fine, held=fine.held[:1], manifest=replace(fine.manifest, blocks=fine.manifest.blocks[:1]))
-    serial, average = (fit(Votes(mode=mode, rounds=3), one) for mode in ("serial", "average"))
-    np.testing.assert_allclose(serial["expert_weight"], average["expert_weight"], rtol=1e-12)
+    serial, other = (fit(Votes(mode=each, rounds=3), one) for each in ("serial", mode))
+    np.testing.assert_allclose(serial["expert_weight"], other["expert_weight"], rtol=1e-12)
+
+
+def test_workers_share_the_training_of_every_model_by_default() -> None:
+    trained = [model for model in (model_named(name) for name in MODELS) if isinstance(model, Trained)]
+    assert {model.name for model in trained} == {"crf", "lambdarank", "stagg", "sup_mc"}
+    assert not [model.name for model in trained if model.serial]
+
+
+def test_sums_are_over_few_large_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plan follows from the data: about ``FEWEST`` chunks, until they are as large as in a single pass."""
+    write_dataset(SyntheticSource(queries=60, shape="mq2008", seed=3), tmp_path / "data", block_entries=1 << 7)
+    dataset = Dataset.open(tmp_path / "data")
+    monkeypatch.setattr(train, "TRAIN_ENTRIES", 1 << 8)
+    monkeypatch.setattr(train, "TRAIN_QUERIES", 1)
+    small = len(train.training_plan(Votes(mode="average"), dataset))
+    assert small > 4 * train.FEWEST
+    few = train.training_plan(Votes(mode="sum"), dataset)
+    assert train.FEWEST <= len(few) <= 2 * train.FEWEST
+    assert sum(ref.entries for ref in few) == dataset.manifest.entries
+    monkeypatch.setattr(train, "CHUNK_ENTRIES", 1 << 9)
+    assert len(few) < len(train.training_plan(Votes(mode="sum"), dataset)) < small
 
 
 def test_another_seed_gives_other_draws(fine: Dataset) -> None:
@@ -244,20 +267,23 @@ def test_an_expanded_view_trains_and_ranks_as_the_copy(planted: Path, tmp_path: 
     assert len(found[0][0]) > 0
 
 
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("protocol", ["letor", "trec"])
 def test_training_queries_that_validate_are_planned_and_cached_once(
-    protocol: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    protocol: str, mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_dataset(SyntheticSource(queries=40, shape="mq2008", seed=3), tmp_path / "data", block_entries=1 << 9)
-    dataset, cache = Dataset.open(tmp_path / "data"), Cache()
-    assert len(dataset.plan(1 << 10)) > len(dataset.plan())
+    dataset, cache, model = Dataset.open(tmp_path / "data"), Cache(), Votes(rounds=3, mode=mode)
     monkeypatch.setattr(runners, "_cache", cache)
     monkeypatch.setattr(train, "TRAIN_ENTRIES", 1 << 10)
     monkeypatch.setattr(train, "TRAIN_QUERIES", 1)
-    fit(Votes(rounds=3, mode="average"), dataset, goal=Goal("map", protocol))
-    assert len(cache.held) == len(dataset.plan(1 << 10))
-    fit(Votes(rounds=3, mode="average"), dataset, valid=dataset.select(fold=(2, {0})), goal=Goal("map", protocol))
-    assert len(cache.held) > len(dataset.plan(1 << 10))
+    planned = train.training_plan(model, dataset)
+    assert len(planned) > len(dataset.plan())
+    fit(model, dataset, goal=Goal("map", protocol))
+    assert {ref for ref, _ in cache.held} == set(planned)
+    assert len(cache.held) == len(planned)
+    fit(model, dataset, valid=dataset.select(fold=(2, {0})), goal=Goal("map", protocol))
+    assert len(cache.held) > len(planned)
 
 
 def test_chunks_of_training_hold_several_large_queries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,11 +291,11 @@ def test_chunks_of_training_hold_several_large_queries(tmp_path: Path, monkeypat
     write_dataset(SyntheticSource(queries=40, shape="mq2008", seed=3), tmp_path / "data", block_entries=1 << 5)
     dataset = Dataset.open(tmp_path / "data")
     each = dataset.manifest.entries // 40
-    assert train.training_entries(dataset.manifest) == train.TRAIN_ENTRIES > 16 * each
+    assert train.training_entries(Votes(), dataset.manifest) == train.TRAIN_ENTRIES > 16 * each
     monkeypatch.setattr(train, "TRAIN_ENTRIES", 1)
-    assert 16 * each <= train.training_entries(dataset.manifest) < 17 * each
+    assert 16 * each <= train.training_entries(Votes(), dataset.manifest) < 17 * each
     model = Votes(rounds=3, mode="average")
     params = fit(model, dataset)
     monkeypatch.setattr(train, "CHUNK_ENTRIES", 2 * each)
-    assert train.training_entries(dataset.manifest) == 2 * each
+    assert train.training_entries(Votes(), dataset.manifest) == 2 * each
     assert fit(model, dataset)["expert_weight"].tobytes() != params["expert_weight"].tobytes()
