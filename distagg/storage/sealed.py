@@ -38,7 +38,7 @@ def sealed(body: dict[str, Any], *, sort: bool = True) -> bytes:
 def check_seal(body: dict[str, Any], file: str | Place, remedy: str = "") -> dict[str, Any]:
     """A body as read, without its checksum; an InputError if this is not the checksum of its content."""
     plain = {name: value for name, value in body.items() if name != CHECKSUM}
-    if CHECKSUM in body and body[CHECKSUM] != _sum(plain):
+    if (CHECKSUM in body and body[CHECKSUM] != _sum(plain)) or (CHECKSUM not in body and _renamed_seal(body)):
         raise InputError(
             str(file),
             found="a checksum that is not that of its content",
@@ -46,6 +46,16 @@ def check_seal(body: dict[str, Any], file: str | Place, remedy: str = "") -> dic
             remedy=remedy or "it was damaged or changed; restore it, or make it again",
         )
     return plain
+
+
+def _renamed_seal(body: dict[str, Any]) -> bool:
+    """Whether a field is the checksum of all others under another name: its name was damaged."""
+    return any(
+        isinstance(value, str)
+        and re.fullmatch("[0-9a-f]{64}", value) is not None
+        and value == _sum({other: content for other, content in body.items() if other != name})
+        for name, value in body.items()
+    )
 
 
 def read_sealed(file: Place, remedy: str = "") -> dict[str, Any]:

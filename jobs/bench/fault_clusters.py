@@ -214,7 +214,7 @@ def firewalled(matrix: Any, job: str, times: int) -> None:
 
     name = {host: f"faults-{host}-{os.getpid()}" for host in ("driver", "scheduler", "worker")}
     within = {host: ["ip", "netns", "exec", space] for host, space in name.items()}
-    certificates = matrix.folder / "certificates"
+    certificates = matrix.folder / f"certificates-{job}"
     assert matrix.command("certificates", str(certificates), "--hosts", "10.78.1.1,10.78.2.1,10.78.2.2") == 0
     settings = {**os.environ, "DASK_CONFIG": str(certificates)}
     try:

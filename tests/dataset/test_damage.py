@@ -311,6 +311,22 @@ def test_the_vectorised_check_is_the_naive_one(made: Path) -> None:
     assert 50 < sum(outcomes) < 250
 
 
+def test_a_damaged_name_of_the_checksum_is_noticed() -> None:
+    body = sealed({"b": 1.5, "a": [1, None], "sha256": "0" * 64})
+    at = body.index(b'"checksum"') + 1
+    for byte in range(at, at + len("checksum")):
+        for bit in range(7):
+            damaged = bytearray(body)
+            damaged[byte] ^= 1 << bit
+            try:
+                content = json.loads(damaged)
+            except ValueError:
+                continue
+            with pytest.raises(InputError, match="a checksum that is not that of its content"):
+                check_seal(content, "a.json")
+    assert check_seal({"a": 1, "sha256": "0" * 64}, "a.json") == {"a": 1, "sha256": "0" * 64}
+
+
 def test_arrow_is_not_asked_about_columns_that_it_has_not_read(tmp_path: Path) -> None:
     """Otherwise a damaged description of a column would end this process.
 
