@@ -49,6 +49,16 @@ def prior_param(usual: float) -> float | Literal["auto"]:
     )
 
 
+def validation_param(counted: str, *, limit: str = "") -> str:
+    return param(
+        AUTO,
+        f"what chooses the number of {counted}: given (the validation queries), cross (cross-validation over all "
+        "labelled queries, which then all teach), auto (cross where fewer than 100 validation queries and the training "
+        f"queries are parts of one dataset, as in folds{limit})",
+        choices=(AUTO, "given", "cross"),
+    )
+
+
 SERIAL, SUM, AVERAGE, GRADIENT = MODES = ("serial", "sum", "average", "gradient")
 MODE_HELP = (
     "serial (SGD through all queries in turn), sum (SGD in every chunk, then the sum of their steps), average (SGD in "
@@ -78,13 +88,7 @@ class Trained(Model):
         20, "with keep=best: stop after this many rounds without a better value on the validation queries", least=1
     )
     rate: float = param(0.1, "length of a step of SGD (for Adam times 0.1)", above=0.0)
-    validation: str = param(
-        AUTO,
-        "what chooses the number of rounds: given (the validation queries), cross (cross-validation over all labelled "
-        "queries, which then all teach), auto (cross where fewer than 100 validation queries and the training queries "
-        "are parts of one dataset, as in folds)",
-        choices=(AUTO, "given", "cross"),
-    )
+    validation: str = validation_param("rounds")
     unjudged: str = unjudged_param("ignore")
     seed: int = param(0, "seed of all random draws", least=0)
 

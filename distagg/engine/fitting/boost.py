@@ -1,8 +1,14 @@
-"""Grow trees with LightGBM, here or on the workers, and keep the number of trees that validates best."""
+"""Grow trees with LightGBM, here or on the workers, and keep the number of trees that validates best.
+
+With few labels, cross-validation over all labelled queries chooses it, and all of them teach (``cross``).
+"""
 
 from __future__ import annotations
 
+import logging
 import warnings
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,6 +16,7 @@ import numpy as np
 from distagg.dataset.chunk import Chunk
 from distagg.dataset.chunk_ref import ChunkRef
 from distagg.dataset.dataset import Dataset
+from distagg.engine.fitting.cross import Way, all_queries, cross_ways, few_queries, mean_curve
 from distagg.engine.fitting.learner import Learner, Training, check_whole, goal_values
 from distagg.engine.progress import Progress
 from distagg.engine.runner import Work
@@ -17,9 +24,11 @@ from distagg.engine.saved import align_experts
 from distagg.errors import UsageError, install
 from distagg.metrics import highest_label
 from distagg.models import Params
-from distagg.models.boosted.model import LambdaMart
+from distagg.models.boosted.model import LARGE, LambdaMart
 from distagg.models.unjudged import training_labels
 from distagg.types import NO_LABEL, Labels
+
+log = logging.getLogger("distagg")
 
 MOST_ITEMS = 10_000  # LightGBM's limit for a query
 HIGHEST_LABEL = 30  # LightGBM's limit: its gain is 2^label - 1
@@ -36,7 +45,9 @@ class BoostedLearner(Learner):
 
     def fit(self, model: LambdaMart, data: Training) -> Params:
         check_whole(model, data.train)
-        return boost(model, data)
+        small = data.train.manifest.query_sizes["median"] <= LARGE
+        ways = cross_ways(model, data, few=small and few_queries(data))
+        return _crossed(model, data, ways) if ways else boost(model, data)
 
 
 def boost(model: LambdaMart, data: Training) -> Params:
@@ -44,18 +55,30 @@ def boost(model: LambdaMart, data: Training) -> Params:
 
     ``curve`` is the validation metric after each tree; the trees after its maximum are dropped.
     """
-    train, judged, runner = data.train, data.judged, data.runner
+    params, judged = _grown(model, data), data.judged
     goal = data.goal.on(judged)
-    spread = model.mode == "spread" and runner.client is not None
-    trees = _grow_on_workers(model, train, runner) if spread else _grow_here(model, train, data.progress)
-    params = {**trees, "expert_row": np.arange(train.manifest.experts, dtype=np.float64)}
-    aligned = align_experts(model, params, train.experts, judged.experts)
+    aligned = align_experts(model, params, data.train.experts, judged.experts)
     work = Work(_curve_task, (model, aligned, goal, highest_label(judged.manifest)), ids=goal.protocol == "trec")
-    total = runner.map_reduce(work, judged.plan(), np.add)
+    total = data.runner.map_reduce(work, judged.plan(), np.add)
     if total is None or not total[-1]:
         raise UsageError(f"no labelled validation query to choose the number of trees of {model.name}")
     curve = total[:-1] / total[-1]
     return {**_first(params, int(np.argmax(curve)) + 1), "curve": curve}
+
+
+def _crossed(model: LambdaMart, data: Training, ways: Sequence[Way]) -> Params:
+    """Grow as many trees on all labelled queries as are best in the mean of the curves of the parts held out."""
+    curve = mean_curve([boost(model, replace(data, train=rest, valid=part))["curve"] for rest, part in ways])
+    trees = int(np.argmax(curve)) + 1
+    log.info(f"{model.name}: {trees} trees, chosen by cross-validation over {len(ways)} parts of the labelled queries")
+    return {**_grown(replace(model, trees=trees), replace(data, train=all_queries(data))), "curve": curve}
+
+
+def _grown(model: LambdaMart, data: Training) -> Params:
+    """All trees, from the training queries."""
+    spread = model.mode == "spread" and data.runner.client is not None
+    trees = _grow_on_workers(model, data.train, data.runner) if spread else _grow_here(model, data.train, data.progress)
+    return {**trees, "expert_row": np.arange(data.train.manifest.experts, dtype=np.float64)}
 
 
 def _settings(model: LambdaMart, rows: int, columns: int) -> dict[str, Any]:

@@ -4,7 +4,7 @@ A metric on ten validation queries is mostly noise. Where there are fewer than `
 the same dataset as the training queries (as in folds), each part is held out in turn. The mean of the parts' curves
 chooses the number of rounds (with ``keep=best``; otherwise all are made), and whether training starts from the quality
 of experts (``prior``) or from nothing; then the model is trained on all labelled queries. It costs as many trainings as
-there are parts, and one more.
+there are parts, and one more. ``lambdamart`` chooses its number of trees in the same way (``boost``).
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from distagg.engine.fitting.train import train, train_rounds
 from distagg.engine.runner import Runner, Work
 from distagg.errors import UsageError
 from distagg.models import Model, Params
+from distagg.models.boosted.model import LambdaMart
 from distagg.models.trained import AUTO, BEST, Trained
 from distagg.types import NO_LABEL, Floats
 
@@ -43,8 +44,8 @@ class TrainedLearner(Learner):
 
     def fit(self, model: Trained, data: Training) -> Params:
         check_whole(model, data.train)
-        few = data.valid is not None and teaching_queries(data.valid, data.runner) < FEW
-        ways = _ways(model, data, few)
+        few = few_queries(data)
+        ways = cross_ways(model, data, few=few)
         ranks = data.train.manifest.kind == "lists"  # without them, experts have no quality to start from
         starts = model.starts(few=ranks and (few or bool(ways)))
         if ways:
@@ -61,7 +62,12 @@ class TrainedLearner(Learner):
 
 def as_given(model: Model) -> Model:
     """The model, which then learns from training queries alone and stops by the validation queries it is given."""
-    return replace(model, validation="given") if isinstance(model, Trained) else model
+    return replace(model, validation="given") if isinstance(model, Trained | LambdaMart) else model
+
+
+def few_queries(data: Training) -> bool:
+    """Whether there are validation queries, but too few to choose by."""
+    return data.valid is not None and teaching_queries(data.valid, data.runner) < FEW
 
 
 def few_ways(train: Dataset, valid: Dataset, runner: Runner) -> list[Way]:
@@ -70,8 +76,11 @@ def few_ways(train: Dataset, valid: Dataset, runner: Runner) -> list[Way]:
     return [(rest, part) for rest, part in ways if part is not None]
 
 
-def _ways(model: Trained, data: Training, few: bool) -> list[Way]:
-    """The divisions of a cross-validation; none where the validation queries decide."""
+def cross_ways(model: Trained | LambdaMart, data: Training, *, few: bool) -> list[Way]:
+    """The divisions of a cross-validation; none where the validation queries decide.
+
+    ``few`` says whether ``validation=auto`` asks for it.
+    """
     if model.validation == "given" or (model.validation == AUTO and not few):
         return []
     ways = [(rest, part) for rest, part in hold_outs(data.train, data.valid) if part is not None]
@@ -92,17 +101,21 @@ def _crossed(starts: Sequence[Trained], data: Training, ways: Sequence[Way]) -> 
     curves = []
     for start in starts:
         parts = [replace(data, train=rest, valid=part, keeper=NoKeeper()) for rest, part in ways]
-        curves.append(_mean([_curve(train(start, part)) for part in parts]))
+        curves.append(mean_curve([_curve(train(start, part)) for part in parts]))
     rounds_kept = [_kept_round(start, curve) for start, curve in zip(starts, curves, strict=True)]
     best = int(np.argmax([curve[kept] for curve, kept in zip(curves, rounds_kept, strict=True)]))
     model, rounds = starts[best], rounds_kept[best]
-    everything = together(data.train, data.valid) if data.valid is not None else data.train
     log.info(
         f"{model.name}: {rounds} rounds from prior={getattr(model, 'prior', 0.0):g}, chosen by cross-validation over "
         f"{len(ways)} parts of the labelled queries"
     )
-    params = train_rounds(model, replace(data, train=everything, valid=None, keeper=NoKeeper()), rounds)
+    params = train_rounds(model, replace(data, train=all_queries(data), valid=None, keeper=NoKeeper()), rounds)
     return {**params, "curve": curves[best][1:]}
+
+
+def all_queries(data: Training) -> Dataset:
+    """The training and the validation queries, which are parts of one dataset."""
+    return data.train if data.valid is None else together(data.train, data.valid)
 
 
 def _kept_round(model: Trained, curve: Floats) -> int:
@@ -115,7 +128,7 @@ def _curve(params: Params) -> Floats:
     return np.concatenate([params.get("start", np.array([-np.inf])), params["curve"]])
 
 
-def _mean(curves: Sequence[Floats]) -> Floats:
+def mean_curve(curves: Sequence[Floats]) -> Floats:
     """The mean of curves; one that stopped early keeps its last value."""
     longest = max(len(curve) for curve in curves)
     rows = [np.concatenate([curve, np.full(longest - len(curve), curve[-1])]) for curve in curves]

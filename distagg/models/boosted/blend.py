@@ -22,7 +22,7 @@ from distagg.dataset.chunk import Chunk
 from distagg.errors import UsageError
 from distagg.models.base import Model, Params, param
 from distagg.models.boosted.fusion import Fusion
-from distagg.models.boosted.model import standardised
+from distagg.models.boosted.model import LARGE, standardised
 from distagg.models.positional.semi import MOST_EXPERTS
 from distagg.models.registry import model_named
 from distagg.models.trained import SERIAL
@@ -35,7 +35,6 @@ CRF: tuple[dict[str, Any], ...] = (
 )  # taken in turn
 TRAINED = ("crf", "lambdamart", "lambdarank")
 PLAIN = ("bestinput", "rrf", "combsum", "ssra")  # they do not stop early: they learn from all labelled queries
-LARGE = 1000  # items of a query
 TOP = 10.0  # bestinput's ranks count as 1 / (TOP + rank): differences near the top are as large as in other members
 
 
@@ -110,8 +109,7 @@ class Blend(Model):
         if kind in PLAIN:
             return Fusion(rule=kind) if kind in ("rrf", "combsum") else model_named(kind)
         settings: dict[str, Any] = {"mode": SERIAL, **CRF[number % len(CRF)]} if kind == "crf" else {}
-        if kind != "lambdamart":
-            settings["validation"] = "given"  # the parts held out also weigh the kinds
+        settings["validation"] = "given"  # the parts held out also weigh the kinds
         return model_named(kind, settings, seed=int(self.seed) * 1000 + number)
 
     @staticmethod

@@ -22,6 +22,7 @@ from distagg.models.registry import model_named
 from distagg.models.rounds import Params
 from distagg.models.scorers.features import KINDS, Features, FeatureSettings, chunk_features
 from distagg.models.scorers.kernels import Rows
+from distagg.models.trained import validation_param
 from distagg.models.unjudged import unjudged_param
 from distagg.types import OFFSET, Bools, Floats, Offsets
 
@@ -30,6 +31,7 @@ UNLABELLED = ("rrf", "borda", "mpm")
 DIGITS = 6  # decimals of their scores: trees must not tell apart what rounding does
 ROUNDING = 1e-12  # scores that differ by less than this share of the largest are equal
 COMMON = (*UNLABELLED, "lists")
+LARGE = 1000  # items of a query: from here on every tree takes long
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +56,8 @@ class LambdaMart(Model):
     )
     pairs: str = param("log", "how two ranks become a preference, for svd and cp", choices=(*PAIR_FUNCTIONS, "all"))
     rank: int = param(1, "how many singular triplets, or factors of cp", least=1)
-    trees: int = param(300, "trees to grow; those up to the best value on the validation queries are kept", least=1)
+    trees: int = param(300, "trees to grow; those up to the best value on the queries held out are kept", least=1)
+    validation: str = validation_param("trees", limit=f", and half of the queries have at most {LARGE:,} items")
     leaves: int = param(7, "leaves of a tree", least=2)
     rate: float = param(0.05, "how much of each tree is added", above=0.0)
     least: int = param(50, "least number of items in a leaf, or a hundredth of all items where that is fewer", least=1)

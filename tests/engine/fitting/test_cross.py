@@ -14,6 +14,7 @@ from strategies import labelled
 from distagg.dataset import Dataset
 from distagg.dataset.frames import hold_source
 from distagg.engine.fitting import cross
+from distagg.engine.fitting.boost import grow
 from distagg.engine.fitting.checkpoint import NoKeeper
 from distagg.engine.fitting.cross import as_given, few_ways, teaching_queries
 from distagg.engine.fitting.fit import Goal, fit
@@ -26,6 +27,7 @@ from distagg.engine.progress import silent
 from distagg.engine.runner import InlineRunner
 from distagg.errors import UsageError
 from distagg.models.boosted.fusion import Fusion
+from distagg.models.boosted.model import LambdaMart
 from distagg.models.crf.model import Crf
 from distagg.models.positional.model import Rrf
 from distagg.models.scorers.scorer import LambdaRank
@@ -68,6 +70,29 @@ def test_rounds_are_those_of_the_best_mean_curve(model, fold) -> None:
     if again["round"][0] == alone.rounds:  # it kept its last round
         (name,) = model.weight_names
         np.testing.assert_array_equal(params[name], again[name])
+
+
+def test_trees_are_as_many_as_the_best_mean_curve_says(fold, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By hand: the curve of every part held out, their mean, and so many trees from all labelled queries."""
+    model = LambdaMart(trees=12, rate=0.3)
+    curves = [
+        fit(as_given(model), rest, valid=part, goal=GOAL)["curve"] for rest, part in hold_outs(fold.train, fold.valid)
+    ]
+    mean = np.mean(curves, axis=0)
+    params = fit(model, fold.train, valid=fold.valid, goal=GOAL)
+    np.testing.assert_allclose(params["curve"], mean)
+    best = int(np.argmax(mean)) + 1
+    assert len(params["tree_starts"]) - 1 == best < 12
+    (ref,) = together(fold.train, fold.valid).plan()
+    chunk = ref.load()
+    table, sizes = model.dense(chunk), np.diff(chunk.item_offsets)
+    whole = grow(replace(model, trees=best), table, chunk.labels, sizes)
+    assert params["tree_nodes"].tobytes() == whole["tree_nodes"].tobytes()
+    for patched in ("cross.FEW", "boost.LARGE"):  # many validation queries; large queries
+        with monkeypatch.context() as patch:
+            patch.setattr(f"distagg.engine.fitting.{patched}", 1)
+            given = fit(model, fold.train, valid=fold.valid, goal=GOAL)
+        assert given["curve"].tobytes() == curves[0].tobytes()
 
 
 @pytest.mark.parametrize("keep", ["last", "mean"])

@@ -145,7 +145,7 @@ def test_experts_that_turn_things_round_are_used_turned_back(halves: tuple[Datas
 
 def test_trees_after_the_best_are_dropped(halves: tuple[Dataset, Dataset]) -> None:
     train, valid = halves
-    model = LambdaMart(trees=30, rate=0.3)
+    model = LambdaMart(trees=30, rate=0.3, validation="given")
     params = fit(model, train, valid=valid)
     assert len(params["curve"]) == 30
     assert len(params["tree_starts"]) - 1 == int(np.argmax(params["curve"])) + 1 < 30
