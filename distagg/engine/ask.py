@@ -64,7 +64,17 @@ def wait_or_silent(client: Any, future: Future[Any], called: Set[str]) -> set[st
 
 def silent_workers(client: Any, called: Set[str]) -> set[str]:
     """The workers that the scheduler does not list, or that send no heartbeats while others do."""
-    seen = {address: row["last_seen"] for address, row in client.scheduler_info()["workers"].items()}
+    seen = {address: row["last_seen"] for address, row in worker_rows(client).items()}
     newest = max(seen.values(), default=0.0)
     patience = SILENT_SECONDS + len(seen) / 20  # large clusters send fewer heartbeats
     return {address for address in called if newest - seen.get(address, float("-inf")) > patience}
+
+
+def worker_rows(client: Any) -> dict[str, dict[str, Any]]:
+    """What the scheduler knows of each worker, by address."""
+    try:
+        info = client.scheduler_info(n_workers=-1)  # some versions of distributed tell of five workers by default
+    except TypeError:  # versions that always tell of all
+        info = client.scheduler_info()
+    rows: dict[str, dict[str, Any]] = info["workers"]
+    return rows

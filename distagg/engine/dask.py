@@ -34,6 +34,7 @@ from typing import Any, TypeVar
 
 from distagg.dataset.chunk import Chunk
 from distagg.dataset.chunk_ref import ChunkRef
+from distagg.engine.ask import silent_workers, worker_rows
 from distagg.engine.broadcast import Broadcast, Part, Span, share_out
 from distagg.engine.identity import OtherCode, fingerprint, on_same_code, other_code, refuse_other_code, refuse_unseen
 from distagg.engine.progress import Progress, silent
@@ -73,6 +74,9 @@ SETTINGS = {
 }
 
 
+Call = tuple[Callable[..., Any], tuple[Any, ...]]  # a function and its arguments
+
+
 class DaskRunner:
     """Runs tasks on a Dask cluster, through a connected client, and merges their results in the fixed tree."""
 
@@ -106,7 +110,7 @@ class DaskRunner:
 
     def _calls(
         self, function: Callable[..., Any], work: Work, refs: Sequence[ChunkRef], spans: Sequence[Span], *more: Any
-    ) -> list[tuple[Callable[..., Any], tuple[Any, ...]]]:
+    ) -> list[Call]:
         """A call for each span. Chunks that workers hold are arguments of its task, which Dask runs where they are."""
         if not _elsewhere(refs):
             return [(function, (work, refs[a:b], a, *more)) for a, b in spans]
@@ -167,12 +171,12 @@ class DaskRunner:
 
     def _least_memory(self) -> int:
         """The smallest limit that a worker has, in bytes; 0 if none has one."""
-        limits = [row["memory_limit"] or 0 for row in self.client.scheduler_info()["workers"].values()]
+        limits = [row["memory_limit"] or 0 for row in worker_rows(self.client).values()]
         return int(min((limit for limit in limits if limit), default=0))
 
     def _run(
         self,
-        calls: list[tuple[Callable[..., Any], tuple[Any, ...]]],
+        calls: list[Call],
         spans: list[Span],
         progress: Progress,
         preferred: Sequence[Sequence[str]] = (),
@@ -181,20 +185,10 @@ class DaskRunner:
 
         A task goes to one of its preferred workers, if it has any, as long as one of them is there.
         """
-        futures = []
-        for n, (function, arguments) in enumerate(calls):
-            workers = list(preferred[n]) if preferred else []
-            future = self.client.submit(
-                on_same_code, fingerprint(), function, *arguments,
-                key=f"{function.__name__}-{uuid.uuid4()}",  # Dask keeps durations, and shows them, by this name
-                priority=-n,  # the driver can use (and drop) results in order while later spans still run
-                workers=workers or None,
-                allow_other_workers=bool(workers),
-            )  # fmt: skip
-            futures.append(future)
+        futures = [self._submit(call, n, preferred[n] if preferred else ()) for n, call in enumerate(calls)]
         try:
-            for n, future in enumerate(futures):
-                result = self._wait(future)
+            for n in range(len(futures)):
+                result = self._wait(futures, n, calls)
                 if isinstance(result, OtherCode):
                     raise other_code({"": result.worker})
                 value, notes = result
@@ -207,7 +201,39 @@ class DaskRunner:
             if waiting:
                 self.client.cancel(waiting, force=True)
 
-    def _wait(self, future: Any) -> Any:
+    def _submit(self, call: Call, n: int, workers: Sequence[str]) -> Any:
+        """The future of call ``n``, on one of these workers (if there are any) as long as one of them is there."""
+        function, arguments = call
+        return self.client.submit(
+            on_same_code, fingerprint(), function, *arguments,
+            key=f"{function.__name__}-{uuid.uuid4()}",  # Dask keeps durations, and shows them, by this name
+            priority=-n,  # the driver can use (and drop) results in order while later spans still run
+            workers=list(workers) or None,
+            allow_other_workers=bool(workers),
+        )  # fmt: skip
+
+    def _send_again(self, futures: list[Any], calls: list[Call]) -> None:
+        """Submit the tasks of silent workers (``ask.silent_workers``) again, to the others.
+
+        The scheduler gives a worker up only after its own time limit, which may be minutes or none. A task that runs
+        twice is harmless, as with workers that are lost: each attempt writes files of its own.
+        """
+        workers = set(self.client.nthreads())
+        mute = silent_workers(self.client, workers)
+        if not mute or mute == workers:
+            return
+        stuck = {key for keys in self.client.processing(workers=sorted(mute)).values() for key in keys}
+        again = [n for n, future in enumerate(futures) if future is not None and future.key in stuck]
+        if not again:
+            return
+        log.warning("%s does not answer; its tasks go to other workers", ", ".join(sorted(mute)))
+        given_up = [futures[n] for n in again]
+        for n in again:
+            futures[n] = self._submit(calls[n], n, sorted(workers - mute))
+        self.client.cancel(given_up, force=True)
+
+    def _wait(self, futures: list[Any], n: int, calls: list[Call]) -> Any:
+        """The result of call ``n``."""
         from distributed import KilledWorker
         from distributed.client import FutureCancelledError
         from distributed.comm import CommClosedError
@@ -216,12 +242,13 @@ class DaskRunner:
         alone_since: float | None = None
         while True:
             try:
-                return future.result(timeout=POLL_SECONDS)
+                return futures[n].result(timeout=POLL_SECONDS)
             except TimeoutError:
                 alone_since = self._alone(alone_since)
+                self._send_again(futures, calls)
             except UnboundLocalError:
                 # On a busy machine distributed sometimes cancels its own wait and returns no result: wait again.
-                if future.status == "error":
+                if futures[n].status == "error":
                     raise
                 alone_since = self._alone(alone_since)
             except DistaggError:
@@ -242,11 +269,7 @@ class DaskRunner:
 
     def _states(self) -> set[str]:
         """What the workers are doing: running, or paused because they lack memory."""
-        try:
-            info = self.client.scheduler_info(n_workers=-1)
-        except TypeError:  # versions of distributed that always tell of all workers
-            info = self.client.scheduler_info()
-        return {worker.get("status", "running") for worker in info["workers"].values()}
+        return {worker.get("status", "running") for worker in worker_rows(self.client).values()}
 
     def _alone(self, since: float | None) -> float | None:
         """The time since when no worker takes tasks, or None; an error once that is too long ago."""
@@ -315,7 +338,7 @@ def local_cluster(workers: int, memory: int = 0) -> Iterator[DaskRunner]:
         Client(cluster, set_as_default=False) as client,
     ):
         if memory:
-            rows = client.scheduler_info()["workers"].values()
+            rows = worker_rows(client).values()
             folders = sorted({str(Path(row["local_directory"]).parent) for row in rows})
             log.info("workers may use %s each, and spill to %s", size_text(memory), ", ".join(folders))
         yield DaskRunner(client, hold_workers=False, memory=memory)

@@ -12,7 +12,7 @@ import numpy as np
 
 from distagg.dataset.chunk import Chunk
 from distagg.dataset.frames import dataset_from_arrow
-from distagg.engine.ask import ask_workers
+from distagg.engine.ask import ask_workers, worker_rows
 from distagg.engine.dask import DaskRunner
 from distagg.engine.identity import OPTIONAL, compare_workers, differences, identity
 from distagg.engine.runner import Round, Work
@@ -41,7 +41,7 @@ def examine_cluster(runner: DaskRunner, path: str | None) -> list[dict[str, Any]
 
 
 def _members(client: Any) -> dict[str, Any]:
-    rows = client.scheduler_info()["workers"].values()
+    rows = worker_rows(client).values()
     hosts, threads = {row["host"] for row in rows}, sum(row["nthreads"] for row in rows)
     many = [row for row in rows if row["nthreads"] > 1]
     found = f"{len(rows)} on {len(hosts)} hosts, {threads} threads"
@@ -80,7 +80,7 @@ def _clocks(client: Any) -> dict[str, Any]:
 
 
 def _memory(client: Any) -> dict[str, Any]:
-    rows = client.scheduler_info()["workers"].values()
+    rows = worker_rows(client).values()
     limits = [row["memory_limit"] or 0 for row in rows]
     folders = sorted({str(row["local_directory"]) for row in rows})
     least = min(limits, default=0)

@@ -238,6 +238,25 @@ def test_a_stopped_worker_costs_time_not_answers(held: Dataset, monkeypatch: pyt
         np.testing.assert_array_equal(one, InlineRunner().map_reduce(work, refs, np.add))
 
 
+@pytest.mark.cluster
+def test_tasks_of_a_stopped_worker_go_to_the_others(
+    held: Dataset, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Although the scheduler would wait for it without end."""
+    monkeypatch.setattr(ask, "SILENT_SECONDS", 3.0)
+    monkeypatch.setitem(dask_runner.SETTINGS, "distributed.scheduler.worker-ttl", None)
+    refs, work = held.plan(), Work(_entries, 1)
+    with local_cluster(2) as runner:
+        stopped, process = sorted(runner.client.run(os.getpid).items())[1]
+        os.kill(process, signal.SIGSTOP)
+        try:
+            found = list(runner.map(work, refs))
+        finally:
+            os.kill(process, signal.SIGCONT)
+    assert f"{stopped} does not answer; its tasks go to other workers" in caplog.text
+    np.testing.assert_array_equal(found, list(InlineRunner().map(work, refs)))
+
+
 def test_workers_that_are_paused_for_good_are_no_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker short of memory takes no tasks, and may stay so; one that works resets the clock."""
 
