@@ -25,14 +25,12 @@ def ask_workers(
     client: Any, function: Callable[..., Any], *arguments: Any, on_error: Literal["raise", "return"] = "raise"
 ) -> dict[str, Any]:
     """What each worker answers, or the error that it raises, by address; without silent workers and those that left."""
-    called = set(client.nthreads())
-    if not called:
-        return {}
+    given_up: set[str] = set()
 
     async def ask(workers: list[str]) -> Any:
         return await client.run(function, *arguments, workers=workers, on_error="return")
 
-    while called:
+    while called := set(client.nthreads()) - given_up:
         future = start(client, ask(sorted(called)))
         try:
             silent = wait_or_silent(client, future, called)
@@ -44,8 +42,10 @@ def ask_workers(
             if errors and on_error == "raise":
                 raise errors[0]
             return replies
-        called -= silent
+        given_up |= silent
         log.warning("%s does not answer; going on without it", ", ".join(sorted(silent)))
+    if not client.nthreads():  # an adaptive cluster may be without workers
+        return {}
     raise InfrastructureError("no worker of the cluster answers; restart its workers, then run again")
 
 

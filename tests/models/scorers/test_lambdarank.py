@@ -23,7 +23,7 @@ from distagg.models.scorers.scorer import LambdaRank
 from distagg.models.trained import MODES
 from distagg.types import NO_LABEL
 
-RATES = {"serial": 0.01, "average": 0.01, "gradient": 0.05}
+RATES = {"serial": 0.01, "sum": 0.01, "average": 0.01, "gradient": 0.05}
 
 
 def value(model, params, dataset: Dataset) -> float:
