@@ -269,7 +269,7 @@ def disturb(matrix: Any, times: int) -> None:
     import distagg
 
     shutil.copytree(Path(distagg.__file__).parent, folder / "altered" / "distagg")
-    with (folder / "altered" / "distagg" / "ordering.py").open("a") as file:
+    with (folder / "altered" / "distagg" / "rankings" / "ordering.py").open("a") as file:
         file.write(ALTERED)
     root = str(Path(distagg.__file__).parents[1])
     late = {"PYTHONPATH": f"{folder / 'late'}:{root}"}

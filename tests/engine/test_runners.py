@@ -320,9 +320,9 @@ def test_a_lost_wait_is_asked_again_but_a_tasks_own_error_is_not() -> None:
             return {"workers": {"tcp://a": {"status": "running"}}}
 
     runner = DaskRunner(OneWorker())
-    assert runner._wait(Flaky(2)) == "done"
+    assert runner._wait([Flaky(2)], 0, []) == "done"
     with pytest.raises(UnboundLocalError):
-        runner._wait(Flaky(1, "error"))
+        runner._wait([Flaky(1, "error")], 0, [])
 
 
 def test_tuning_gives_the_same_bits_in_any_place(cluster: DaskRunner, tmp_path: Path) -> None:
