@@ -183,8 +183,8 @@ def maximise(f: Objective, how: Fit, x: Floats, trace: Floats) -> tuple[int, flo
 
 @kernel
 def descend(f: Objective, how: Fit, x: Floats, trace: Floats) -> tuple[int, float, float]:
-    """The same by gradient steps of fixed length."""
-    gradient = np.empty(len(x))
+    """The same by gradient steps of fixed length; a step to something that is not finite is undone, and ends it."""
+    gradient, before = np.empty(len(x)), np.empty(len(x))
     step, value = 0, objective(f, x, gradient)
     while True:
         if step < len(trace):
@@ -192,9 +192,13 @@ def descend(f: Objective, how: Fit, x: Floats, trace: Floats) -> tuple[int, floa
         largest = largest_entry(gradient)
         if largest <= how.tolerance or step == how.steps:
             return step, largest, value
+        before[:] = x
         for i in range(len(x)):
             x[i] -= how.rate * gradient[i]
-        value = objective(f, x, gradient)
+        last, value = value, objective(f, x, gradient)
+        if not np.isfinite(value + gradient.sum()):
+            x[:] = before
+            return step, largest, last
         step += 1
 
 

@@ -25,6 +25,16 @@ def test_an_unbeaten_item_gets_a_finite_score_above_all():
     assert scores.argmax() == 0
 
 
+def test_gradient_steps_that_are_too_long_end_before_numbers_do():
+    """With variances, one list of three items, and steps of length 1, as on a query of MQ2007-agg."""
+    chunk = build_chunk([Query(50, {0: {0: 1, 1: 2, 2: 3}})])
+    settings = {"solver": "gradient", "steps": 100, "rate": 1.0, "variance": True}
+    model = model_named("mpm", {**settings, "pairs": "difference", "unlisted": "ignore"})
+    with pytest.warns(NotConvergedWarning, match="1 queries not converged after"):
+        scores = model.solve(chunk, {}).score
+    assert np.isfinite(scores).all()
+
+
 def test_confidence_counts():
     """Volkovs & Zemel 2014, figure 1: ranks 30, 20, 1 say more than ranks 1, 2, 3, so the far-off item wins."""
     chunk = build_chunk([Query(3, {0: {0: 1, 1: 2, 2: 3}, 1: {0: 30, 1: 20, 2: 1}})])
