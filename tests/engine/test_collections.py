@@ -114,6 +114,7 @@ def test_a_dataset_goes_out_and_comes_back(client: Any, planted: Path) -> None:
     )
 
 
+@pytest.mark.filterwarnings("ignore:Running on a single-machine scheduler")  # of earlier versions of Dask
 def test_a_ranking_in_this_process_goes_out_as_well(rows: Any) -> None:
     result = distagg.solve("rrf", rows)
     frame = result.to_dask()
