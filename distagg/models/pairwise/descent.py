@@ -16,6 +16,24 @@ from distagg.types import Floats, Offsets
 
 
 @kernel
+def left_to_go(slopes: Slopes) -> float:
+    """The longest step that any score alone would still take; infinity if one has a slope and no curvature."""
+    for i in range(len(slopes.gradient)):
+        if slopes.diagonal[i] == 0.0 and slopes.gradient[i] != 0.0:
+            return np.inf
+    return longest_step(slopes.gradient, slopes.diagonal)
+
+
+@kernel
+def overflows(x: Floats, gradient: Floats, rate: float) -> bool:
+    """Whether the squares of x after a gradient step are too large for a number."""
+    total = 0.0
+    for i in range(len(x)):
+        total += (x[i] - rate * gradient[i]) ** 2
+    return not np.isfinite(total)
+
+
+@kernel
 def descend_queries(
     how: Fit,
     rate: float,  # length of a step
@@ -26,7 +44,10 @@ def descend_queries(
     iterations: Offsets,  # (Q,) filled
     left: Floats,  # (Q,) filled: the longest step that any score alone would still take
 ) -> None:
-    """Take up to ``how.steps`` steps down the negative log likelihood and prior of every query."""
+    """Take up to ``how.steps`` steps down the negative log likelihood and prior of every query.
+
+    Steps that are too long end before scores overflow.
+    """
     curve = np.empty(len(graph.other))
     for q in range(len(graph.item_offsets) - 1):
         base, size = graph.item_offsets[q], graph.item_offsets[q + 1] - graph.item_offsets[q]
@@ -37,8 +58,8 @@ def descend_queries(
         iterations[q] = 0
         while True:
             slopes_at(how, graph, q, weight[q], centre[base : base + size], s, slopes)
-            left[q] = longest_step(slopes.gradient, slopes.diagonal)
-            if left[q] <= how.tolerance or iterations[q] == how.steps:
+            left[q] = left_to_go(slopes)
+            if left[q] <= how.tolerance or iterations[q] == how.steps or overflows(s, slopes.gradient, rate):
                 break
             iterations[q] += 1
             for i in range(size):

@@ -217,17 +217,25 @@ def descend(
     theta: Floats,  # (I,) where to start, filled
     ended: Ended,  # filled: largest gradient entry for each choice, log likelihood
 ) -> None:
-    """Plain gradient steps of one length: stopped early, items that were chosen from seldom stay near the middle."""
+    """Plain gradient steps of one length: stopped early, items that were chosen from seldom stay near the middle.
+
+    A step to where the likelihood is no finite number is undone, and ends the fit.
+    """
     for q in range(len(number)):
         if number[q] == 0.0:
             continue
         base, size = item_offsets[q], item_offsets[q + 1] - item_offsets[q]
         x, expected, gradient, here = np.empty(size), np.empty(size), np.empty(size), theta[base : base + size]
+        before = here.copy()
         for step in range(how.steps + 1):
             value = expect(choices, q, how.shape, here, x, expected)
             largest = fill_gradient(wins[base : base + size], how.shape, expected, gradient)
+            if not np.isfinite(value + gradient.sum()):
+                here[:] = before
+                break
             record(ended, q, step, largest / number[q], value)
             if step == how.steps or largest <= how.tolerance * number[q]:
                 break
+            before[:] = here
             for i in range(size):
                 here[i] -= rate * gradient[i]

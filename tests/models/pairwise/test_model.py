@@ -149,6 +149,15 @@ def test_many_gradient_steps_end_where_newton_does(settings):
     np.testing.assert_allclose(found.score, solved("bradley_terry", chunk_of(WON, TIED), **settings).score, atol=1e-7)
 
 
+@pytest.mark.parametrize("rate", [1e3, 1e150, 1e307])
+def test_gradient_steps_that_are_too_long_are_not_called_converged(rate):
+    """Where scores are far apart the curvature underflows to 0, and beyond that the scores overflow."""
+    with pytest.warns(NotConvergedWarning, match="1 queries not converged after"):
+        found = solved("bradley_terry", chunk_of(WON, TIED), solver="gradient", prior="none", rate=rate)
+    assert np.isfinite(found.score).all()
+    assert not found.queries["converged"][0]
+
+
 def test_gradient_steps_learn_no_priors_and_no_ties():
     for settings in ({}, {"prior": "none", "ties": "davidson"}, {"prior": "none", "errors": "standard"}):
         with pytest.raises(UsageError, match="solver=gradient learns neither"):

@@ -68,6 +68,15 @@ def test_gradient_steps_are_plain_ones(unlisted):
     assert found.queries["likelihood"][0] == pytest.approx(naive_likelihood(theta, choices))
 
 
+@pytest.mark.parametrize("prior", ["gamma", "none"])
+@pytest.mark.parametrize("rate", [1e3, 1e307])
+def test_gradient_steps_that_are_too_long_end_before_numbers_do(rate, prior):
+    with pytest.warns(NotConvergedWarning, match="1 queries not converged after"):
+        found = solve(Query(3, CYCLE), solver="gradient", rate=rate, prior=prior)
+    assert np.isfinite(found.score).all()
+    assert not found.queries["converged"][0]
+
+
 def test_many_gradient_steps_end_at_the_maximum():
     _, query = planted_query(1, size=6, lists=7, long=4)
     found = solve(query, solver="gradient", rate=0.1, steps=5000, trace=True)
