@@ -17,6 +17,7 @@ Settings that differ from Dask's defaults, and why:
   by itself: with Dask's, every block of a file that is parsed takes fresh pages (import: four times the system time).
 - ``NUMBA_NUM_THREADS``, ``OMP_NUM_THREADS`` 1 in workers: the engine owns the parallelism.
 - ``worker-ttl`` 5 min -> 1 min: a worker that hangs is replaced, and its tasks run elsewhere.
+- workers of a local cluster start after it (`local_processes`): its own start waits forever if one dies meanwhile.
 - work stealing off: spans are balanced by entries beforehand, and a stolen span loses its cached chunks.
 """
 
@@ -37,6 +38,7 @@ from distagg.dataset.chunk_ref import ChunkRef
 from distagg.engine.ask import silent_workers, worker_rows
 from distagg.engine.broadcast import Broadcast, Part, Span, share_out
 from distagg.engine.identity import OtherCode, fingerprint, on_same_code, other_code, refuse_other_code, refuse_unseen
+from distagg.engine.local_processes import ended, start_workers
 from distagg.engine.progress import Progress, silent
 from distagg.engine.runner import (
     Round,
@@ -325,18 +327,21 @@ def local_cluster(workers: int, memory: int = 0) -> Iterator[DaskRunner]:
         )
     with (
         dask.config.set(SETTINGS),
-        LocalCluster(
-            n_workers=workers,
-            threads_per_worker=1,
-            processes=True,
-            host="127.0.0.1",
-            dashboard_address="127.0.0.1:0",
-            memory_limit=memory,
-            env={MEMORY: str(memory)} if memory else {},
-            silence_logs=50,
+        ended(
+            LocalCluster(
+                n_workers=0,
+                threads_per_worker=1,
+                processes=True,
+                host="127.0.0.1",
+                dashboard_address="127.0.0.1:0",
+                memory_limit=memory,
+                env={MEMORY: str(memory)} if memory else {},
+                silence_logs=50,
+            )
         ) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
+        start_workers(cluster, client, workers)
         if memory:
             rows = worker_rows(client).values()
             folders = sorted({str(Path(row["local_directory"]).parent) for row in rows})
