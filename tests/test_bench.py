@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,7 @@ from types import ModuleType
 
 import pytest
 
+from distagg.models import MODELS
 from distagg.sources.synthetic import SyntheticSource
 
 
@@ -84,3 +86,11 @@ def test_a_load_that_grows_is_seen(load_job: Callable[[str], ModuleType]) -> Non
     for name, each in (("driver MB", 2.0), ("driver sockets", 0.5), ("left in outputs", 1.0)):
         leaking = [{**row, name: row[name] + each * n} for n, row in enumerate(steady)]
         assert [row["what"] for row in load.growth(leaking) if row["grew"]] == [name]
+
+
+def test_the_table_of_who_has_what_names_every_model(load_job: Callable[[str], ModuleType]) -> None:
+    methods = load_job("bench/whole/capabilities.py").METHODS
+    words = {word for cells in methods.values() for word in re.findall(r"\w+", cells.get("distagg", ""))}
+    assert set(MODELS) - words == set()
+    missing = [name for name, cells in methods.items() if "distagg" not in cells]
+    assert missing == list(methods)[: len(missing)]  # what others have and we have not stands first

@@ -13,18 +13,29 @@ PEERS = (
 HEAD = ["method", "distagg", *PEERS]
 
 METHODS: dict[str, dict[str, str]] = {
-    "Elo, PageRank, eigenvectors, Newman": {"evalica": "elo, pagerank, eigen, newman"},
-    "rank centrality": {"choix": "rank_centrality"},
-    "Bradley-Terry with covariates (style control)": {"arena-rank": "ContextualBradleyTerry"},
-    "strengths on the Elo scale": {"evalica": "elo", "arena-rank": "scale, base, init_rating"},
     "ratings updated game by game, teams": {"openskill": "rate"},
-    "Schulze, ranked pairs, split cycle, instant runoff": {
-        "pref_voting": "beat_path, ranked_pairs, split_cycle, instant_runoff, ...",
-    },
+    "split cycle, instant runoff": {"pref_voting": "split_cycle, instant_runoff, ..."},
     "retrieval and reranking in the same pipeline": {"PyTerrier": ">>"},
-    "Bradley-Terry with reliabilities of workers": {"crowd-kit": "NoisyBradleyTerry"},
-    "KwikSort, exact Kemeny by integer programming": {"corankco": "KwikSort, ExactAlgorithm"},
     "interpolated precision at recall levels": {"ranx": "interpolated_precision_at_recall"},
+    "Elo, PageRank, eigenvectors, Newman, share of wins": {
+        "distagg": "elo, pagerank, eigen, newman, win_rate",
+        "evalica": "elo, pagerank, eigen, newman, average_win_rate",
+    },
+    "Glicko-2": {"distagg": "glicko2"},
+    "rank centrality": {"distagg": "rank_centrality", "choix": "rank_centrality"},
+    "HodgeRank, share of cyclic preferences": {"distagg": "hodgerank"},
+    "Bradley-Terry with covariates (style control)": {
+        "distagg": "board, bradley_terry on battles with covariates", "arena-rank": "ContextualBradleyTerry",
+    },
+    "strengths on the Elo scale": {
+        "distagg": "board --scale elo, --anchor", "evalica": "elo", "arena-rank": "scale, base, init_rating",
+    },
+    "Bradley-Terry with reliabilities of workers": {
+        "distagg": "crowd_bt, noisy_bt", "crowd-kit": "NoisyBradleyTerry",
+    },
+    "Schulze, ranked pairs": {"distagg": "schulze, ranked_pairs", "pref_voting": "beat_path, ranked_pairs"},
+    "KwikSort": {"distagg": "kwiksort", "corankco": "KwikSort"},
+    "Kemeny's order, proved": {"distagg": "kemeny exact=milp", "corankco": "ExactAlgorithm"},
     "reciprocal rank fusion": {"distagg": "rrf", "ranx": "rrf", "PyTerrier": "RRFusion"},
     "CombSUM, CombMNZ": {
         "distagg": "combsum, combmnz", "ranx": "sum, mnz", "PyTerrier": "+", "pyflagr": "CombSUM, CombMNZ",
@@ -47,21 +58,21 @@ METHODS: dict[str, dict[str, str]] = {
     "  as the query of a search engine": {"distagg": "tune --export"},
     "inverse square ranks, rank-biased centroids": {"distagg": "isr, log_isr, rbc", "ranx": "isr, log_isr, rbc"},
     "probabilistic fusion (ProbFuse, SegFuse, SlideFuse, BayesFuse, MAPFuse, PosFuse)": {
-        "distagg": "probfuse, ...", "ranx": "probfuse, ...",
+        "distagg": "probfuse, segfuse, slidefuse, bayesfuse, mapfuse, posfuse", "ranx": "probfuse, ...",
     },
     "robust rank aggregation, outranking, DIBRA": {
         "distagg": "rra, outranking, dibra", "pyflagr": "RobustRA, OutrankingApproach, DIBRA",
     },
     "Borda": {"distagg": "borda", "ranx": "bordafuse", "pyflagr": "BordaCount", "corankco": "BordaCount",
               "pref_voting": "borda"},
-    "median rank": {"distagg": "median", "ranx": "med", "corankco": "MedRank"},
+    "median and mean rank": {"distagg": "median, mean", "ranx": "med", "corankco": "MedRank"},
     "Condorcet": {
         "distagg": "condorcet", "ranx": "condorcet", "pyflagr": "CondorcetWinners", "pref_voting": "condorcet",
     },
     "Copeland": {
         "distagg": "copeland", "pyflagr": "CopelandWinners", "corankco": "CopelandMethod", "pref_voting": "copeland",
     },
-    "Markov chains MC1-MC4": {"distagg": "mc1 .. mc4", "pyflagr": "MC1 .. MC4"},
+    "Markov chains MC1-MC4": {"distagg": "mc1, mc2, mc3, mc4", "pyflagr": "MC1 .. MC4"},
     "Kemeny": {
         "distagg": "kemeny", "pyflagr": "KemenyOptimal", "corankco": "BioConsert", "pref_voting": "kemeny_young",
     },
@@ -83,12 +94,15 @@ METHODS: dict[str, dict[str, str]] = {
     "Plackett-Luce": {
         "distagg": "plackett_luce", "choix": "ilsr_rankings, mm_rankings", "openskill": "PlackettLuce",
     },
-    "Mallows, cranking": {"distagg": "mallows, cranking"},
+    "Mallows, from pairs too; cranking": {"distagg": "mallows, partial_mallows, cranking"},
     "SVP, coset permutations": {"distagg": "svp, cps"},
-    "Multinomial Preference Model, adherence, variance": {"distagg": "mpm, theta_mpm, theta_sup_mpm"},
+    "Multinomial Preference Model, adherence, variance": {"distagg": "mpm, theta_mpm, theta_sup_mpm, mixture_mpm"},
     "CRF on an expected metric": {"distagg": "crf"},
     "LambdaRank on SVD or CP features of lists": {"distagg": "lambdarank"},
     "stochastic rank aggregation": {"distagg": "stagg, stagg_bc, stagg_rrf"},
+    "weights of experts learned from labels": {"distagg": "bestinput, sup_mc"},
+    "  and from unlabelled items": {"distagg": "ssra"},
+    "a stack of models, weighed on held-out queries": {"distagg": "blend"},
     "boosted trees": {
         "distagg": "lambdamart (by LightGBM)", "PyTerrier": "ltr (by LightGBM, ...)",
         "LightGBM": "lambdarank, rank_xendcg",
@@ -109,7 +123,7 @@ METHODS: dict[str, dict[str, str]] = {
         "arena-rank": "PairDataset.from_pandas", "crowd-kit": "fit_predict",
     },
     "  on polars, Arrow, DuckDB, dictionaries of runs": {"distagg": "rank", "ranx": "Run(dictionary)"},
-    "  on Dask frames": {"distagg": "rank, in memory", "LightGBM": "DaskLGBMRanker"},
+    "  on Dask frames": {"distagg": "rank, fit, datasets; on the workers", "LightGBM": "DaskLGBMRanker"},
     "more data than memory": {"distagg": "chunks"},
     "a cluster": {"distagg": "--workers, --scheduler", "PyTerrier": "Ray", "LightGBM": "Dask"},
     "resumes where it was killed, same bytes": {"distagg": "run, resume"},
