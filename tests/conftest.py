@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
 # The first example compiles kernels, so no deadline; derandomised: the same examples on every machine.
 settings.register_profile("distagg", deadline=None, derandomize=True)
 settings.load_profile("distagg")
+
+
+# A shell's background jobs ignore SIGINT, and so would all that tests start; yet some tests are of interruptions.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 DATA = Path(os.environ.get("DISTAGG_DATA", Path(__file__).parents[1] / ".." / "shared" / "data")).resolve()
