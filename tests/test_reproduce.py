@@ -14,7 +14,18 @@ from distagg.dataset import Dataset
 from distagg.engine.fitting.folds import make_folds
 from distagg.errors import UsageError
 from jobs.reproduce import __main__ as reproduce
-from jobs.reproduce import experiments, experts, letor, letter, plan, procedures, rules, stagg, store
+from jobs.reproduce import (
+    experiments,
+    experts,
+    letor,
+    letter,
+    paper_completions,
+    plan,
+    procedures,
+    rules,
+    stagg,
+    store,
+)
 from jobs.reproduce.experiments import Experiment
 from tests.reports.reading import Report
 
@@ -329,3 +340,55 @@ def test_only_known_words_name_items() -> None:
     assert [one.name for one in reproduce.chosen("figure3", "--only")] == ["volkovs2014-figure3", "niu2013-figure3"]
     with pytest.raises(UsageError, match="no table or figure"):
         reproduce.chosen("table", "--only")
+
+
+def small_ratings() -> np.ndarray:
+    """12 users, 9 items, a third of the ratings missing; one item that a single user rated."""
+    draw = np.random.default_rng(0)
+    ratings = draw.integers(1, 6, (12, 9)).astype(np.float64)
+    ratings[draw.random((12, 9)) < 0.35] = np.nan
+    ratings[1:, 8], ratings[0, 8] = np.nan, 5.0
+    return ratings
+
+
+def test_factors_minimise_the_objective_without_mean_and_offsets() -> None:
+    ratings, weight = small_ratings(), 2.0
+
+    def errors(user: np.ndarray, item: np.ndarray) -> np.ndarray:
+        return np.nan_to_num(user @ item.T - ratings)
+
+    def objective(user: np.ndarray, item: np.ndarray) -> float:
+        return float((errors(user, item) ** 2).sum() + weight * ((user**2).sum() + (item**2).sum()))
+
+    factors = [
+        paper_completions.factor_products(ratings, factors=2, weight=weight, passes=passes, seed=1)
+        for passes in (1, 2, 5, 20, 4000)
+    ]
+    values = [objective(*both) for both in factors]
+    assert values == sorted(values, reverse=True)
+    user, item = factors[-1]
+    left = errors(user, item)
+    assert left @ item + weight * user == pytest.approx(np.zeros_like(user), abs=1e-6)  # the gradient
+    assert left.T @ user + weight * item == pytest.approx(np.zeros_like(item), abs=1e-6)
+    again = paper_completions.factor_products(ratings, factors=2, weight=weight, passes=5, seed=1)
+    assert all(np.array_equal(a, b) for a, b in zip(factors[2], again, strict=True))
+
+
+@pytest.mark.parametrize("least", [1, 4])
+def test_neighbours_are_those_of_a_slow_loop(least: int) -> None:
+    ratings = small_ratings()
+    users, items = ratings.shape
+    rated = [{i: ratings[u, i] for i in range(items) if not np.isnan(ratings[u, i])} for u in range(users)]
+
+    def similarity(a: int, b: int) -> float:
+        products = sum(rating * rated[b][i] for i, rating in rated[a].items() if i in rated[b])
+        return float(products / np.sqrt(sum(x**2 for x in rated[a].values()) * sum(x**2 for x in rated[b].values())))
+
+    expected = np.full(ratings.shape, np.nanmean(ratings))
+    for u, i in np.ndindex(users, items):
+        who = [v for v in range(users) if v != u and i in rated[v] and similarity(u, v) > 0.0]
+        if len(who) >= least:
+            expected[u, i] = np.average([rated[v][i] for v in who], weights=[similarity(u, v) for v in who])
+    found = paper_completions.neighbours(ratings, least=least)
+    assert found == pytest.approx(expected)
+    assert (found[:, 8] == np.nanmean(ratings)).all() == (least > 1)  # one rater is not enough

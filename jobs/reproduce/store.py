@@ -77,7 +77,8 @@ def code() -> str:
     """A hash of the source that computes; drawing may change without measuring again."""
     root = Path(distagg.__file__).parent
     files = [
-        Path(__file__).with_name(f"{name}.py") for name in ("experiments", "held_out", "letter", "ratings", "rules")
+        Path(__file__).with_name(f"{name}.py")
+        for name in ("experiments", "held_out", "letter", "paper_completions", "ratings", "rules")
     ]
     files += [*(file for part in COMPUTES for file in [root / part, *sorted((root / part).rglob("*.py"))])]
     total = hashlib.sha256(" ".join(f"{name} {_version(name)}" for name in LIBRARIES).encode())
