@@ -42,10 +42,10 @@ def ended(cluster: Any) -> Iterator[Any]:
 
 
 def start_workers(cluster: Any, client: Any, count: int) -> None:
-    """Start so many workers and wait until they are connected. Late ones join when they are ready."""
+    """Start so many workers and wait until they are connected, or cannot be. Late ones join when they are ready."""
     cluster.scale(count)
     there, latest = 0, time.monotonic()
-    while (now := len(client.nthreads())) < count:
+    while (now := len(client.nthreads())) + _failed(cluster) < count:
         if now > there:
             there, latest = now, time.monotonic()
         if time.monotonic() - latest > (NEXT_SECONDS if there else START_SECONDS):
@@ -53,8 +53,13 @@ def start_workers(cluster: Any, client: Any, count: int) -> None:
         time.sleep(POLL_SECONDS)
     if not now:
         raise InfrastructureError(
-            f"no worker of the local cluster started within {START_SECONDS:.0f} seconds; run again, or with fewer "
-            "--workers"
+            f"none of {count} worker processes started; run again, or with fewer --workers. Processes import the "
+            "script that starts them: in a script, do it below 'if __name__ == \"__main__\":'"
         )
     if now < count:
-        log.warning("%d of %d workers started, no other within %.0f seconds; going on", now, count, NEXT_SECONDS)
+        log.warning("%d of %d workers started; going on with them", now, count)
+
+
+def _failed(cluster: Any) -> int:
+    """The number of workers whose start has failed for good."""
+    return sum(nanny.status.name in ("failed", "closed") for nanny in list(cluster.workers.values()))

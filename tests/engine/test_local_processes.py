@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,10 +21,14 @@ from distagg.errors import InfrastructureError
 
 
 class Stub:
-    """A cluster and its client: so many workers start, and it does not end."""
+    """A cluster and its client: so many workers start, so many fail, and it does not end."""
 
-    def __init__(self, there: int) -> None:
-        self.there, self.asked, self.process = there, 0, multiprocessing.get_context("spawn").Process(target=time.sleep)
+    def __init__(self, there: int, failed: int = 0) -> None:
+        self.there, self.asked = there, 0
+        status = ["running"] * there + ["failed"] * failed
+        self.workers = {
+            number: SimpleNamespace(status=SimpleNamespace(name=name)) for number, name in enumerate(status)
+        }
 
     def scale(self, count: int) -> None:
         self.asked = count
@@ -45,8 +53,27 @@ def test_a_cluster_without_all_of_its_workers_goes_on_with_those_there(
 
 def test_a_cluster_without_any_worker_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local_processes, "START_SECONDS", 0.1)
-    with pytest.raises(InfrastructureError, match="no worker of the local cluster started"):
+    with pytest.raises(InfrastructureError, match="none of 2 worker processes started"):
         start_workers(Stub(0), Stub(0), 2)
+
+
+def test_workers_that_failed_are_not_waited_for(caplog: pytest.LogCaptureFixture) -> None:
+    began = time.monotonic()
+    with pytest.raises(InfrastructureError, match="none of 2 worker processes"):
+        start_workers(Stub(0, 2), Stub(0, 2), 2)
+    with caplog.at_level(logging.WARNING, "distagg"):
+        start_workers(Stub(1, 1), Stub(1, 1), 2)
+    assert "1 of 2 workers started" in caplog.text
+    assert time.monotonic() - began < local_processes.NEXT_SECONDS
+
+
+@pytest.mark.cluster
+def test_a_script_that_starts_workers_when_it_is_imported_is_told_how_to_do_it(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("from distagg.engine.dask import local_cluster\nwith local_cluster(1):\n    pass\n")
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "below 'if __name__ == \"__main__\":'" in done.stderr
 
 
 def test_processes_of_a_cluster_that_does_not_end_are_killed(caplog: pytest.LogCaptureFixture) -> None:
