@@ -374,6 +374,12 @@ def test_factors_minimise_the_objective_without_mean_and_offsets() -> None:
     assert all(np.array_equal(a, b) for a, b in zip(factors[2], again, strict=True))
 
 
+def test_borda_count_puts_equal_ratings_in_the_order_of_items() -> None:
+    ratings = np.array([[5.0, 4.0, 5.0, 1.0], [3.0, 5.0, 3.0, 5.0]])  # places 1 3 2 4, then 3 1 4 2
+    assert paper_completions.borda_order(ratings).tolist() == [0, 1, 2, 3]
+    assert paper_completions.borda_order(ratings[:, ::-1]).tolist() == [1, 0, 2, 3]
+
+
 @pytest.mark.parametrize("least", [1, 4])
 def test_neighbours_are_those_of_a_slow_loop(least: int) -> None:
     ratings = small_ratings()

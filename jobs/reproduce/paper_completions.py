@@ -19,7 +19,7 @@ from distagg.dataset.chunk import Chunk
 from distagg.engine.fitting.fit import Through
 from distagg.models import Completion
 from distagg.models.rounds import Params
-from distagg.types import Floats
+from distagg.types import Floats, Offsets
 
 
 class Factors(TypedDict):
@@ -79,6 +79,12 @@ def neighbours(ratings: Floats, *, least: int = 10) -> Floats:
     raters = (similarity > 0.0).astype(np.float64) @ observed
     enough = raters >= least
     return np.where(enough, similarity @ known / np.where(enough, weight, 1.0), np.nanmean(ratings))
+
+
+def borda_order(ratings: Floats) -> Offsets:
+    """Items by the Borda count of users' orders, where equal ratings stand in the order of items."""
+    place = np.argsort(np.argsort(-ratings, axis=1, kind="stable"), axis=1)
+    return np.argsort(place.sum(axis=0), kind="stable")
 
 
 PAPER_COMPLETIONS: dict[str, Callable[[Floats], Floats]] = {"pmf": pmf, "neighbours": neighbours}
