@@ -54,6 +54,18 @@ def start(client: Any, coroutine: Any) -> Future[Any]:
     return asyncio.run_coroutine_threadsafe(coroutine, client.loop.asyncio_loop)
 
 
+async def outcome(client: Any, future: Any) -> tuple[Any, BaseException | None]:
+    """The result of a Dask task, or its error.
+
+    Never cancel it: if a wait for a result is cancelled before it begins, as by ``Future.result(timeout=...)`` on a
+    busy machine, distributed's client attaches every later one to it, and none ends.
+    """
+    try:
+        return await client.gather(future, asynchronous=True), None
+    except (Exception, asyncio.CancelledError) as error:
+        return None, error
+
+
 def wait_or_silent(client: Any, future: Future[Any], called: Set[str]) -> set[str]:
     """Wait for the replies of workers: returns none once they are there, or else those that are gone or silent."""
     while not wait([future], timeout=POLL_WORKERS_SECONDS).done:

@@ -28,6 +28,7 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import wait
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -35,6 +36,7 @@ from typing import Any, TypeVar
 
 from distagg.dataset.chunk import Chunk
 from distagg.dataset.chunk_ref import ChunkRef
+from distagg.engine import ask
 from distagg.engine.ask import silent_workers, worker_rows
 from distagg.engine.broadcast import Broadcast, Part, Span, share_out
 from distagg.engine.identity import OtherCode, fingerprint, on_same_code, other_code, refuse_other_code, refuse_unseen
@@ -235,39 +237,32 @@ class DaskRunner:
         self.client.cancel(given_up, force=True)
 
     def _wait(self, futures: list[Any], n: int, calls: list[Call]) -> Any:
-        """The result of call ``n``."""
+        """The result of call ``n``; its future changes if it is submitted again."""
         from distributed import KilledWorker
         from distributed.client import FutureCancelledError
         from distributed.comm import CommClosedError
         from distributed.scheduler import NoValidWorkerError, NoWorkerError
 
         alone_since: float | None = None
-        while True:
-            try:
-                return futures[n].result(timeout=POLL_SECONDS)
-            except TimeoutError:
-                alone_since = self._alone(alone_since)
-                self._send_again(futures, calls)
-            except UnboundLocalError:
-                # On a busy machine distributed sometimes cancels its own wait and returns no result: wait again.
-                if futures[n].status == "error":
-                    raise
-                alone_since = self._alone(alone_since)
-            except DistaggError:
-                raise
-            except ImportError as error:
-                raise InfrastructureError(
-                    f"a worker has no distagg like this driver's ({error}); install it there, then run again"
-                ) from error
-            except (
-                KilledWorker,
-                NoValidWorkerError,
-                NoWorkerError,
-                FutureCancelledError,
-                CommClosedError,
-                OSError,
-            ) as error:
-                raise InfrastructureError(f"the cluster lost a task: {error}; run again to resume") from error
+        asked = futures[n]
+        reply = ask.start(self.client, ask.outcome(self.client, asked))
+        while not wait([reply], timeout=POLL_SECONDS).done:
+            alone_since = self._alone(alone_since)
+            self._send_again(futures, calls)
+            if futures[n] is not asked:
+                asked = futures[n]
+                reply = ask.start(self.client, ask.outcome(self.client, asked))
+        value, error = reply.result()
+        if error is None:
+            return value
+        if isinstance(error, ImportError):
+            raise InfrastructureError(
+                f"a worker has no distagg like this driver's ({error}); install it there, then run again"
+            ) from error
+        lost = (KilledWorker, NoValidWorkerError, NoWorkerError, FutureCancelledError, CommClosedError, OSError)
+        if isinstance(error, lost) and not isinstance(error, DistaggError):
+            raise InfrastructureError(f"the cluster lost a task: {error}; run again to resume") from error
+        raise error
 
     def _states(self) -> set[str]:
         """What the workers are doing: running, or paused because they lack memory."""

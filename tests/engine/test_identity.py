@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -82,8 +83,15 @@ def test_a_task_that_reaches_other_code_is_not_run(monkeypatch: pytest.MonkeyPat
     assert isinstance(answered, OtherCode)
     assert asyncio.run(answer("another", "", [], None)) == {"other": identity()}
     runner = DaskRunner(_Client(answered))
+    monkeypatch.setattr("distagg.engine.ask.start", _done)
     with pytest.raises(InfrastructureError, match="a worker differs from this driver"):
         list(runner.each(abs, [1]))
+
+
+def _done(client: Any, coroutine: Any) -> Future[Any]:
+    future: Future[Any] = Future()
+    future.set_result(asyncio.run(coroutine))
+    return future
 
 
 class _Client:
@@ -95,7 +103,7 @@ class _Client:
     def submit(self, *call: Any, **options: Any) -> Any:
         return self
 
-    def result(self, timeout: float) -> Any:
+    async def gather(self, future: Any, asynchronous: bool) -> Any:
         return self.answered
 
     def cancel(self, waiting: list[Any], force: bool) -> None:

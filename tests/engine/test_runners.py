@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +17,7 @@ import pytest
 
 from distagg.dataset import Dataset, write_dataset
 from distagg.dataset.chunk_ref import ChunkRef
+from distagg.engine import dask as dask_runner
 from distagg.engine.broadcast import share_out
 from distagg.engine.compare import compare
 from distagg.engine.dask import DaskRunner, local_cluster, remote_cluster
@@ -26,7 +26,7 @@ from distagg.engine.fitting.tune import tune
 from distagg.engine.rank import rank_to, solve
 from distagg.engine.runner import Cache, InlineRunner, Runner, Work
 from distagg.engine.saved import Fitted
-from distagg.errors import InputError, UsageError
+from distagg.errors import InfrastructureError, InputError, UsageError
 from distagg.models import MODELS, Model, NotConvergedWarning, Params, model_named
 from distagg.models.boosted.blend import Blend
 from distagg.models.boosted.model import LambdaMart
@@ -301,28 +301,21 @@ def test_unseen_experts_come_last_and_strangers_are_refused(fine: Dataset) -> No
         fitted.params_for(("a", "b"))
 
 
-class Flaky:
-    """A future whose first waits are lost, as distributed's are on a busy machine."""
-
-    def __init__(self, lost: int, status: str = "pending") -> None:
-        self.lost, self.status = lost, status
-
-    def result(self, timeout: float) -> str:
-        self.lost -= 1
-        if self.lost >= 0:
-            raise UnboundLocalError("cannot access local variable 'result'")
-        return "done"
+def test_waits_that_are_cut_short_lose_no_result(cluster: DaskRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``Future.result(timeout=...)`` may cancel the wait for a result before it begins: the next one never ends."""
+    monkeypatch.setattr(dask_runner, "POLL_SECONDS", 1e-5)
+    for _ in range(20):
+        assert list(cluster.each(abs, range(-10, 0))) == list(range(10, 0, -1))
 
 
-def test_a_lost_wait_is_asked_again_but_a_tasks_own_error_is_not() -> None:
-    class OneWorker:
-        def scheduler_info(self, n_workers: int) -> dict[str, Any]:
-            return {"workers": {"tcp://a": {"status": "running"}}}
+def test_a_tasks_own_timeout_is_an_error(cluster: DaskRunner) -> None:
+    """It was taken for one of the driver's, which waited on."""
+    with pytest.raises(InfrastructureError, match="the cluster lost a task"):
+        list(cluster.each(_late, [0]))
 
-    runner = DaskRunner(OneWorker())
-    assert runner._wait([Flaky(2)], 0, []) == "done"
-    with pytest.raises(UnboundLocalError):
-        runner._wait([Flaky(1, "error")], 0, [])
+
+def _late(_: int) -> None:
+    raise TimeoutError("too late")
 
 
 def test_tuning_gives_the_same_bits_in_any_place(cluster: DaskRunner, tmp_path: Path) -> None:
