@@ -350,7 +350,7 @@ class Matrix:
 
     def scheduler(self, job: str, times: int) -> None:
         """A cluster of its own loses its scheduler; the run is resumed without it."""
-        from fault_clusters import cluster
+        from fault_clusters import after, cluster
 
         for _ in range(times):
             run = self.run_path()
@@ -365,10 +365,8 @@ class Matrix:
                 happened = scheduler.wait() == -signal.SIGKILL and alive
                 self.kills += happened
                 code = waited(driver)
-            if code != 0:  # the next driver does without that cluster
-                body = json.loads((run / "job.json").read_text()) | {"place": {"workers": 0}}
-                (run / "job.json").write_text(json.dumps(body))
-            self.count("scheduler killed", job, run, happened=happened, code=code, clean=code == 4)
+            if happened:
+                after(self, "scheduler killed", job, run, code)
 
     def table(self) -> str:
         lines = [f"| fault | job | {' | '.join(COLUMNS)} |", "|---|---|" + "---|" * len(COLUMNS)]
